@@ -1,0 +1,23 @@
+# ccache and mold where they are installed; the sources of a set of folders.
+find_program(MOTET_CCACHE ccache)
+if(MOTET_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MOTET_CCACHE})
+endif()
+find_program(MOTET_MOLD mold)
+if(MOTET_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# motet_sources(NAME folder...): NAME_SOURCES and NAME_TESTS are the .cpp files below motet/<folder>.
+function(motet_sources name)
+  set(all "")
+  foreach(folder ${ARGN})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/motet/${folder}/*.cpp)
+    list(APPEND all ${found})
+  endforeach()
+  set(tests ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER all EXCLUDE REGEX "_test\\.cpp$")
+  set(${name}_SOURCES ${all} PARENT_SCOPE)
+  set(${name}_TESTS ${tests} PARENT_SCOPE)
+endfunction()

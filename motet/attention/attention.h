@@ -1,0 +1,115 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motet/attention/torch.h"
+
+// Composed attention: the one operator behind every mechanism.
+//
+//   A[h,t,s] = scale * q[t,h] . k[s,key_of(h)]               Hs score heads
+//   L        = pre(A) + bias                                 Ha softmax heads
+//   P[a,t,:] = softmax over visible s of L[a,t,:]            a query that sees no key gives 0 and passes no gradient
+//   U        = post(P)                                       Ho output heads; rows need not sum to 1, may be negative
+//   out[t,o] = sum_s U[o,t,s] v[s,value_of(o)]
+//
+// Shape letters: B batch, T queries, S keys, H heads (Hs, Ha, Ho by stage), G stored key or value heads, D key width,
+// E value width, R rank, N and M input and output heads of a mix. An undefined tensor means absent.
+namespace motet {
+
+/// The query side of a head mix: down [B,T,R,N], up [B,T,R,M], gate [B,T,M], full [B,T,N,M].
+struct QueryMix {
+  Tensor down_BTRH, up_BTRH, gate_BTH, full_BTHH;
+};
+
+/// The key side of a head mix, as a cache holds it (dimension 1 is the key).
+struct KeyMix {
+  Tensor down_BSRH, up_BSRH, gate_BSH, full_BSHH;
+};
+
+/// The part of a head mix that is the same at every place: identity (a flag, never inferred) and weight [N,M].
+/// A mix in which nothing is set on any side passes its input through.
+struct StaticMix {
+  bool identity = false;
+  Tensor weight_HH;
+};
+
+/// q [B,T,Hs,D]. lambda (a number, [Ho] or [B,T,Ho]) makes the post mix pairs, alone: U[i] = P[2i] - lambda[i] P[2i+1].
+struct Queries {
+  Tensor q_BTHD;
+  QueryMix pre, post;
+  Tensor lambda;
+};
+
+/// k [B,S,Gk,D], v [B,S,Gv,E]: everything that a cache holds, and nothing else.
+struct Keys {
+  Tensor k_BSGD, v_BSGE;
+  KeyMix pre, post;
+};
+
+/// Head counts by stage; 0 is taken from the tensors, any other number is checked against them. key_of and value_of say
+/// which stored head a score (output) head reads; empty means contiguous groups.
+struct Heads {
+  int64_t scores = 0, softmax = 0, outputs = 0;
+  std::vector<int64_t> key_of, value_of;
+};
+
+/// Query t of sequence b stands at query_start[b] + t (default S - T) and sees key s when key_begin[b] <= s < key_end[b]
+/// and, if causal, s <= position and, with window w > 0 (causal only), position - s < w and, with documents [B,S], both
+/// have the same one. Tables are integer tensors [B]. bias [1 or B, 1 or Ha, T, S] is added after the pre mix; -inf hides.
+struct Visibility {
+  bool causal = false;
+  int64_t window = 0;
+  Tensor query_start_B, key_begin_B, key_end_B, documents_BS, bias_BHTS;
+};
+
+struct Attention {
+  Heads heads;
+  StaticMix pre, post;
+  Visibility visibility;
+  std::optional<double> scale;  // default 1 / sqrt(D)
+};
+
+/// out [B,T,Ho,E] in q's dtype; lse [B,Ha,T] = log sum_s exp L in float32 (float64 for float64 inputs), -inf where a
+/// query sees nothing. lse is not differentiable.
+struct Attended {
+  Tensor out_BTHE, lse_BHT;
+};
+
+/// Composed attention with gradients for q, k, v, bias and every tensor of the mixes, lambda included.
+/// Dtypes  q, k, v alike: float32, bfloat16, float16 or float64; mix tensors, lambda and bias in that dtype or float32.
+///         Sums, softmax and mixing run in at least float32.
+/// Error   per tensor, against float64: at most 2x that of plain torch in the same dtype + 8 eps max|reference|.
+/// Throws  c10::ValueError naming the argument, what it was and what it must be; a second derivative is refused.
+/// Source  DCMHA arXiv:2405.08553, talking heads arXiv:2003.02436, differential attention arXiv:2410.05258; README.md.
+Attended composed_attention(const Queries&, const Keys&, const Attention&);
+
+/// Phase 1 of a split over keys: lse [B,Ha,T] of this part of the keys. Inference only.
+Tensor attention_lse(const Queries&, const Keys&, const Attention&);
+
+/// Phase 2: the output of this part under the lse of all parts (log-sum-exp of theirs); outputs of parts add up.
+Tensor attention_given_lse(const Queries&, const Keys&, const Attention&, const Tensor& lse_BHT);
+
+/// One head mix on its own: scores [B,N,T,S] -> [B,M,T,S]; differentiable by autograd.
+Tensor apply_head_mix(const Tensor& scores_BHTS, const StaticMix&, const QueryMix&, const KeyMix&);
+
+/// Every intermediate of the plain definition, [B,H,T,S]: for pictures and proofs; costs T x S memory per head.
+struct AttentionMaps {
+  Tensor scores_BHTS, logits_BHTS, weights_BHTS, mixed_BHTS;  // A, L (with bias, before the mask), P, U
+  Tensor out_BTHE, lse_BHT, hidden_BHTS;                      // hidden: bool, True where a key is not seen
+};
+AttentionMaps attention_maps(const Queries&, const Keys&, const Attention&);
+
+/// Which kernel runs this problem, and why each better one does not.
+struct Choice {
+  std::string kernel;
+  std::vector<std::pair<std::string, std::string>> passed_over;  // kernel, reason
+};
+Choice explain(const Queries&, const Keys&, const Attention&);
+
+/// Names of the kernel table, best first.
+std::vector<std::string> kernel_names();
+
+}  // namespace motet

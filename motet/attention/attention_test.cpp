@@ -1,0 +1,309 @@
+// The operator against its definition: every kernel, every mix part, every kind of visibility, forward and backward.
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+
+#include "motet/attention/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+struct Case {
+  const char* name;
+  Shape shape;
+  Mixing mixing;
+  void (*change)(Arguments&) = nullptr;
+};
+
+Tensor table(std::vector<int64_t> values) { return at::tensor(values, at::kLong); }
+
+std::vector<Case> cases() {
+  const auto causal = [](Arguments& a) { a.causal = true; };
+  return {
+      {"plain", {}, {}},
+      {"plain causal square", {.T = 9}, {}, causal},
+      {"grouped", {.Gk = 2, .Gv = 1}, {}, causal},
+      {"equal widths causal", {.T = 9, .D = 8, .E = 8}, {}, causal},
+      {"equal widths bidirectional grouped", {.Gk = 2, .Gv = 2, .D = 8, .E = 8}, {}},
+      {"one place", {.T = 1, .S = 1}, {kDcmha, kDcmha}, causal},
+      {"one query", {.T = 1, .S = 65}, {kDcmha, kDcmha}, causal},
+      {"odd lengths", {.T = 63, .S = 65}, {kDcmha, kDcmha}, causal},
+      {"all square parts", {.T = 9}, {kAllSquare, kAllSquare}, causal},
+      {"rectangular", {.Hs = 3, .Ha = 5, .Ho = 2, .Gk = 1, .Gv = 2}, {kRect, kRect}},
+      {"post only", {}, {{}, kDcmha}, causal},
+      {"pre only", {}, {kDcmha, {}}, causal},
+      {"static weight alone", {.Ha = 6, .Ho = 3, .Gv = 3}, {{"weight"}, {"weight"}}, causal},
+      {"gates alone", {}, {{"query_gate"}, {"key_gate"}}, causal},
+      {"pairs number", {.Ho = 2, .Gv = 2}, {{}, {}, 0}, causal},
+      {"pairs head", {.Ho = 2, .Gv = 1}, {{}, {}, 1}, causal},
+      {"pairs token beside a pre mix", {.Ho = 2, .Gv = 2}, {kDcmha, {}, 3}, causal},
+      {"tables", {.Gk = 2, .Gv = 3}, {kDcmha, kDcmha}, [](Arguments& a) { a.key_of = {0, 1, 0, 1}, a.value_of = {2, 0, 0, 1}; }},
+      {"window", {.T = 33, .S = 33}, {kDcmha, kDcmha}, [](Arguments& a) { a.causal = true, a.window = 5; }},
+      {"more queries than keys", {.T = 9, .S = 4}, {kDcmha, kDcmha}, causal},
+      {"ragged", {.B = 3, .T = 6, .S = 9}, {kDcmha, kDcmha},
+       [](Arguments& a) {
+         a.causal = true, a.window = 4;
+         a.table = {table({3, 0, -2}), table({0, 2, 9}), table({9, 5, 9}), Tensor()};
+       }},
+      {"documents", {.T = 9, .S = 9}, {kDcmha, kDcmha},
+       [](Arguments& a) { a.table[kDocuments] = (at::arange(18) / 4).to(at::kLong).view({2, 9}), a.causal = true; }},
+      {"bias shared", {}, {kDcmha, kDcmha}, [](Arguments& a) { a.input[kBias] = random({1, 1, 7, 9}, 1), a.causal = true; }},
+      {"bias per head with hidden places", {}, {},
+       [](Arguments& a) {
+         a.input[kBias] = random({2, 4, 7, 9}, 1);
+         a.input[kBias].slice(3, 2, 5).fill_(-std::numeric_limits<double>::infinity());
+         a.input[kBias].select(2, 3).fill_(-std::numeric_limits<double>::infinity());
+       }},
+      {"scale", {}, {}, [](Arguments& a) { a.scale = -0.3; }},
+  };
+}
+
+Arguments made(const Case& c, at::ScalarType type = at::kDouble) {
+  at::manual_seed(7);
+  Arguments a = arguments(c.shape, c.mixing);
+  if (c.change) c.change(a);
+  for (Tensor& t : a.input)
+    if (t.defined()) t = t.to(type);
+  return a;
+}
+
+std::vector<const Kernel*> kernels_for(const Problem& p) {
+  std::vector<const Kernel*> able;
+  for (const Kernel* k : {&kSdpa, &kBlocked})
+    if (k->why_not(p).empty()) able.push_back(k);
+  return able;
+}
+
+TEST(Attention, EveryKernelEqualsTheDefinition) {
+  for (const Case& c : cases()) {
+    const Problem p = checked_problem(made(c), "test");
+    const AttentionMaps want = definition(p);
+    for (const Kernel* kernel : kernels_for(p)) {
+      const Attended got = kernel->forward(p);
+      EXPECT_LE(relative_error(got.out_BTHE, want.out_BTHE), 1e-12) << c.name << " " << kernel->name;
+      const Tensor seen = want.lse_BHT.isfinite();
+      EXPECT_TRUE(got.lse_BHT.isneginf().equal(want.lse_BHT.isneginf())) << c.name;
+      EXPECT_LE(relative_error(got.lse_BHT.masked_select(seen), want.lse_BHT.masked_select(seen)), 1e-12) << c.name;
+    }
+  }
+}
+
+TEST(Attention, EveryKernelsGradientsEqualTheDefinitions) {
+  for (const Case& c : cases()) {
+    const Arguments a = made(c);
+    const Problem p = checked_problem(a, "test");
+    const Tensor cotangent = random({p.B, p.T, p.output_heads, p.E}, 1);
+    const Gradients want = definition_gradients(a, cotangent);
+    for (const Kernel* kernel : kernels_for(p)) {
+      const Attended done = kernel->forward(p);
+      Backward b{cotangent, done.out_BTHE, done.lse_BHT, {}};
+      for (int i = 0; i < kNumInputs; ++i) b.wanted[i] = a.input[i].defined();
+      const Gradients got = kernel->backward(p, b);
+      for (int i = 0; i < kNumInputs; ++i) {
+        if (!a.input[i].defined()) continue;
+        ASSERT_EQ(got[i].sizes(), a.input[i].sizes()) << c.name << " " << input_name(i);
+        EXPECT_LE(relative_error(got[i], want[i], 1e-3), 1e-11) << c.name << " " << kernel->name << " " << input_name(i);
+      }
+    }
+  }
+}
+
+TEST(Attention, BlocksDoNotChangeTheResult) {  // long enough for several blocks
+  at::manual_seed(1);
+  Arguments a = arguments({.B = 1, .T = 700, .S = 700, .D = 4, .E = 4}, {kDcmha, kDcmha});
+  a.causal = true;
+  a.window = 300;
+  const Problem p = checked_problem(a, "test");
+  EXPECT_LE(relative_error(kBlocked.forward(p).out_BTHE, definition(p).out_BTHE), 1e-12);
+}
+
+TEST(Attention, AutogradReachesEveryInputThroughTheOperator) {
+  at::manual_seed(3);
+  const Arguments a = with_gradients(arguments({.T = 9}, {kAllSquare, kAllSquare}));
+  Queries q{a.input[kQ], {}, {}, {}};
+  Keys k{a.input[kK], a.input[kV], {}, {}};
+  Attention at;
+  at.visibility.causal = true;
+  const auto fill = [&](int first, StaticMix& s, QueryMix& qm, KeyMix& km) {
+    s = {true, a.input[first + kWeight]};
+    qm = {a.input[first + kQueryDown], a.input[first + kQueryUp], a.input[first + kQueryGate], a.input[first + kQueryFull]};
+    km = {a.input[first + kKeyDown], a.input[first + kKeyUp], a.input[first + kKeyGate], a.input[first + kKeyFull]};
+  };
+  fill(kPre, at.pre, q.pre, k.pre);
+  fill(kPost, at.post, q.post, k.post);
+  const Attended got = composed_attention(q, k, at);
+  EXPECT_FALSE(got.lse_BHT.requires_grad());
+  const Tensor cotangent = at::randn_like(got.out_BTHE);
+  got.out_BTHE.backward(cotangent);
+  Arguments same = a;
+  same.causal = same.pre_identity = same.post_identity = true;
+  const Gradients want = definition_gradients(same, cotangent);
+  for (int i = 0; i < kNumInputs; ++i)
+    if (a.input[i].defined()) {
+      EXPECT_LE(relative_error(a.input[i].grad(), want[i]), 1e-11) << input_name(i);
+    }
+}
+
+TEST(Attention, SecondDerivativesAreRefused) {
+  const Tensor q = random({1, 3, 2, 4}, 1).requires_grad_(), k = random({1, 3, 2, 4}, 1), v = random({1, 3, 2, 4}, 1);
+  const Tensor out = composed_attention({q, {}, {}, {}}, {k, v, {}, {}}, {}).out_BTHE;
+  const Tensor dq = torch::autograd::grad({out.pow(2).sum()}, {q}, {}, true, true)[0];
+  try {
+    torch::autograd::grad({dq.sum()}, {q});
+    FAIL() << "want an error";
+  } catch (const c10::Error& e) {
+    EXPECT_NE(std::string(e.what()).find("second derivatives are not implemented"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Attention, SplitOverKeysAddsUpUnderTheCommonLse) {
+  at::manual_seed(5);
+  const Arguments a = arguments({.B = 2, .T = 3, .S = 12}, {kDcmha, kDcmha});
+  const auto keys = [&](int64_t begin, int64_t end) {
+    const auto cut = [&](int i) { return a.input[i].slice(1, begin, end); };
+    return Keys{cut(kK), cut(kV), {cut(kPre + kKeyDown), cut(kPre + kKeyUp), cut(kPre + kKeyGate), {}},
+                {cut(kPost + kKeyDown), cut(kPost + kKeyUp), cut(kPost + kKeyGate), {}}};
+  };
+  const auto side = [&](int first) { return QueryMix{a.input[first + kQueryDown], a.input[first + kQueryUp], a.input[first + kQueryGate], {}}; };
+  const Queries q{a.input[kQ], side(kPre), side(kPost), {}};
+  Attention at;
+  at.pre.identity = at.post.identity = true;
+  const Attended whole = composed_attention(q, keys(0, 12), at);
+  const Tensor lse = at::logsumexp(at::stack({attention_lse(q, keys(0, 5), at), attention_lse(q, keys(5, 12), at)}), 0);
+  EXPECT_LE(relative_error(lse, whole.lse_BHT), 1e-12);
+  const Tensor sum = attention_given_lse(q, keys(0, 5), at, lse) + attention_given_lse(q, keys(5, 12), at, lse);
+  EXPECT_LE(relative_error(sum, whole.out_BTHE), 1e-12);
+}
+
+TEST(Attention, QueryThatSeesNoKeyReturnsZeroAndPassesNoGradient) {
+  Arguments a = with_gradients(arguments({.B = 1, .T = 5, .S = 3}, {kDcmha, kDcmha}));
+  a.causal = true;
+  const Problem p = checked_problem(a, "test");
+  const Attended done = kBlocked.forward(p);
+  EXPECT_TRUE(done.out_BTHE.slice(1, 0, 2).eq(0).all().item<bool>());
+  EXPECT_TRUE(done.lse_BHT.slice(2, 0, 2).isneginf().all().item<bool>());
+  const Gradients g = kBlocked.backward(p, {at::ones_like(done.out_BTHE), done.out_BTHE, done.lse_BHT, {}});
+  EXPECT_TRUE(g[kQ].slice(1, 0, 2).eq(0).all().item<bool>());
+  EXPECT_TRUE(g[kK].isfinite().all().item<bool>());
+}
+
+TEST(Attention, PaddingNeverLeaksWhateverItHolds) {
+  at::manual_seed(4);
+  Arguments a = arguments({.B = 2, .T = 4, .S = 9}, {kDcmha, kDcmha});
+  a.table = {Tensor(), table({0, 3}), table({7, 9}), Tensor()};
+  const Tensor clean = kBlocked.forward(checked_problem(a, "test")).out_BTHE;
+  for (int i : {kK, kV, kPre + kKeyDown, kPre + kKeyUp, kPre + kKeyGate, kPost + kKeyDown, kPost + kKeyUp, kPost + kKeyGate}) {
+    a.input[i] = a.input[i].clone();
+    a.input[i].select(0, 0).slice(0, 7, 9).fill_(NAN);
+    a.input[i].select(0, 1).slice(0, 0, 3).fill_(NAN);
+  }
+  const Problem p = checked_problem(a, "test");
+  const Attended done = kBlocked.forward(p);
+  EXPECT_TRUE(done.out_BTHE.equal(clean));
+  EXPECT_TRUE(definition(p).out_BTHE.isfinite().all().item<bool>());
+  Wanted all;
+  for (int i = 0; i < kNumInputs; ++i) all[i] = a.input[i].defined();
+  const Gradients g = kBlocked.backward(p, {at::ones_like(clean), done.out_BTHE, done.lse_BHT, all});
+  for (int i = 0; i < kNumInputs; ++i)
+    if (g[i].defined()) {
+      EXPECT_TRUE(g[i].isfinite().all().item<bool>()) << input_name(i);
+    }
+}
+
+TEST(Attention, NanInAVisibleKeyReachesTheOutput) {
+  Arguments a = arguments({.B = 1, .T = 3, .S = 3}, {kDcmha, kDcmha});
+  a.input[kV][0][1].fill_(NAN);
+  EXPECT_TRUE(kBlocked.forward(checked_problem(a, "test")).out_BTHE.isnan().any().item<bool>());
+}
+
+TEST(Attention, HugeLogitsStayFinite) {
+  for (double size : {1e4, -1e4}) {
+    Arguments a = arguments({.B = 1, .T = 5, .S = 5}, {kDcmha, kDcmha}, at::kFloat);
+    a.input[kQ] = a.input[kQ] * size;
+    const Problem p = checked_problem(a, "test");
+    const Attended done = kBlocked.forward(p);
+    EXPECT_TRUE(done.out_BTHE.isfinite().all().item<bool>());
+    const Gradients g = kBlocked.backward(p, {at::ones_like(done.out_BTHE), done.out_BTHE, done.lse_BHT, {}});
+    EXPECT_TRUE(g[kQ].isfinite().all().item<bool>());
+  }
+}
+
+TEST(Attention, ErrorIsAtMostTwiceTorchInTheSameDtype) {
+  for (at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    at::manual_seed(11);
+    Arguments exact = arguments({.B = 2, .T = 40, .S = 40, .D = 16, .E = 16}, {kDcmha, kDcmha});
+    exact.causal = true;
+    Arguments narrow = exact;
+    for (int i = 0; i < kNumInputs; ++i)
+      if (exact.input[i].defined()) exact.input[i] = (narrow.input[i] = exact.input[i].to(type)).to(at::kDouble);
+    const Tensor want = definition(checked_problem(exact, "test")).out_BTHE;
+    const Problem p = checked_problem(narrow, "test");
+    const auto error = [&](const Tensor& x) { return (x.to(at::kDouble) - want).abs().max().item<double>(); };
+    const double eps = type == at::kFloat ? 1.2e-7 : type == at::kHalf ? 9.8e-4 : 7.8e-3;
+    EXPECT_LE(error(kBlocked.forward(p).out_BTHE), 2 * error(definition(p).out_BTHE) + 8 * eps * want.abs().max().item<double>());
+  }
+}
+
+TEST(Attention, StridedInputGivesTheSameNumbers) {
+  at::manual_seed(9);
+  Arguments a = arguments({.T = 9, .D = 8, .E = 8}, {});
+  a.causal = true;
+  Arguments strided = a;
+  for (int i : {kQ, kK, kV}) strided.input[i] = at::stack({a.input[i], a.input[i]}, -1).select(-1, 0);
+  for (const Kernel* kernel : {&kSdpa, &kBlocked})
+    EXPECT_LE(relative_error(kernel->forward(checked_problem(strided, "test")).out_BTHE,
+                             kernel->forward(checked_problem(a, "test")).out_BTHE), 1e-14) << kernel->name;
+}
+
+// The oracle of operator.md: query-side mixes are plain attention over longer, concatenated queries and keys.
+TEST(Attention, QuerySideMixEqualsPlainAttentionOverConcatenatedHeads) {
+  at::manual_seed(13);
+  const Shape n{.B = 2, .T = 6, .S = 6};
+  Arguments a = arguments(n, {{"identity", "weight", "query_down", "query_up"}, {}});
+  a.causal = true;
+  const Tensor low = at::matmul(a.input[kPre + kQueryDown].transpose(2, 3), a.input[kPre + kQueryUp]);
+  const Tensor mix_BTNM = low + a.input[kPre + kWeight] + at::eye(4, at::kDouble);
+  Arguments plain = a;
+  for (int i = 0; i < kNumMixParts; ++i) plain.input[kPre + i] = Tensor();
+  plain.pre_identity = false;
+  plain.input[kQ] = at::einsum("btnm,btnd->btmnd", {mix_BTNM, a.input[kQ]}).flatten(3);
+  plain.input[kK] = a.input[kK].flatten(2).unsqueeze(2);
+  plain.scale = 1 / std::sqrt(5.0);
+  const Tensor got = kBlocked.forward(checked_problem(a, "test")).out_BTHE;
+  EXPECT_LE(relative_error(got, kBlocked.forward(checked_problem(plain, "test")).out_BTHE), 1e-12);
+}
+
+// Attention mass on a span of keys is the operator with a 0/1 column as values.
+TEST(Attention, MassOnSpansIsTheOperatorWithIndicatorValues) {
+  at::manual_seed(14);
+  Arguments a = arguments({.B = 1, .T = 4, .S = 8, .E = 2}, {kDcmha, kDcmha});
+  Tensor spans = at::zeros({1, 8, 4, 2}, at::kDouble);
+  spans.slice(1, 0, 3).select(3, 0).fill_(1);
+  spans.slice(1, 3, 8).select(3, 1).fill_(1);
+  a.input[kV] = spans;
+  const Problem p = checked_problem(a, "test");
+  const Tensor mixed = definition(p).mixed_BHTS;
+  const Tensor mass = at::stack({mixed.slice(3, 0, 3).sum(3), mixed.slice(3, 3, 8).sum(3)}, -1).transpose(1, 2);
+  EXPECT_LE(relative_error(kBlocked.forward(p).out_BTHE, mass), 1e-12);
+}
+
+TEST(Attention, AutocastRunsInTheLowerDtype) {
+  const Tensor q = at::randn({1, 4, 2, 8}), k = at::randn({1, 4, 2, 8}), v = at::randn({1, 4, 2, 8});
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const Tensor out = composed_attention({q, {}, {}, {}}, {k, v, {}, {}}, {}).out_BTHE;
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_EQ(out.scalar_type(), at::kBFloat16);
+}
+
+TEST(Attention, ExplainSaysWhyNot) {
+  const Tensor x = at::randn({1, 4, 2, 8});
+  EXPECT_EQ(explain({x, {}, {}, {}}, {x, x, {}, {}}, {}).kernel, "sdpa");
+  const Choice mixed = explain({x, {}, {}, {}}, {x, x, {}, {}}, {.post = {false, at::randn({2, 2})}});
+  EXPECT_EQ(mixed.kernel, "blocked");
+  ASSERT_EQ(mixed.passed_over.size(), 1u);
+  EXPECT_EQ(mixed.passed_over[0], (std::pair<std::string, std::string>("sdpa", "heads are mixed")));
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,238 @@
+// Everything the operator allows, in torch operations, blocked over queries: memory grows linearly in T. The backward
+// pass is written by hand and recomputes each block from the inputs and lse; README.md derives it. CPU and CUDA.
+#include <algorithm>
+
+#include "motet/attention/definition.h"
+#include "motet/attention/kernels.h"
+#include "motet/attention/matrices.h"
+#include "motet/attention/visibility.h"
+
+namespace motet {
+namespace {
+
+// Elements of one [heads, rows, S] tensor of a block; about ten are alive in the backward pass. Measured with
+// `motet bench attention --kernel blocked`: larger blocks leave the CPU's caches, smaller ones drown in calls.
+constexpr int64_t kBlockElements = 1 << 20;
+constexpr int64_t kBlockElementsCuda = 1 << 26;
+
+// One problem prepared for blocks: padding cleared, inputs in the accumulation dtype, stored heads spread to heads.
+struct Prepared {
+  Problem p;
+  Tensor q_BHTD, k_BHSD, v_BHSE, bias_BHTS;
+  MixMatrices pre, post;
+};
+
+Tensor index(const std::vector<int64_t>& table, const Tensor& like) { return at::tensor(table, like.options().dtype(at::kLong)); }
+
+Prepared prepared(const Problem& given) {
+  Prepared r;
+  r.p = without_padding(given);
+  const auto wide = r.p.accumulate();
+  const auto spread = [&](const Tensor& x_BSGD, const std::vector<int64_t>& table) {
+    return x_BSGD.to(wide).index_select(2, index(table, x_BSGD)).transpose(1, 2);
+  };
+  r.q_BHTD = r.p.q_BTHD.to(wide).transpose(1, 2);
+  r.k_BHSD = spread(r.p.k_BSGD, r.p.key_of);
+  r.v_BHSE = spread(r.p.v_BSGE, r.p.value_of);
+  if (r.p.bias_BHTS.defined()) r.bias_BHTS = r.p.bias_BHTS.to(wide);
+  r.pre = mix_matrices(r.p.pre, wide);
+  r.post = mix_matrices(r.p.post, wide);
+  return r;
+}
+
+// A block: some sequences [b0,b1), queries [t0,t1), keys [s0,s1). One sequence at a time on the CPU, where products over
+// the head axis then need no copy; all of them on a device, where calls are dear.
+struct Place {
+  int64_t b0, b1;
+  Block at;
+  Tensor sequences(const Tensor& t) const { return t.size(0) == 1 ? t : t.slice(0, b0, b1); }
+  Tensor queries(const Tensor& t, int64_t dim) const { return sequences(t).slice(dim, at.t0, at.t1); }
+  Tensor keys(const Tensor& t, int64_t dim) const { return sequences(t).slice(dim, at.s0, at.s1); }
+  MixMatrices matrices(const MixMatrices& m) const {
+    const auto per = [&](const Tensor& t, bool query) { return query ? queries(t, 1) : keys(t, 1); };
+    return {m.query.defined() && m.query.dim() == 4 ? per(m.query, true) : m.query, m.key.defined() ? per(m.key, false) : m.key};
+  }
+};
+
+std::vector<Place> places(const Problem& p) {
+  const int64_t step_b = p.q_BTHD.is_cpu() ? 1 : std::max<int64_t>(p.B, 1);
+  const int64_t heads = std::max({p.score_heads, p.softmax_heads, p.output_heads});
+  const int64_t row = std::max<int64_t>(step_b * heads * std::max<int64_t>(p.S, 1), 1);
+  const int64_t budget = p.q_BTHD.is_cpu() ? kBlockElements : kBlockElementsCuda;
+  const int64_t step_t = std::clamp<int64_t>(budget / row, 16, std::max<int64_t>(p.T, 16));
+  std::vector<Place> all;
+  for (int64_t b = 0; b < p.B; b += step_b)
+    for (int64_t t = 0; t < p.T; t += step_t)
+      all.push_back({b, b + step_b, visible_keys(p, t, std::min(t + step_t, p.T))});
+  return all;
+}
+
+Tensor block_hidden(const Prepared& r, const Place& place) {
+  const Tensor hidden_BHTS = hidden(r.p, place.at);
+  return hidden_BHTS.defined() ? place.sequences(hidden_BHTS) : hidden_BHTS;
+}
+
+// y = x mixed over heads; x [b,N,t,s].
+Tensor mixed(const Tensor& x, const MixMatrices& m) {
+  if (m.none()) return x;
+  Tensor y;
+  if (m.query.defined()) y = at::einsum(m.query.dim() == 4 ? "bnts,btnm->bmts" : "bnts,nm->bmts", {x, m.query});
+  if (!m.key.defined()) return y;
+  const Tensor by_key = at::einsum("bnts,bsnm->bmts", {x, m.key});
+  return y.defined() ? y.add_(by_key) : by_key;
+}
+
+// Gradient of x from that of the mix's output; adds the gradients of the matrices to `sum`.
+Tensor mixed_backward(const Tensor& x, const Tensor& g, const MixMatrices& m, const MixMatrices& sum) {
+  if (m.none()) return g;
+  Tensor dx;
+  if (m.query.defined()) {
+    const bool varies = m.query.dim() == 4;
+    Tensor(sum.query).add_(at::einsum(varies ? "bnts,bmts->btnm" : "bnts,bmts->nm", {x, g}));
+    dx = at::einsum(varies ? "bmts,btnm->bnts" : "bmts,nm->bnts", {g, m.query});
+  }
+  if (!m.key.defined()) return dx;
+  Tensor(sum.key).add_(at::einsum("bnts,bmts->bsnm", {x, g}));
+  const Tensor by_key = at::einsum("bmts,bsnm->bnts", {g, m.key});
+  return dx.defined() ? dx.add_(by_key) : by_key;
+}
+
+Tensor block_scores(const Prepared& r, const Place& place) {
+  return at::matmul(place.queries(r.q_BHTD, 2) * r.p.scale, place.keys(r.k_BHSD, 2).transpose(2, 3));
+}
+
+Tensor block_logits(const Prepared& r, const Place& place, const Tensor& scores) {
+  Tensor logits = mixed(scores, place.matrices(r.pre));
+  if (!r.bias_BHTS.defined()) return logits;
+  return logits + place.queries(r.bias_BHTS, 2).slice(3, place.at.s0, place.at.s1);
+}
+
+Tensor block_lambda(const Prepared& r, const Place& place) {
+  return r.p.lambda.dim() == 3 ? place.queries(r.p.lambda, 1) : r.p.lambda;
+}
+
+// P from logits and lse; exactly 0 where hidden.
+Tensor block_weights(const Tensor& logits, const Tensor& lse_BHT, const Tensor& hidden_BHTS) {
+  Tensor weights = (logits - lse_BHT.unsqueeze(3)).exp_();
+  return hidden_BHTS.defined() ? weights.masked_fill_(hidden_BHTS, 0) : weights;
+}
+
+Tensor block_lse(const Tensor& logits, const Tensor& hidden_BHTS) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  return at::logsumexp(hidden_BHTS.defined() ? logits.masked_fill(hidden_BHTS, -infinity) : logits, -1);
+}
+
+Tensor block_out(const Prepared& r, const Place& place, const Tensor& weights) {
+  const Tensor u = r.p.lambda.defined() ? subtracted_pairs(weights, block_lambda(r, place)) : mixed(weights, place.matrices(r.post));
+  return at::matmul(u, place.keys(r.v_BHSE, 2));
+}
+
+enum Results { kBoth, kLseOnly };
+
+Attended run(const Problem& given, Results results, const Tensor& given_lse_BHT = {}) {
+  const Prepared r = prepared(given);
+  const Problem& p = r.p;
+  const auto wide = r.q_BHTD.options();
+  Attended done;
+  if (results == kBoth) done.out_BTHE = at::zeros({p.B, p.T, p.output_heads, p.E}, p.q_BTHD.options());
+  done.lse_BHT = given_lse_BHT.defined() ? given_lse_BHT.to(wide.dtype())
+                                         : at::full({p.B, p.softmax_heads, p.T}, -std::numeric_limits<double>::infinity(), wide);
+  for (const Place& place : places(p)) {
+    if (place.at.s0 >= place.at.s1) continue;
+    const Tensor logits = block_logits(r, place, block_scores(r, place));
+    const Tensor unseen = block_hidden(r, place);
+    Tensor lse = place.queries(done.lse_BHT, 2);
+    if (!given_lse_BHT.defined()) lse.copy_(block_lse(logits, unseen));
+    if (results == kLseOnly) continue;
+    const Tensor weights = block_weights(logits, lse, unseen);
+    place.queries(done.out_BTHE, 1).copy_(block_out(r, place, weights).transpose(1, 2));
+  }
+  return done;
+}
+
+// Sums of the gradients over blocks, in the accumulation dtype, per head.
+struct Sums {
+  Tensor dq_BHTD, dk_BHSD, dv_BHSE, dbias, dlambda;
+  MixMatrices pre, post;
+};
+
+// dlambda[i] = -sum_s g_i x_{2i+1} in lambda's shape; returns dx of the pairs.
+Tensor pairs_backward(const Tensor& x, const Tensor& g, const Tensor& lambda, Tensor dlambda) {
+  const Tensor d_BHT = -(g * x.slice(1, 1, {}, 2)).sum(3);
+  if (lambda.dim() == 3) dlambda.add_(d_BHT.transpose(1, 2));
+  if (lambda.dim() == 1) dlambda.add_(d_BHT.sum({0, 2}));
+  if (lambda.dim() == 0) dlambda.add_(d_BHT.sum());
+  const Tensor l = lambda.to(g.scalar_type());
+  Tensor dx = at::empty_like(x);
+  dx.slice(1, 0, {}, 2).copy_(g);
+  dx.slice(1, 1, {}, 2).copy_(g * (l.dim() == 3 ? l.permute({0, 2, 1}).unsqueeze(3) : l.view({1, -1, 1, 1}))).neg_();
+  return dx;
+}
+
+void add_bias_gradient(const Tensor& dlogits, const Place& place, Tensor dbias) {
+  Tensor target = place.queries(dbias, 2).slice(3, place.at.s0, place.at.s1);
+  target.add_(at::sum_to(dlogits, target.sizes()));
+}
+
+void block_backward(const Prepared& r, const Place& place, const Backward& b, Sums& sums) {
+  const Tensor scores = block_scores(r, place);
+  const Tensor lse = place.queries(b.lse_BHT, 2);
+  const Tensor unseen = block_hidden(r, place);
+  const Tensor weights = block_weights(block_logits(r, place, scores), lse, unseen);
+  const MixMatrices pre = place.matrices(r.pre), post = place.matrices(r.post);
+  const bool pairs = r.p.lambda.defined();
+
+  const Tensor dout = place.queries(b.dout_BTHE, 1).to(weights.scalar_type()).transpose(1, 2);
+  const Tensor u = pairs ? subtracted_pairs(weights, block_lambda(r, place)) : mixed(weights, post);
+  place.keys(sums.dv_BHSE, 2).add_(at::matmul(u.transpose(2, 3), dout));
+  const Tensor du = at::matmul(dout, place.keys(r.v_BHSE, 2).transpose(2, 3));
+  Tensor dweights;
+  if (pairs) {
+    Tensor dlambda = r.p.lambda.dim() == 3 ? place.queries(sums.dlambda, 1) : sums.dlambda;
+    dweights = pairs_backward(weights, du, block_lambda(r, place), dlambda);
+  } else {
+    dweights = mixed_backward(weights, du, post, place.matrices(sums.post));
+  }
+  const Tensor flow = weights * dweights;
+  const Tensor dlogits = flow.sub_(weights * flow.sum(3, true));  // 0 where hidden, for the weights are
+  if (sums.dbias.defined()) add_bias_gradient(dlogits, place, sums.dbias);
+  const Tensor dscores = mixed_backward(scores, dlogits, pre, place.matrices(sums.pre));
+  const Tensor q = place.queries(r.q_BHTD, 2), k = place.keys(r.k_BHSD, 2);
+  place.queries(sums.dq_BHTD, 2).add_(at::matmul(dscores, k), r.p.scale);
+  place.keys(sums.dk_BHSD, 2).add_(at::matmul(dscores.transpose(2, 3), q), r.p.scale);
+}
+
+Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, const Tensor& x_BSGD) {
+  const Tensor dx_BSHD = dx_BHSD.transpose(1, 2);
+  Tensor sum = at::zeros(x_BSGD.sizes(), dx_BSHD.options());
+  return sum.index_add_(2, index(table, dx_BSHD), dx_BSHD).to(x_BSGD.scalar_type());
+}
+
+Gradients backward(const Problem& given, const Backward& b) {
+  const Prepared r = prepared(given);
+  const Problem& p = r.p;
+  const auto zeros = [](const Tensor& t) { return at::zeros(t.sizes(), t.options()); };
+  Sums sums{zeros(r.q_BHTD), zeros(r.k_BHSD), zeros(r.v_BHSE), {}, {}, zeros_like(r.pre), zeros_like(r.post)};
+  if (b.wanted[kBias]) sums.dbias = zeros(r.bias_BHTS);
+  if (p.lambda.defined()) sums.dlambda = at::zeros(p.lambda.sizes(), r.q_BHTD.options());
+  for (const Place& place : places(p))
+    if (place.at.s0 < place.at.s1) block_backward(r, place, b, sums);
+
+  Gradients g;
+  g[kQ] = sums.dq_BHTD.transpose(1, 2).to(p.q_BTHD.scalar_type());
+  g[kK] = summed_heads(sums.dk_BHSD, p.key_of, p.k_BSGD);
+  g[kV] = summed_heads(sums.dv_BHSE, p.value_of, p.v_BSGE);
+  if (sums.dbias.defined()) g[kBias] = sums.dbias.to(p.bias_BHTS.scalar_type());
+  if (sums.dlambda.defined()) g[kLambda] = sums.dlambda.to(p.lambda.scalar_type());
+  std::ranges::copy(part_gradients(p.pre, sums.pre, std::span(b.wanted).subspan(kPre, kNumMixParts)), g.begin() + kPre);
+  std::ranges::copy(part_gradients(p.post, sums.post, std::span(b.wanted).subspan(kPost, kNumMixParts)), g.begin() + kPost);
+  return g;
+}
+
+}  // namespace
+
+const Kernel kBlocked{"blocked", [](const Problem&) { return std::string(); }, [](const Problem& p) { return run(p, kBoth); }, backward,
+                      [](const Problem& p) { return run(p, kLseOnly).lse_BHT; },
+                      [](const Problem& p, const Tensor& lse) { return run(p, kBoth, lse).out_BTHE; }};
+
+}  // namespace motet

@@ -1,0 +1,35 @@
+#pragma once
+#include "motet/attention/problem.h"
+
+namespace motet {
+
+using Gradients = std::array<Tensor, kNumInputs>;
+using Wanted = std::array<bool, kNumInputs>;
+
+/// What the forward pass left for the backward pass, and the gradient that came in.
+struct Backward {
+  Tensor dout_BTHE, out_BTHE, lse_BHT;
+  Wanted wanted;
+};
+
+/// One row of the kernel table. A null function: the kernel has no such form.
+struct Kernel {
+  const char* name;
+  std::string (*why_not)(const Problem&);  // empty when the kernel runs the problem, else the reason
+  Attended (*forward)(const Problem&);
+  Gradients (*backward)(const Problem&, const Backward&);
+  Tensor (*lse)(const Problem&);
+  Tensor (*given_lse)(const Problem&, const Tensor& lse_BHT);
+};
+
+extern const Kernel kSdpa;     // no mix, equal widths: PyTorch's own flash kernel (CPU)
+extern const Kernel kBlocked;  // everything, in torch operations, blocked over queries
+
+enum class Form { attend, two_phase };
+
+/// The first kernel of the table that runs the problem in this form, or the one that MOTET_KERNEL names; a forced kernel
+/// that cannot run it is an error.
+const Kernel& choose(const Problem&, Form);
+Choice explain(const Problem&);
+
+}  // namespace motet

@@ -1,0 +1,65 @@
+// No mix and equal widths: PyTorch's own flash kernel on the CPU, forward and backward.
+#include "motet/attention/kernels.h"
+
+namespace motet {
+namespace {
+
+std::string why_not(const Problem& p) {
+  if (!p.q_BTHD.is_cpu()) return "only on the CPU";
+  if (!p.mixes_nothing()) return "heads are mixed";
+  if (p.D != p.E) return c10::str("key width ", p.D, " differs from value width ", p.E);
+  if (p.bias_BHTS.defined()) return "there is a bias";
+  for (int i = 0; i < kNumTables; ++i)
+    if (p.table[i].defined()) return c10::str("there is a table ", table_name(i));
+  if (p.window > 0 && p.window < p.S) return "there is a window";
+  if (p.causal && p.T != p.S) return "causal with other numbers of queries and keys";
+  if (p.T == 0 || p.S == 0 || p.B == 0) return "empty";
+  return "";
+}
+
+bool is_identity(const std::vector<int64_t>& table, int64_t stored) {
+  for (size_t i = 0; i < table.size(); ++i)
+    if (table[i] != static_cast<int64_t>(i)) return false;
+  return static_cast<int64_t>(table.size()) == stored;
+}
+
+Tensor index(const std::vector<int64_t>& table, const Tensor& like) { return at::tensor(table, like.options().dtype(at::kLong)); }
+
+Tensor heads_of(const Tensor& x_BSGD, const std::vector<int64_t>& table) {
+  const Tensor x = is_identity(table, x_BSGD.size(2)) ? x_BSGD : x_BSGD.index_select(2, index(table, x_BSGD));
+  return x.stride(3) == 1 ? x.transpose(1, 2) : x.contiguous().transpose(1, 2);
+}
+
+Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, const Tensor& x_BSGD) {
+  const Tensor dx = dx_BHSD.transpose(1, 2);
+  if (is_identity(table, x_BSGD.size(2))) return dx;
+  return at::zeros_like(x_BSGD, at::MemoryFormat::Contiguous).index_add_(2, index(table, x_BSGD), dx);
+}
+
+Attended forward(const Problem& p) {
+  const std::vector<int64_t> all = [&] {
+    std::vector<int64_t> heads(p.score_heads);
+    for (size_t h = 0; h < heads.size(); ++h) heads[h] = static_cast<int64_t>(h);
+    return heads;
+  }();
+  auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+      heads_of(p.q_BTHD, all), heads_of(p.k_BSGD, p.key_of), heads_of(p.v_BSGE, p.value_of), 0.0, p.causal, {}, p.scale);
+  return {out.transpose(1, 2), lse};
+}
+
+Gradients backward(const Problem& p, const Backward& b) {
+  auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      b.dout_BTHE.contiguous().transpose(1, 2), p.q_BTHD.transpose(1, 2), heads_of(p.k_BSGD, p.key_of), heads_of(p.v_BSGE, p.value_of),
+      b.out_BTHE.transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
+  Gradients g;
+  g[kQ] = dq.transpose(1, 2);
+  g[kK] = summed_heads(dk, p.key_of, p.k_BSGD);
+  g[kV] = summed_heads(dv, p.value_of, p.v_BSGE);
+  return g;
+}
+
+}  // namespace
+
+const Kernel kSdpa{"sdpa", why_not, forward, backward, nullptr, nullptr};
+
+}  // namespace motet
