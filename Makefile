@@ -1,0 +1,20 @@
+.PHONY: build run test bench format clean
+python = .venv/bin/python
+
+build:
+	scripts/bootstrap && cmake --build build -j $$(nproc)
+
+run: build
+	build/motet compare $(RUN_ARGS)
+
+test: build
+	ctest --test-dir build -j 2 --output-on-failure && $(python) -m pytest tests && $(python) scripts/check_layers.py --self-test && $(python) scripts/check_layers.py && $(python) scripts/check_docs.py
+
+bench: build
+	build/motet bench attention $(BENCH_ARGS)
+
+format:
+	scripts/format
+
+clean:
+	rm -rf build build-asan runs

@@ -1,0 +1,18 @@
+#include "apps/motet/subcommands.h"
+
+namespace motet {
+
+Subcommand bench_subcommand() {
+  return {
+      .name = "bench",
+      .summary = "Measure speed against plain attention in the same process",
+      .flags = {{.long_name = "shape",
+                 .target = "shape",
+                 .value = "LIST",
+                 .help = "sizes between commas, as in T=512,H=8,D=64,B=1,mechanism=dcmha"},
+                {.long_name = "repeats", .target = "repeats", .value = "N", .help = "measurements; the median counts"}},
+      .positional = {.field = "what", .name = "WHAT", .help = "attention or train", .least = 1, .most = 1},
+      .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 3"}};
+}
+
+}  // namespace motet

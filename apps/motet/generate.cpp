@@ -1,0 +1,38 @@
+#include "apps/motet/subcommands.h"
+
+namespace motet {
+
+Subcommand generate_subcommand() {
+  return {
+      .name = "generate",
+      .summary = "Continue a prompt",
+      .flags =
+          {{.long_name = "model",
+            .target = "model",
+            .value = "DIR",
+            .help = "model folder, or the folder of a run",
+            .short_name = "m"},
+           {.long_name = "prompt", .target = "prompt", .value = "TEXT", .help = "what is continued", .short_name = "p"},
+           {.long_name = "n-predict", .target = "n_predict", .value = "N", .help = "tokens at most", .short_name = "n"},
+           {.long_name = "temp", .target = "temp", .value = "X", .help = "temperature; 0 takes the likeliest token"},
+           {.long_name = "top-k", .target = "top_k", .value = "N", .help = "only the N likeliest tokens; 0: all"},
+           {.long_name = "top-p", .target = "top_p", .value = "X", .help = "only the likeliest tokens that sum to X"},
+           {.long_name = "min-p",
+            .target = "min_p",
+            .value = "X",
+            .help = "only tokens at least X times as likely as the likeliest"},
+           {.long_name = "repeat-penalty",
+            .target = "repeat_penalty",
+            .value = "X",
+            .help = "divides the logits of tokens seen before; 1: off"},
+           {.long_name = "seed", .target = "seed", .value = "N", .help = "of the random choice", .short_name = "s"},
+           {.long_name = "stop",
+            .target = "stop",
+            .value = "TEXT",
+            .help = "ends the text where it appears; may be repeated",
+            .kind = FlagKind::list}},
+      .examples = {"generate -m runs/first -p 'ROMEO:' -n 100 --temp 0.8 --seed 1",
+                   "generate -m runs/first -p 'JULIET:' -n 50 --temp 0 --stop 'ROMEO:'"}};
+}
+
+}  // namespace motet

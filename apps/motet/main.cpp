@@ -1,0 +1,103 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "apps/motet/cli.h"
+#include "apps/motet/engine.h"
+#include "motet/core/environment.h"
+#include "motet/core/error.h"
+#include "motet/core/log.h"
+#include "motet/core/options.h"
+#include "motet/core/version.h"
+
+namespace motet {
+namespace {
+
+// An argument as a POSIX shell reads it back.
+std::string shell_quoted(const std::string& argument) {
+  const char* safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!argument.empty() && argument.find_first_not_of(safe) == std::string::npos) return argument;
+  std::string out = "'";
+  for (const char character : argument) out += character == '\'' ? "'\\''" : std::string(1, character);
+  return out + "'";
+}
+
+std::string command_line(const std::vector<std::string>& arguments) {
+  std::string out;
+  for (const std::string& argument : arguments) out += (out.empty() ? "" : " ") + shell_quoted(argument);
+  return out;
+}
+
+// LibTorch reads these when it is loaded. With the default policy its threads spin, which makes small operators many
+// times slower beside another process.
+void set_openmp(const nlohmann::json& request) {
+  ::setenv("OMP_WAIT_POLICY", "passive", 0);
+  if (request.contains("threads")) ::setenv("OMP_NUM_THREADS", request["threads"].dump().c_str(), 0);
+}
+
+// --threads, else MOTET_THREADS, as a number; absent when neither is given.
+void resolve_threads(nlohmann::json& request) {
+  const Option option = {
+      .name = "threads", .type = OptionType::integer, .default_value = nullptr, .min = 1, .max = 4096};
+  const std::string* variable = environment("MOTET_THREADS");
+  if (request.contains("threads")) {
+    request["threads"] = checked(option, request["threads"], "--threads");
+  } else if (variable) {
+    request["threads"] = checked(option, *variable, "MOTET_THREADS");
+  }
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const std::string& program = arguments[0];
+  const std::string first = arguments.size() > 1 ? arguments[1] : "";
+  if (first == "-h" || first == "--help") {
+    std::fputs(program_help(program).c_str(), stdout);
+    return 0;
+  }
+  if (first == "-v" || first == "--version") {
+    std::printf("motet %s\n", kVersion);
+    return 0;
+  }
+  if (arguments.size() < 2) fail_usage("no subcommand is given; see motet --help");
+  if (first.starts_with('-')) fail_usage("unknown flag ", quote(first), " before the subcommand; see motet --help");
+  const Subcommand& subcommand = find_subcommand(first);
+  Request request = parse_arguments(subcommand, {arguments.begin() + 2, arguments.end()});
+  if (request.help) {
+    std::fputs(subcommand_help(subcommand, program).c_str(), stdout);
+    return 0;
+  }
+  check_environment();
+  resolve_threads(request.json);
+  if (request.json.contains("json")) request.json["output"] = "json";
+  request.json.erase("json");
+  request.json["command"] = command_line(arguments);
+  request.json["color"] = color_allowed(STDOUT_FILENO);
+  set_openmp(request.json);
+  using nlohmann::json;
+  return run_engine(subcommand.name, request.json.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+// Until the library takes over there is nothing to tidy up.
+void on_early_interrupt(int) { ::_exit(130); }
+
+}  // namespace
+}  // namespace motet
+
+int main(int count, char** values) {
+  std::signal(SIGINT, motet::on_early_interrupt);
+  std::signal(SIGTERM, motet::on_early_interrupt);
+  int code;
+  try {
+    code = motet::run({values, values + count});
+  } catch (const motet::Error& error) {
+    std::fprintf(stderr, "motet: %s\n", error.what());
+    code = error.exit_code();
+  }
+  if (std::fflush(stdout) != 0) {
+    std::perror("motet: cannot write the results");
+    return 1;
+  }
+  return code;
+}

@@ -1,0 +1,17 @@
+// One table each, in the file of its name.
+#pragma once
+
+#include "apps/motet/cli.h"
+
+namespace motet {
+
+Subcommand compare_subcommand();
+Subcommand train_subcommand();
+Subcommand eval_subcommand();
+Subcommand generate_subcommand();
+Subcommand inspect_subcommand();
+Subcommand doctor_subcommand();
+Subcommand bench_subcommand();
+Subcommand verify_subcommand();
+
+}  // namespace motet

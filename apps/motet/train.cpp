@@ -1,0 +1,40 @@
+#include "apps/motet/subcommands.h"
+
+namespace motet {
+
+Subcommand train_subcommand() {
+  Subcommand out = {.name = "train",
+                    .summary = "Train one model and write its checkpoints and metrics",
+                    .flags = {{.long_name = "mechanism",
+                               .target = "model.attention.mechanism",
+                               .value = "NAME",
+                               .help = "the attention mechanism"},
+                              {.long_name = "out",
+                               .target = "out",
+                               .value = "DIR",
+                               .help = "folder of the run (default: runs/train-<time>)"},
+                              {.long_name = "prompt",
+                               .target = "prompt",
+                               .value = "TEXT",
+                               .help = "what the model continues at the end",
+                               .short_name = "p"},
+                              {.long_name = "n-predict",
+                               .target = "n_predict",
+                               .value = "N",
+                               .help = "tokens of the continuation",
+                               .short_name = "n"},
+                              {.long_name = "options",
+                               .target = "options",
+                               .help = "print every key of the configuration with type, default and range, and stop",
+                               .kind = FlagKind::toggle}},
+                    .positional = {.field = "texts",
+                                   .name = "TEXT",
+                                   .help = "files, or folders of *.txt (default: the built-in tiny Shakespeare)",
+                                   .most = SIZE_MAX},
+                    .examples = {"train --mechanism dcmha --steps 100 --out runs/first",
+                                 "train --set model.attention.num_heads=8 --learning-rate 1e-3 --steps 20"}};
+  for (const Flag& flag : configuration_flags()) out.flags.push_back(flag);
+  return out;
+}
+
+}  // namespace motet

@@ -1,0 +1,20 @@
+#include "apps/motet/subcommands.h"
+
+namespace motet {
+
+Subcommand verify_subcommand() {
+  return {
+      .name = "verify",
+      .summary = "Recompute recorded vectors with this build and report the largest error",
+      .flags =
+          {{.long_name = "dtype", .target = "dtype", .value = "NAME", .help = "float64 (default), float32 or bfloat16"},
+           {.long_name = "tolerance", .target = "tolerance", .value = "X", .help = "largest error that passes"}},
+      .positional = {.field = "paths",
+                     .name = "PATH",
+                     .help = "safetensors files, or folders of them",
+                     .least = 1,
+                     .most = SIZE_MAX},
+      .examples = {"verify tests/golden/op", "verify tests/golden/op --dtype float32 --json"}};
+}
+
+}  // namespace motet

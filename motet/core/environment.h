@@ -1,0 +1,21 @@
+// The environment variables of Motet. Nothing else of the project reads the environment, except for NO_COLOR and TERM
+// (core/log) and the OpenMP policy that the front sets.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace motet {
+
+// MOTET_TORCH_DIR, MOTET_KERNEL, MOTET_THREADS, MOTET_LOG, MOTET_API_KEY.
+const std::vector<std::string>& environment_names();
+
+// The value, as it was at the first call of any; null when it is unset or empty. Throws Error for a name that is none
+// of the five. Thread-safe.
+const std::string* environment(std::string_view name);
+
+// Throws UsageError when the environment holds another MOTET_* than the five.
+void check_environment();
+
+}  // namespace motet

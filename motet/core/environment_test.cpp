@@ -1,0 +1,37 @@
+#include "motet/core/environment.h"
+
+#include <cstdlib>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+
+TEST(Environment, AnotherVariableOfOursIsRefusedWithTheNearest) {
+  ::setenv("MOTET_THREAD", "1", 1);
+  const std::string message = message_of<UsageError>([] { check_environment(); });
+  ::unsetenv("MOTET_THREAD");
+  EXPECT_EQ(message,
+            "unknown environment variable 'MOTET_THREAD': nearest is 'MOTET_THREADS'; known: MOTET_TORCH_DIR, "
+            "MOTET_KERNEL, MOTET_THREADS, MOTET_LOG, MOTET_API_KEY");
+}
+
+TEST(Environment, TheFiveAndForeignNamesPass) {
+  ::setenv("MOTETTE", "1", 1);
+  EXPECT_NO_THROW(check_environment());
+  ::unsetenv("MOTETTE");
+}
+
+TEST(Environment, ReadingAnUnknownVariableIsAnError) {
+  EXPECT_EQ(message_of<Error>([] { environment("MOTET_X"); }).substr(0, 30), "unknown environment variable '");
+}
+
+TEST(Environment, EachOfTheFiveCanBeRead) {
+  for (const std::string& name : environment_names()) EXPECT_NO_THROW(environment(name));
+}
+
+}  // namespace
+}  // namespace motet

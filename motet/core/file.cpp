@@ -1,0 +1,175 @@
+#include "motet/core/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail_file(const char* verb, const fs::path& path, int error) {
+  fail("cannot ", verb, " ", quote(path.string()), ": ", std::strerror(error));
+}
+
+// Closes when it goes out of scope.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+// Opens for reading; `size` is set. Refuses folders.
+int open_for_reading(const fs::path& path, size_t& size) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_file("read", path, errno);
+  struct stat status = {};
+  const int error = ::fstat(descriptor, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  if (error) {
+    ::close(descriptor);
+    fail_file("read", path, error);
+  }
+  size = static_cast<size_t>(status.st_size);
+  return descriptor;
+}
+
+void sync_path(const fs::path& path) {
+  const Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // A file system without fsync answers EINVAL; the rename is then as safe as it gets.
+  if (descriptor.value < 0 || (::fsync(descriptor.value) != 0 && errno != EINVAL)) fail_file("write", path, errno);
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+fs::path temporary_sibling(const fs::path& path) {
+  static std::atomic<int> counter = 0;
+  return parent_of(path) / text(".", path.filename().string(), ".tmp-", ::getpid(), "-", counter++);
+}
+
+// `from` takes the name `to`, and an older folder of that name becomes `from`.
+void replace_folder(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno == ENOENT) {  // nothing to exchange with
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_file("write", to, errno);
+    return;
+  }
+  // A file system that cannot exchange: for a moment the folder exists only under the name `aside`.
+  const fs::path aside = temporary_sibling(to);
+  if (::rename(to.c_str(), aside.c_str()) != 0) fail_file("write", to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int error = errno;
+    ::rename(aside.c_str(), to.c_str());
+    fail_file("write", to, error);
+  }
+  ::rename(aside.c_str(), from.c_str());
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  size_t size = 0;
+  const Descriptor descriptor{open_for_reading(path, size)};
+  std::string out;
+  out.reserve(size);
+  char buffer[1 << 16];
+  while (true) {  // until the end and not until `size`, which is 0 for pipes and /proc
+    const ssize_t count = ::read(descriptor.value, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_file("read", path, errno);
+    if (count == 0) return out;
+    out.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  const Descriptor descriptor{open_for_reading(path, size_)};
+  if (size_ == 0) return;  // mmap refuses empty ranges
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor.value, 0);
+  if (address == MAP_FAILED) fail_file("read", path, errno);
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), temporary_(temporary_sibling(path_)) {
+  std::error_code ignored;
+  if (fs::is_directory(path_, ignored)) fail_file("write", path_, EISDIR);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail_file("write", path_, errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_file("write", path_, errno);
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0 && errno != EINVAL) fail_file("write", path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_file("write", path_, errno);
+  ::close(std::exchange(descriptor_, -1));
+  sync_path(parent_of(path_));
+}
+
+void write_file_atomic(const fs::path& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+AtomicFolder::AtomicFolder(fs::path target) : target_(std::move(target)) {
+  if (!target_.has_filename()) target_ = target_.parent_path();  // "runs/a/" is "runs/a"
+  temporary_ = temporary_sibling(target_);
+  std::error_code error;
+  if (fs::exists(target_, error) && !fs::is_directory(target_, error)) fail_file("write", target_, ENOTDIR);
+  fs::create_directories(parent_of(target_), error);
+  if (error) fail_file("write", target_, error.value());
+  if (::mkdir(temporary_.c_str(), 0777) != 0) fail_file("write", target_, errno);
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);  // holds the older folder after a commit that replaced one
+}
+
+void AtomicFolder::commit() {
+  for (const auto& entry : fs::recursive_directory_iterator(temporary_)) {
+    if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path());
+  }
+  sync_path(temporary_);
+  replace_folder(temporary_, target_);
+  sync_path(parent_of(target_));
+}
+
+}  // namespace motet

@@ -1,0 +1,77 @@
+// Files: read whole, mapped, or written whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace motet {
+
+// All bytes of a file; an empty file is an empty string. Throws Error naming the path and the reason: missing, a
+// folder, not readable.
+std::string read_file(const std::filesystem::path& path);
+
+// A file in memory, read-only. The bytes live as long as the object; it can be moved. If another program shortens the
+// file meanwhile, reading the lost part ends the process (SIGBUS): checkpoints are replaced, never rewritten.
+class MappedFile {
+ public:
+  // Throws as read_file does.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A file that appears under its name, replacing an older one, when commit() is called, and never otherwise. It grows
+// as a sibling named `.<name>.tmp-<process>-<number>`, which the destructor removes. Not thread-safe.
+class AtomicFile {
+ public:
+  // Throws Error when the folder is missing or not writable, or `path` is a folder.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Appends. Throws Error, for instance on a full disk.
+  void write(std::string_view bytes);
+
+  // Brings the bytes to the disk and renames. At most once; throws Error and leaves the older file when it fails.
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int descriptor_ = -1;
+};
+
+// The file holds exactly `bytes` afterwards, or what it held before and an Error is thrown.
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
+
+// A folder that appears under its name, replacing an older one, when commit() is called, and never otherwise. Until
+// then its files are written below path(), a sibling that the destructor removes. Missing parent folders are made.
+class AtomicFolder {
+ public:
+  // Throws Error when the parent cannot be made or written, or `target` exists and is no folder.
+  explicit AtomicFolder(std::filesystem::path target);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  const std::filesystem::path& path() const { return temporary_; }
+
+  // Brings all files to the disk and renames; an older folder is exchanged in one step and then removed. At most once;
+  // throws Error and leaves the older folder when it fails.
+  void commit();
+
+ private:
+  std::filesystem::path target_, temporary_;
+};
+
+}  // namespace motet

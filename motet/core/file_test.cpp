@@ -1,0 +1,155 @@
+#include "motet/core/file.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+void put(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+TEST(File, ReadingGivesAllBytesAndEmptyFilesAreAllowed) {
+  const TemporaryFolder folder;
+  const std::string bytes("a\0\xff\n", 4);
+  put(folder / "a", bytes);
+  put(folder / "empty", "");
+  EXPECT_EQ(read_file(folder / "a"), bytes);
+  EXPECT_EQ(read_file(folder / "empty"), "");
+  const MappedFile mapped(folder / "a"), empty(folder / "empty");
+  EXPECT_EQ(mapped.bytes().size(), 4u);
+  EXPECT_EQ(std::to_integer<int>(mapped.bytes()[2]), 255);
+  EXPECT_TRUE(empty.bytes().empty());
+}
+
+TEST(File, FilesWithoutSizeAreReadToTheirEnd) {
+  EXPECT_NE(read_file("/proc/self/status").find("VmRSS"), std::string::npos);
+}
+
+TEST(File, MissingFilesAndFoldersAreRefused) {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "none", inside = folder.path().string();
+  for (const auto& read :
+       {+[](const std::string& path) { read_file(path); }, +[](const std::string& path) { MappedFile{path}; }}) {
+    EXPECT_EQ(message_of<Error>([&] { read(missing); }), "cannot read '" + missing + "': No such file or directory");
+    EXPECT_EQ(message_of<Error>([&] { read(inside); }), "cannot read '" + inside + "': Is a directory");
+  }
+}
+
+TEST(File, AMappedFileCanBeMoved) {
+  const TemporaryFolder folder;
+  put(folder / "a", "abc");
+  MappedFile first(folder / "a");
+  const MappedFile second = std::move(first);
+  EXPECT_EQ(second.bytes().size(), 3u);
+  EXPECT_TRUE(first.bytes().empty());
+}
+
+TEST(File, AnAtomicWriteReplacesAndLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a", "old");
+  write_file_atomic(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_EQ(folder.count(), 1);
+}
+
+TEST(File, AnAtomicFileThatIsNotCommittedLeavesTheOldOne) {
+  const TemporaryFolder folder;
+  put(folder / "a", "old");
+  {
+    AtomicFile file(folder / "a");
+    file.write("half of the new");
+    EXPECT_EQ(folder.count(), 2);
+  }
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_EQ(folder.count(), 1);
+}
+
+// Writes more than a process that may write four bytes to a file can; ends the process with 3 when that is refused.
+void write_beyond_the_limit(const std::string& path) {
+  const rlimit limit = {4, 4};  // in place of a full disk
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    write_file_atomic(path, "longer than four bytes");
+  } catch (const Error&) {
+    ::_exit(3);
+  }
+  ::_exit(0);
+}
+
+TEST(File, AFullDiskLeavesTheOldFileAndNoTemporary) {
+  const TemporaryFolder folder;
+  put(folder / "a", "old");
+  EXPECT_EXIT(write_beyond_the_limit(folder / "a"), ::testing::ExitedWithCode(3), "");
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_EQ(folder.count(), 1);
+}
+
+TEST(File, AtomicWritesRefuseFoldersAndMissingParents) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "sub");
+  EXPECT_EQ(message_of<Error>([&] { write_file_atomic(folder / "sub", ""); }),
+            "cannot write '" + (folder / "sub") + "': Is a directory");
+  EXPECT_EQ(message_of<Error>([&] { write_file_atomic(folder / "none/a", ""); }),
+            "cannot write '" + (folder / "none/a") + "': No such file or directory");
+  EXPECT_EQ(folder.count(), 1);
+}
+
+TEST(AtomicFolder, AppearsWholeWithItsParents) {
+  const TemporaryFolder folder;
+  {
+    AtomicFolder target(folder / "runs/one/");
+    fs::create_directory(target.path() / "sub");
+    write_file_atomic(target.path() / "sub/a", "1");
+    EXPECT_FALSE(fs::exists(folder / "runs/one"));
+    target.commit();
+  }
+  EXPECT_EQ(read_file(folder / "runs/one/sub/a"), "1");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "runs"), {}), 1);
+}
+
+TEST(AtomicFolder, ReplacesAnOlderFolderWhole) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "one");
+  put(folder / "one/old", "old");
+  {
+    AtomicFolder target(folder / "one");
+    put((target.path() / "new").string(), "new");
+    target.commit();
+  }
+  EXPECT_TRUE(fs::exists(folder / "one/new"));
+  EXPECT_FALSE(fs::exists(folder / "one/old"));
+  EXPECT_EQ(folder.count(), 1);
+}
+
+TEST(AtomicFolder, LeavesNothingWithoutCommit) {
+  const TemporaryFolder folder;
+  {
+    AtomicFolder target(folder / "one");
+    put((target.path() / "a").string(), "1");
+  }
+  EXPECT_EQ(folder.count(), 0);
+}
+
+TEST(AtomicFolder, RefusesAFileInItsPlaceOrAboveIt) {
+  const TemporaryFolder folder;
+  put(folder / "file", "");
+  EXPECT_EQ(message_of<Error>([&] { AtomicFolder target(folder / "file"); }),
+            "cannot write '" + (folder / "file") + "': Not a directory");
+  EXPECT_EQ(message_of<Error>([&] { AtomicFolder target(folder / "file/sub"); }),
+            "cannot write '" + (folder / "file/sub") + "': Not a directory");
+  EXPECT_EQ(message_of<Error>([&] { AtomicFolder target("/proc/motet/one"); }),
+            "cannot write '/proc/motet/one': No such file or directory");
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,15 @@
+// Ctrl-C and SIGTERM: a flag that long work looks at.
+#pragma once
+
+namespace motet {
+
+// From here on the first SIGINT or SIGTERM sets the flag, and a second one of the same kind ends the process.
+void install_interrupt_handler();
+
+// Whether the flag is set. Cheap, callable from any thread.
+bool interrupted();
+
+// Throws Interrupted when the flag is set.
+void check_interrupt();
+
+}  // namespace motet

@@ -1,0 +1,41 @@
+#include "motet/core/interrupt.h"
+
+#include <csignal>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+TEST(Interrupt, TheFirstSignalSetsTheFlag) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        check_interrupt();
+        const bool before = interrupted();
+        std::raise(SIGINT);
+        int code = 1;
+        try {
+          check_interrupt();
+        } catch (const Interrupted& error) {
+          code = error.exit_code();
+        }
+        ::_exit(!before && interrupted() ? code : 1);
+      },
+      ::testing::ExitedWithCode(130), "");
+}
+
+TEST(Interrupt, TheSecondSignalEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        std::raise(SIGTERM);
+        std::raise(SIGTERM);
+        ::_exit(1);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,147 @@
+#include "motet/core/options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+// The whole of `word` as a number, or NaN.
+double parse_number(const std::string& word) {
+  double number = 0;
+  const char* begin = word.data() + (word.starts_with('+') ? 1 : 0);
+  const char* end = word.data() + word.size();
+  const auto result = std::from_chars(begin, end, number);
+  return result.ec == std::errc() && result.ptr == end ? number : std::nan("");
+}
+
+// A value as messages show it: strings in single quotes, the rest as JSON, both in one short line.
+std::string shown(const json& value) {
+  if (value.is_string()) return quote(value.get<std::string>());
+  const std::string dumped = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return dumped.size() > 80 ? dumped.substr(0, 80) + "..." : dumped;
+}
+
+std::string number_text(double number) {
+  char buffer[32];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr};
+}
+
+json checked_boolean(const json& value, const std::string& path) {
+  if (value.is_boolean()) return value;
+  if (value == "true") return true;
+  if (value == "false") return false;
+  fail_usage(path, ": ", shown(value), " is not a boolean, want true or false");
+}
+
+json checked_number(const Option& option, const json& value, const std::string& path) {
+  const bool integer = option.type == OptionType::integer;
+  const double number = value.is_number()   ? value.get<double>()
+                        : value.is_string() ? parse_number(value.get<std::string>())
+                                            : std::nan("");
+  // Beyond 2^53 a double no longer names one integer.
+  constexpr double kLargestInteger = 9007199254740992.0;
+  if (!std::isfinite(number) || (integer && number != std::floor(number))) {
+    fail_usage(path, ": ", shown(value), integer ? " is not an integer" : " is not a number", ", want ",
+               accepted(option));
+  }
+  if (number < option.min) fail_usage(path, ": ", shown(value), " is below ", number_text(option.min));
+  const double max = integer ? std::min(option.max, kLargestInteger) : option.max;
+  if (number > max) fail_usage(path, ": ", shown(value), " is above ", number_text(max));
+  if (integer && number < -kLargestInteger)
+    fail_usage(path, ": ", shown(value), " is below ", number_text(-kLargestInteger));
+  if (integer) return static_cast<int64_t>(number);
+  return number;
+}
+
+json checked_string(const Option& option, const json& value, const std::string& path) {
+  if (!value.is_string()) fail_usage(path, ": ", shown(value), " is not a string, want ", accepted(option));
+  if (option.choices.empty()) return value;
+  for (const std::string& choice : option.choices) {
+    if (value == choice) return value;
+  }
+  const std::string nearest = nearest_name(value.get<std::string>(), option.choices);
+  fail_usage(path, ": ", shown(value), " is not known, want ", accepted(option),
+             nearest.empty() ? "" : "; nearest is '" + nearest + "'");
+}
+
+std::string dotted(const std::string& section, const std::string& name) {
+  return section.empty() ? name : section + "." + name;
+}
+
+}  // namespace
+
+json defaults(const OptionTable& table) {
+  json out = json::object();
+  for (const Option& option : table) out[option.name] = option.default_value;
+  return out;
+}
+
+json checked(const Option& option, const json& value, const std::string& path) {
+  switch (option.type) {
+    case OptionType::boolean:
+      return checked_boolean(value, path);
+    case OptionType::integer:
+    case OptionType::number:
+      return checked_number(option, value, path);
+    case OptionType::string:
+      break;
+  }
+  return checked_string(option, value, path);
+}
+
+const Option& find_option(const OptionTable& table, const std::string& name, const std::string& path) {
+  std::vector<std::string> known;
+  for (const Option& option : table) {
+    if (option.name == name) return option;
+    known.push_back(dotted(path, option.name));
+  }
+  throw UsageError(unknown_name("key", dotted(path, name), known));
+}
+
+json resolve(const OptionTable& table, const json& given, const std::string& section) {
+  if (!given.is_object() && !given.is_null()) fail_usage(section, ": ", shown(given), " is not a section of keys");
+  json out = defaults(table);
+  for (const auto& [name, value] : given.items()) {
+    out[name] = checked(find_option(table, name, section), value, dotted(section, name));
+  }
+  for (const Option& option : table) {
+    if (out[option.name].is_null()) {
+      fail_usage(dotted(section, option.name), ": is missing, want ", accepted(option));
+    }
+  }
+  return out;
+}
+
+const char* type_name(OptionType type) {
+  switch (type) {
+    case OptionType::boolean:
+      return "boolean";
+    case OptionType::integer:
+      return "integer";
+    case OptionType::number:
+      return "number";
+    case OptionType::string:
+      break;
+  }
+  return "string";
+}
+
+std::string accepted(const Option& option) {
+  if (!option.choices.empty()) {
+    return (option.choices.size() == 1 ? "" : "one of ") + joined(option.choices);
+  }
+  if (option.type == OptionType::boolean) return "true or false";
+  const std::string type = type_name(option.type);
+  const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
+  if (low && high) return type + ", " + number_text(option.min) + " to " + number_text(option.max);
+  if (low) return type + ", at least " + number_text(option.min);
+  if (high) return type + ", at most " + number_text(option.max);
+  return type;
+}
+
+}  // namespace motet

@@ -1,0 +1,26 @@
+#include "motet/core/process.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+namespace motet {
+namespace {
+
+TEST(Process, ThePeakRemembersMemoryThatWasFreed) {
+  constexpr int64_t kBytes = 64 << 20;
+  if (!reset_peak_resident()) GTEST_SKIP() << "the kernel refuses to reset the peak";
+  const int64_t before = peak_resident_bytes();
+  {
+    const std::unique_ptr<char[]> block(new char[kBytes]);
+    std::memset(block.get(), 1, kBytes);
+    EXPECT_GE(resident_bytes(), kBytes / 2);
+  }
+  EXPECT_GE(peak_resident_bytes() - before, kBytes / 2);
+}
+
+TEST(Process, ThereIsAProcessor) { EXPECT_GE(processor_count(), 1); }
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,41 @@
+#include "motet/core/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace motet {
+namespace {
+
+TEST(Progress, DurationsAreShort) {
+  EXPECT_EQ(duration_text(-1), "0s");
+  EXPECT_EQ(duration_text(8.4), "8s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(65), "1m05s");
+  EXPECT_EQ(duration_text(7384), "2h03m");
+}
+
+TEST(Progress, ALineHasBarCountRateTimeLeftAndSuffix) {
+  const ProgressState state = {.label = "mha", .done = 10, .total = 20, .seconds = 2, .suffix = "loss 2.31"};
+  EXPECT_EQ(progress_line(state, 10), "mha  [#####-----]  50% 10/20  5.0/s  2s left  loss 2.31");
+  EXPECT_EQ(progress_line(state, 0), "mha  50% 10/20  5.0/s  2s left  loss 2.31");
+}
+
+TEST(Progress, AnUnknownTotalHasNeitherBarNorTimeLeft) {
+  EXPECT_EQ(progress_line({.label = "read", .done = 300, .total = 0, .seconds = 2}, 10), "read  300  150/s");
+}
+
+TEST(Progress, TheBarNeverOverflows) {
+  EXPECT_EQ(progress_line({.label = "a", .done = 30, .total = 20, .seconds = 0}, 4), "a  [####]  100% 30/20");
+}
+
+TEST(Progress, ShortWorkPrintsNothing) {
+  ::testing::internal::CaptureStderr();
+  {
+    Progress progress("short", 3);
+    for (int i = 1; i <= 3; ++i) progress.update(i, "x");
+    progress.finish();
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace motet

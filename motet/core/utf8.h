@@ -1,0 +1,26 @@
+// Strict UTF-8, one character at a time. Source: Unicode 15, table 3-7.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace motet {
+
+struct Utf8Step {
+  enum class Kind { character, invalid, incomplete };
+  Kind kind;
+  size_t size;  // bytes of the character; else of the longest start of a character found here, at least 1
+};
+
+// Looks at the beginning of `bytes`, which must not be empty. Over-long forms, surrogates and values above U+10FFFF are
+// invalid; a character that `bytes` cuts short is incomplete. Never reads outside `bytes`, never throws.
+Utf8Step utf8_step(std::string_view bytes);
+
+// The offset of the first byte that is not part of a whole character, or npos.
+size_t utf8_invalid_at(std::string_view bytes);
+
+// The number of characters; each invalid start counts as one.
+size_t utf8_length(std::string_view bytes);
+
+}  // namespace motet

@@ -1,0 +1,59 @@
+// Batches of a token sequence in an order that depends on the tokens' count and the options alone.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+namespace motet {
+
+// Rows of consecutive tokens; targets are the inputs one token later. Row major [rows, columns].
+struct Batch {
+  std::vector<int64_t> inputs;
+  std::vector<int64_t> targets;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+struct BatchOptions {
+  int64_t batch_size = 1;
+  int64_t context = 1;
+  uint64_t seed = 0;
+};
+
+// Endless batches for training. In each pass the text is cut into windows of `context` tokens that do not overlap, from
+// a random start below `context`, and every window comes once, in random order; a batch may reach into the next pass.
+// The tokens must outlive the object.
+class Batches {
+ public:
+  // Throws Error when there are fewer than context + 1 tokens, UsageError when a size is below 1.
+  Batches(std::span<const int32_t> tokens, BatchOptions options);
+
+  Batch next();
+
+  // Where next() continues: {"pass": 0, "window": 12} with the options and the token count that it belongs to.
+  nlohmann::json position() const;
+
+  // Continues exactly where `position` was taken. Throws Error when it belongs to other options or tokens, or is
+  // broken.
+  void restore(const nlohmann::json& position);
+
+ private:
+  void shuffle();
+
+  std::span<const int32_t> tokens_;
+  BatchOptions options_;
+  uint64_t pass_ = 0;
+  size_t window_ = 0;
+  std::vector<size_t> starts_;  // of the windows of this pass, in order
+};
+
+// Consecutive windows for evaluation, from the first token on, at most `max_windows` (0: all); a shorter rest is left
+// out. Throws Error when there are fewer than context + 1 tokens.
+Batch eval_windows(std::span<const int32_t> tokens, int64_t context, int64_t max_windows = 0);
+
+// Rows begin .. begin + count of a batch, cut at its end.
+Batch batch_rows(const Batch& batch, int64_t begin, int64_t count);
+
+}  // namespace motet

@@ -1,0 +1,151 @@
+#include "motet/data/batches.h"
+
+#include <map>
+#include <numeric>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+using testing::message_of;
+
+std::vector<int32_t> counting(int count) {
+  std::vector<int32_t> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+TEST(Batches, TargetsAreTheInputsOneTokenLater) {
+  const auto tokens = counting(1000);
+  Batches batches(tokens, {.batch_size = 4, .context = 16, .seed = 7});
+  for (int step = 0; step < 50; ++step) {
+    const Batch batch = batches.next();
+    ASSERT_EQ(batch.rows, 4);
+    ASSERT_EQ(batch.columns, 16);
+    ASSERT_EQ(batch.inputs.size(), 64u);
+    for (size_t i = 0; i < 64; ++i) ASSERT_EQ(batch.targets[i], batch.inputs[i] + 1);
+    for (size_t i = 0; i < 64; ++i)
+      ASSERT_EQ(batch.inputs[i], batch.inputs[i / 16 * 16] + static_cast<int64_t>(i % 16));
+  }
+}
+
+TEST(Batches, TheOrderDependsOnTheSeedAlone) {
+  const auto tokens = counting(1000);
+  Batches a(tokens, {.batch_size = 4, .context = 16, .seed = 7});
+  Batches b(tokens, {.batch_size = 4, .context = 16, .seed = 7});
+  Batches c(tokens, {.batch_size = 4, .context = 16, .seed = 8});
+  bool differs = false;
+  for (int step = 0; step < 50; ++step) {
+    const Batch from_a = a.next();
+    EXPECT_EQ(from_a.inputs, b.next().inputs);
+    differs |= from_a.inputs != c.next().inputs;
+  }
+  EXPECT_TRUE(differs);
+}
+
+TEST(Batches, TheOrderIsTheSameOnEveryMachine) {
+  const auto tokens = counting(100);
+  Batches batches(tokens, {.batch_size = 3, .context = 8, .seed = 1});
+  const Batch batch = batches.next();
+  EXPECT_EQ((std::vector<int64_t>{batch.inputs[0], batch.inputs[8], batch.inputs[16]}),
+            (std::vector<int64_t>{44, 52, 84}));
+}
+
+TEST(Batches, EachWindowComesOnceInAPass) {
+  const auto tokens = counting(16 * 10 + 1);
+  Batches batches(tokens, {.batch_size = 1, .context = 16, .seed = 3});
+  std::map<int64_t, int> seen;
+  int64_t rows = 0;
+  while (batches.position()["pass"] == 0) {
+    const int64_t start = batches.next().inputs[0];
+    if (batches.position()["pass"] == 0) ++seen[start], ++rows;
+  }
+  EXPECT_GE(rows, 9);
+  for (const auto& [start, count] : seen) {
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(start % 16, seen.begin()->first % 16);
+  }
+}
+
+TEST(Batches, ABatchLargerThanTheTextRepeatsIt) {
+  const auto tokens = counting(5);
+  Batches batches(tokens, {.batch_size = 7, .context = 4, .seed = 0});
+  const Batch batch = batches.next();
+  for (int row = 0; row < 7; ++row) EXPECT_EQ(batch.inputs[row * 4], 0);
+}
+
+TEST(Batches, RestoringContinuesExactly) {
+  const auto tokens = counting(500);
+  const BatchOptions options = {.batch_size = 3, .context = 7, .seed = 5};
+  Batches original(tokens, options);
+  for (int step = 0; step < 60; ++step) {
+    Batches resumed(tokens, options);
+    resumed.restore(json::parse(original.position().dump()));
+    const Batch expected = original.next();
+    const Batch batch = resumed.next();
+    ASSERT_EQ(batch.inputs, expected.inputs) << step;
+    ASSERT_EQ(batch.targets, expected.targets) << step;
+    ASSERT_EQ(resumed.position(), original.position()) << step;
+  }
+}
+
+TEST(Batches, APositionOfOtherOptionsIsRefused) {
+  const auto tokens = counting(500);
+  Batches batches(tokens, {.batch_size = 3, .context = 7, .seed = 5});
+  const auto refused = [&](const char* name, const json& value) {
+    json position = batches.position();
+    position[name] = value;
+    return message_of<Error>([&] { batches.restore(position); });
+  };
+  EXPECT_EQ(refused("seed", 6), "position of the batches: seed was 6 and is 5");
+  EXPECT_EQ(refused("tokens", 499), "position of the batches: tokens was 499 and is 500");
+  EXPECT_EQ(refused("pass", -1), "position of the batches: pass is missing or no size");
+  EXPECT_EQ(refused("window", "x"), "position of the batches: window is missing or no size");
+  EXPECT_EQ(refused("window", 1000).substr(0, 43), "position of the batches: window 1000 of 70 ");
+  EXPECT_EQ(message_of<Error>([&] { batches.restore(3); }),
+            "position of the batches: batch_size is missing or no size");
+}
+
+TEST(Batches, TooLittleTextSaysHowMuchIsNeeded) {
+  const auto tokens = counting(8);
+  const std::string wanted = "the text has 8 tokens and a context of 8 needs at least 9";
+  EXPECT_EQ(message_of<Error>([&] { Batches(tokens, {.batch_size = 1, .context = 8}); }), wanted);
+  EXPECT_EQ(message_of<Error>([&] { eval_windows(tokens, 8); }), wanted);
+  EXPECT_EQ(message_of<Error>([&] { eval_windows(counting(1), 1); }),
+            "the text has 1 token and a context of 1 needs at least 2");
+}
+
+TEST(Batches, SizesBelowOneAreRefused) {
+  const auto tokens = counting(8);
+  EXPECT_EQ(message_of<UsageError>([&] { Batches(tokens, {.batch_size = 0, .context = 4}); }),
+            "batch_size: 0 is below 1");
+  EXPECT_EQ(message_of<UsageError>([&] { Batches(tokens, {.batch_size = 1, .context = -1}); }),
+            "context: -1 is below 1");
+  message_of<UsageError>([&] { eval_windows(tokens, 0); });
+}
+
+TEST(EvalWindows, AreConsecutiveAndDoNotOverlap) {
+  const Batch batch = eval_windows(counting(22), 5);
+  EXPECT_EQ(batch.rows, 4);
+  for (int64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(batch.inputs[i], i);
+    EXPECT_EQ(batch.targets[i], i + 1);
+  }
+  EXPECT_EQ(eval_windows(counting(22), 5, 2).rows, 2);
+}
+
+TEST(EvalWindows, RowsCanBeCutOut) {
+  const Batch batch = eval_windows(counting(22), 5);
+  const Batch rows = batch_rows(batch, 3, 4);
+  EXPECT_EQ(rows.rows, 1);
+  EXPECT_EQ(rows.columns, 5);
+  EXPECT_EQ(rows.inputs.front(), 15);
+  EXPECT_EQ(rows.targets.back(), 20);
+  EXPECT_EQ(batch_rows(batch, 9, 4).rows, 0);
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,65 @@
+#include "motet/data/corpus.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/data/builtin.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> expand(const std::vector<std::string>& paths) {
+  std::vector<fs::path> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.emplace_back(path);
+      continue;
+    }
+    std::vector<fs::path> found;
+    fs::directory_iterator entries(path, error);
+    if (error) fail("cannot read ", quote(path), ": ", error.message());
+    for (const auto& entry : entries) {
+      if (entry.path().extension() == ".txt" && !entry.is_directory(error)) found.push_back(entry.path());
+    }
+    if (found.empty()) fail("cannot read ", quote(path), ": the folder holds no *.txt");
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+}  // namespace
+
+Corpus load_corpus(const std::vector<std::string>& paths) {
+  if (paths.empty()) return {.text = std::string(builtin_text()), .name = "tiny Shakespeare (built-in)"};
+  Corpus corpus;
+  const std::vector<fs::path> files = expand(paths);
+  for (const fs::path& file : files) {
+    const std::string bytes = read_file(file);
+    if (bytes.empty()) fail("cannot use ", quote(file.string()), ": the file is empty, want text");
+    const size_t zero = bytes.find('\0');
+    if (zero != std::string::npos) {
+      fail("cannot use ", quote(file.string()), ": a zero byte at offset ", zero, ", want text and not binary data");
+    }
+    if (!corpus.text.empty() && corpus.text.back() != '\n') corpus.text += '\n';
+    corpus.text += bytes;
+  }
+  const std::string first = files.front().filename().string();
+  corpus.name = files.size() == 1 ? first : text(files.size(), " files, the first is ", first);
+  return corpus;
+}
+
+Split split_text(std::string_view text, double fraction) {
+  if (!(fraction >= 0 && fraction < 1)) fail_usage("validation: ", fraction, " is not a fraction, want 0 to below 1");
+  auto at = text.size() - static_cast<size_t>(static_cast<double>(text.size()) * fraction);
+  const auto continues = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
+  while (at > 0 && at < text.size() && continues(at)) --at;
+  return {.train = text.substr(0, at), .validation = text.substr(at)};
+}
+
+}  // namespace motet

@@ -1,0 +1,30 @@
+// Raw text from files.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace motet {
+
+struct Corpus {
+  std::string text;
+  std::string name;  // for tables: "tiny Shakespeare (built-in)", a file's name, or "3 files, the first is a.txt"
+};
+
+// The files behind each other, a line break between two where the first does not end in one; a folder stands for the
+// *.txt directly in it, sorted; no path stands for the built-in text. Throws Error in one line that names the path:
+// missing, not readable, empty, binary (holds a zero byte), a folder without *.txt.
+Corpus load_corpus(const std::vector<std::string>& paths);
+
+// Two views into one text.
+struct Split {
+  std::string_view train;
+  std::string_view validation;  // the last part
+};
+
+// `fraction` of the bytes for validation, moved back to the beginning of a UTF-8 character. Throws UsageError when the
+// fraction is not inside 0 <= fraction < 1.
+Split split_text(std::string_view text, double fraction);
+
+}  // namespace motet

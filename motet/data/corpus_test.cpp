@@ -1,0 +1,74 @@
+#include "motet/data/corpus.h"
+
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/testing.h"
+#include "motet/data/builtin.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+using testing::TemporaryFolder;
+
+TEST(Corpus, TheBuiltInTextIsTinyShakespeare) {
+  EXPECT_EQ(builtin_text().size(), 1115394u);
+  EXPECT_TRUE(builtin_text().starts_with("First Citizen:\nBefore we proceed any further"));
+  EXPECT_TRUE(builtin_text().ends_with("Whiles thou art waking.\n"));
+  EXPECT_EQ(load_corpus({}).text, builtin_text());
+  EXPECT_EQ(load_corpus({}).name, "tiny Shakespeare (built-in)");
+}
+
+TEST(Corpus, FilesFollowEachOtherWithALineBreakBetween) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "one", "1");
+  write_file_atomic(folder / "two", "2\n");
+  const Corpus corpus = load_corpus({folder / "one", folder / "two", folder / "one"});
+  EXPECT_EQ(corpus.text, "1\n2\n1");
+  EXPECT_EQ(corpus.name, "3 files, the first is one");
+  EXPECT_EQ(load_corpus({folder / "one"}).name, "one");
+}
+
+TEST(Corpus, AFolderStandsForItsTextFilesInOrder) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "b.txt", "b\n");
+  write_file_atomic(folder / "a.txt", "a\n");
+  write_file_atomic(folder / "c.md", "c\n");
+  EXPECT_EQ(load_corpus({folder.path().string()}).text, "a\nb\n");
+}
+
+TEST(Corpus, FilesThatAreNoTextAreRefused) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "empty", "");
+  write_file_atomic(folder / "binary", std::string("ab\0c", 4));
+  const auto refused = [](const std::string& path) { return message_of<Error>([&] { load_corpus({path}); }); };
+  EXPECT_EQ(refused(folder / "none"), "cannot read '" + (folder / "none") + "': No such file or directory");
+  EXPECT_EQ(refused(folder / "empty"), "cannot use '" + (folder / "empty") + "': the file is empty, want text");
+  EXPECT_EQ(refused(folder / "binary"),
+            "cannot use '" + (folder / "binary") + "': a zero byte at offset 2, want text and not binary data");
+  EXPECT_EQ(refused(folder.path().string()), "cannot read '" + folder.path().string() + "': the folder holds no *.txt");
+}
+
+TEST(Corpus, TheLastPartIsForValidation) {
+  EXPECT_EQ(split_text("0123456789", 0.2).train, "01234567");
+  EXPECT_EQ(split_text("0123456789", 0.2).validation, "89");
+  EXPECT_EQ(split_text("0123456789", 0).validation, "");
+}
+
+TEST(Corpus, ASplitNeverCutsACharacter) {
+  const std::string text = "aaaa日bb";
+  for (int percent = 0; percent < 100; ++percent) {
+    const Split split = split_text(text, percent / 100.0);
+    EXPECT_EQ(std::string(split.train) + std::string(split.validation), text);
+    EXPECT_TRUE(split.train.size() <= 4 || split.train.size() >= 7) << percent;
+  }
+}
+
+TEST(Corpus, WrongFractionsAreRefused) {
+  EXPECT_EQ(message_of<UsageError>([] { split_text("ab", 1); }), "validation: 1 is not a fraction, want 0 to below 1");
+  message_of<UsageError>([] { split_text("ab", -0.1); });
+  message_of<UsageError>([] { split_text("ab", std::stod("nan")); });
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,106 @@
+#include "motet/formats/json.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/utf8.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+// "line 3, column 7" of the byte at `offset`.
+std::string place(std::string_view bytes, size_t offset) {
+  const std::string_view before = bytes.substr(0, offset);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const size_t break_at = before.rfind('\n');
+  const size_t column = break_at == std::string_view::npos ? offset + 1 : offset - break_at;
+  return text("line ", line, ", column ", column);
+}
+
+// Builds the value from the parser's events, so that depth and names are checked before anything is stored.
+class Builder : public nlohmann::json_sax<json> {
+ public:
+  Builder(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
+
+  json root;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(json::object()); }
+  bool start_array(size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    if (stack_.back()->contains(name)) fail(where_, ": the name ", quote(name), " appears twice in one object");
+    name_ = std::move(name);
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const json::exception& error) override {
+    // nlohmann's out_of_range 406 is the only error here that is not about syntax.
+    if (error.id == 406) fail(where_, ": a number is too large at ", place(bytes_, position));
+    const size_t offset = std::min(bytes_.size(), position == 0 ? 0 : position - 1);
+    if (offset == bytes_.size() || position > bytes_.size())
+      fail(where_, ": JSON ends too early, after ", bytes_.size(), " bytes");
+    fail(where_, ": wrong JSON at ", place(bytes_, offset));
+  }
+
+ private:
+  json* store(json value) {
+    if (stack_.empty()) {
+      root = std::move(value);
+      return &root;
+    }
+    json& parent = *stack_.back();
+    if (parent.is_object()) return &(parent[name_] = std::move(value));
+    parent.push_back(std::move(value));
+    return &parent.back();
+  }
+
+  bool add(json value) {
+    store(std::move(value));
+    return true;
+  }
+
+  // A parent does not move while its children are open: only the innermost container grows.
+  bool open(json container) {
+    if (stack_.size() == kJsonDepth) fail(where_, ": JSON is more than ", kJsonDepth, " levels deep");
+    stack_.push_back(store(std::move(container)));
+    return true;
+  }
+
+  bool close() {
+    stack_.pop_back();
+    return true;
+  }
+
+  std::string_view bytes_;
+  const std::string& where_;
+  std::vector<json*> stack_;
+  std::string name_;
+};
+
+}  // namespace
+
+json parse_json(std::string_view bytes, const std::string& where, size_t max_bytes) {
+  if (bytes.size() > max_bytes) fail(where, ": ", bytes.size(), " bytes of JSON, want at most ", max_bytes);
+  const size_t invalid = utf8_invalid_at(bytes);
+  if (invalid != std::string_view::npos) fail(where, ": no UTF-8 at ", place(bytes, invalid));
+  Builder builder(bytes, where);
+  json::sax_parse(bytes.begin(), bytes.end(), &builder);
+  return std::move(builder.root);
+}
+
+json read_json(const std::string& path, size_t max_bytes) { return parse_json(read_file(path), path, max_bytes); }
+
+}  // namespace motet

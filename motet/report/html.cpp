@@ -1,0 +1,284 @@
+#include "motet/report/html.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "motet/report/html_assets.h"
+#include "motet/report/html_data.h"
+
+namespace motet {
+namespace {
+
+constexpr int kColours = 7, kShapes = 7;  // report.css and kMarks; mark 0 is the baseline's
+
+// Outlines within -6..6, drawn by the table, the legends and the charts.
+constexpr const char* kMarks[kShapes] = {
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",                                         // disc
+    "M-3.6-3.6h7.2v7.2h-7.2z",                                                    // square
+    "M0-4.8 4.6 3.6h-9.2z",                                                       // triangle
+    "M0-5.2 4.4 0 0 5.2-4.4 0z",                                                  // diamond
+    "M0 4.8 4.6-3.6h-9.2z",                                                       // triangle, point down
+    "M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",                          // plus
+    "M0-5.2 1.5-1.7 5.2-1.5 2.3.9 3.2 4.6 0 2.5-3.2 4.6-2.3.9-5.2-1.5-1.5-1.7z",  // star
+};
+
+// Text of an element or of an attribute in double quotes.
+std::string escaped(std::string_view raw) {
+  std::string out;
+  for (char c : printable(raw)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+// The marks of the mechanisms, by name.
+class Marks {
+ public:
+  explicit Marks(const ReportData& data) : names_(drawn_mechanisms(data)), baseline_(data.baseline) {}
+
+  // The mark as a small drawing, or nothing when `name` is no mechanism that is drawn.
+  std::string operator()(const std::string& name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) return "";
+    const int mark = mark_of(names_, baseline_, static_cast<size_t>(found - names_.begin()));
+    const int colour = mark == 0 ? 0 : 1 + (mark - 1) % kColours;
+    return "<svg class=\"mark c" + std::to_string(colour) +
+           "\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\"><use href=\"#mark" + std::to_string(mark % kShapes) +
+           "\"/></svg>";
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::string baseline_;
+};
+
+struct Section {
+  std::string id, title, note, body;
+};
+
+std::string section_html(const Section& section) {
+  return "<section id=\"" + section.id + "\" aria-labelledby=\"" + section.id +
+         "-title\">\n<div class=\"side\"><h2 id=\"" + section.id + "-title\">" + section.title + "</h2>\n" +
+         section.note + "</div>\n<div class=\"body\">" + section.body + "</div>\n</section>\n";
+}
+
+// A figure that a script draws into.
+std::string figure(const std::string& name) {
+  return "<div class=\"figure\" data-figure=\"" + name +
+         "\"><noscript><p class=\"missing\">This figure is drawn by a script, and scripts are switched off. The table, "
+         "the "
+         "texts and the configuration need none.</p></noscript></div>";
+}
+
+std::string paragraph(const std::string& html) {
+  return "<p>" + html + "</p>\n";
+}
+
+std::string cell(const ReportData& data, const Marks& marks, size_t column, const ReportCell& value) {
+  const bool numeric = column < data.columns.size() && data.columns[column].numeric;
+  std::string attributes = numeric ? " class=\"number\"" : "";
+  if (std::isfinite(value.value)) {
+    char number[40];
+    std::snprintf(number, sizeof number, "%.9g", value.value);
+    attributes += std::string(" data-value=\"") + number + "\"";
+  }
+  if (column == 0)
+    return "<th scope=\"row\"" + attributes + ">" + marks(value.text) + "<span>" + escaped(value.text) + "</span></th>";
+  const bool negative = numeric && value.text.size() > 1 && value.text[0] == '-';  // a proper minus sign
+  return "<td" + attributes + ">" +
+         (negative ? "&minus;" + escaped(std::string_view(value.text).substr(1)) : escaped(value.text)) + "</td>";
+}
+
+std::string explanations(const ReportData& data) {
+  std::string terms;
+  for (const ReportColumn& column : data.columns)
+    if (!column.explanation.empty())
+      terms += "<dt>" + escaped(column.name) + "</dt><dd>" + escaped(column.explanation) + "</dd>\n";
+  return terms.empty() ? "" : "<details><summary>What the columns mean</summary><dl>" + terms + "</dl></details>\n";
+}
+
+Section table_section(const ReportData& data, const Marks& marks) {
+  std::string body =
+      "<div class=\"scroll\" role=\"region\" aria-labelledby=\"table-title\" tabindex=\"0\"><table><thead><tr>";
+  for (const ReportColumn& column : data.columns) {
+    body += std::string("<th scope=\"col\"") + (column.numeric ? " class=\"number\"" : "");
+    if (!column.explanation.empty()) body += " title=\"" + escaped(column.explanation) + "\"";
+    body += "><span>" + escaped(column.name) + "</span>";
+    if (!column.unit.empty()) body += "<small>" + escaped(column.unit) + "</small>";
+    body += "</th>";
+  }
+  body += "</tr></thead>\n<tbody>";
+  for (const auto& row : data.rows) {
+    body += row.empty() || row[0].text != data.baseline ? "<tr>" : "<tr class=\"baseline\">";
+    for (size_t column = 0; column < row.size(); ++column) body += cell(data, marks, column, row[column]);
+    body += "</tr>\n";
+  }
+  body += "</tbody></table></div>\n";
+  for (const std::string& note : data.notes) body += "<p class=\"note\">" + escaped(note) + "</p>\n";
+  body += explanations(data);
+  return {"table", "Results", "", body};
+}
+
+Section loss_section(bool thinned, bool compared) {
+  std::string note = paragraph(
+      "Loss in nats a token. Point at the chart, or focus it and press the arrow keys, to read every line "
+      "at one step; the list beside the chart shows the values and switches lines on and off.");
+  if (compared) note += paragraph("Lines are means over seeds; the bands span the best and the worst seed.");
+  if (thinned) note += paragraph("Long curves are thinned: each point is the mean of the steps it stands for.");
+  return {"loss", "Loss", note, figure("loss")};
+}
+
+Section cost_section() {
+  return {
+      "cost", "Cost and quality",
+      paragraph(
+          "Validation loss against what it costs; bars are one standard deviation over seeds. The thin line joins the "
+          "mechanisms that no other beats on both."),
+      figure("cost")};
+}
+
+Section attention_section(const nlohmann::json& data) {
+  const auto& pictures = data["pictures"];
+  const bool causal =
+      std::all_of(pictures.begin(), pictures.end(), [](const auto& picture) { return picture["causal"]; });
+  std::string note =
+      paragraph(std::string("Each square is one head over the sample text: a row is a query, a column a key") +
+                (causal ? "; a query sees itself and what came before." : "."));
+  if (std::any_of(pictures.begin(), pictures.end(), [](const auto& picture) { return picture["kind"] == "after"; }))
+    note += paragraph(
+        "First the softmax weights of every head, then what multiplies the values once the heads are mixed. "
+        "Mixed weights may be negative and need not sum to 1.");
+  note += paragraph(
+      "Point at a square (or focus one and press the arrow keys) to read all heads at the same place. "
+      "Colours follow the square root of the weight.");
+  if (const int tokens = data["tokens_cut"]; tokens > 0)
+    note += paragraph("To keep this file small, the first " + std::to_string(tokens) + " tokens are shown.");
+  if (const int layers = data["layers_cut"]; layers > 0)
+    note += paragraph("To keep this file small, the first " + std::to_string(layers) + " layers are shown.");
+  return {"attention", "Attention", note, figure("attention")};
+}
+
+Section mixing_section() {
+  return {
+      "mixing", "Learned mixing",
+      paragraph(
+          "What the mechanisms learned that does not depend on the input: maps from heads to heads, and single numbers "
+          "such as &lambda;, from the first layer to the last. Rows of a map are input heads, columns output heads."),
+      figure("mixing")};
+}
+
+Section texts_section(const ReportData& data, const Marks& marks) {
+  std::string body = "<div class=\"texts\">";
+  for (const ReportSample& sample : data.samples)
+    body += "<article><h3>" + marks(sample.mechanism) + escaped(sample.mechanism) +
+            "</h3><p class=\"sample\" dir=\"auto\">" +
+            (data.sample_prompt.empty() ? "" : "<b>" + escaped(data.sample_prompt) + "</b>") + escaped(sample.text) +
+            "</p></article>\n";
+  return {"texts", "Generated text",
+          paragraph(data.sample_prompt.empty() ? "Text that the trained models wrote."
+                                               : "Every trained model continued the same prompt, set in bold."),
+          body + "</div>"};
+}
+
+// A long list in a command may break after its commas.
+std::string breakable(const std::string& html) {
+  std::string out;
+  for (char c : html) out += c == ',' ? ",<wbr>" : std::string(1, c);
+  return out;
+}
+
+Section reproduce_section(const ReportData& data) {
+  std::string body;
+  if (!data.command.empty())
+    body += "<h3>Command</h3>\n<pre class=\"code command\" data-copy=\"command\" tabindex=\"0\">" +
+            breakable(escaped(data.command)) + "</pre>\n";
+  if (!data.configuration.empty())
+    body += "<h3>Configuration</h3>\n<pre class=\"code\" data-copy=\"configuration\" tabindex=\"0\">" +
+            escaped(data.configuration) + "</pre>\n";
+  return {"reproduce", "Reproduce", paragraph("The command that made this page, and every setting it resolved to."),
+          body};
+}
+
+std::vector<Section> sections(const ReportData& data, const nlohmann::json& drawn) {
+  const Marks marks(data);
+  std::vector<Section> all;
+  if (!data.rows.empty()) all.push_back(table_section(data, marks));
+  if (!data.curves.empty()) {
+    const bool compared = std::any_of(data.curves.begin(), data.curves.end(),
+                                      [&](const Curve& curve) { return curve.seed != data.curves[0].seed; });
+    all.push_back(loss_section(drawn["thinned"], compared));
+  }
+  if (data.points.size() > 1 && !data.cost_axes.empty()) all.push_back(cost_section());
+  if (!drawn["pictures"].empty()) all.push_back(attention_section(drawn));
+  if (!drawn["matrices"].empty()) all.push_back(mixing_section());
+  if (!data.samples.empty()) all.push_back(texts_section(data, marks));
+  if (!data.command.empty() || !data.configuration.empty()) all.push_back(reproduce_section(data));
+  return all;
+}
+
+std::string head_html(const ReportData& data) {
+  // The policy lets nothing in and nothing out: no file, address or form, whatever the texts of the report hold.
+  std::string out =
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
+      escaped(data.title) + "</title>\n<style>\n";
+  out += report_style();
+  out += "</style>\n</head>\n<body>\n<svg class=\"marks\" aria-hidden=\"true\"><defs>";
+  for (int shape = 0; shape < kShapes; ++shape)
+    out += "<path id=\"mark" + std::to_string(shape) + "\" d=\"" + kMarks[shape] + "\"/>";
+  return out + "</defs></svg>\n";
+}
+
+std::string header_html(const ReportData& data, const std::vector<Section>& all) {
+  std::string out = "<header>\n<p class=\"kicker\"><b>Motet</b> " + escaped(data.created) + "</p>\n<h1>" +
+                    escaped(data.title) + "</h1>\n";
+  if (!data.summary.empty()) out += "<p class=\"lead\">" + escaped(data.summary) + "</p>\n";
+  if (!data.facts.empty()) {
+    out += "<dl class=\"facts\">";
+    for (const auto& [name, value] : data.facts)
+      out += "<div><dt>" + escaped(name) + "</dt><dd>" + escaped(value) + "</dd></div>";
+    out += "</dl>\n";
+  }
+  out += "<nav aria-label=\"Sections\">";
+  for (const Section& section : all) out += "<a href=\"#" + section.id + "\">" + section.title + "</a> ";
+  return out + "</nav>\n</header>\n";
+}
+
+}  // namespace
+
+std::string html_report(const ReportData& data) {
+  const nlohmann::json drawn = report_json(data);
+  const std::vector<Section> all = sections(data, drawn);
+  std::string out = head_html(data) + header_html(data, all) + "<main>\n";
+  for (const Section& section : all) out += section_html(section);
+  out += "</main>\n<footer><p>Written by Motet " + escaped(data.version) +
+         ". This page is a single file and loads nothing from the network.</p></footer>\n"
+         "<script type=\"application/json\" id=\"report-data\">" +
+         script_json(drawn) + "</script>\n<script>\n\"use strict\";\n(() => {\n";
+  out += report_script();
+  return out + "})();\n</script>\n</body>\n</html>\n";
+}
+
+}  // namespace motet

@@ -1,0 +1,29 @@
+// Text that appears token by token.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "motet/text/tokenizer.h"
+
+namespace motet {
+
+// Emits only whole UTF-8 characters: bytes of a character that is not complete wait for the next token, and bytes that
+// can never be one become U+FFFD (one for each longest start of a character, as Unicode recommends).
+// The tokenizer must outlive the object.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // The text that is complete now; may be empty. Throws Error for an id outside of the vocabulary.
+  std::string push(int32_t id);
+
+  // What still waited, as U+FFFD; empty when nothing did. The decoder is then as new.
+  std::string flush();
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string waiting_;  // less than one character
+};
+
+}  // namespace motet

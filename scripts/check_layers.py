@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Fails when a file includes what the architecture forbids. TABLE is the architecture.
+
+usage: check_layers.py              checks the repository
+       check_layers.py --self-test  plants wrong includes in a temporary tree and checks that each is found
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# Folder of motet/ -> the folders it may include besides core and itself.
+TABLE = {
+    "core": "",
+    "formats": "",
+    "kernels": "",
+    "report": "",
+    "text": "formats",
+    "data": "formats text",
+    "attention": "kernels",
+    "layers": "attention kernels",
+    "mechanisms": "attention layers",
+    "models": "attention layers mechanisms",
+    "checkpoints": "formats models layers mechanisms attention",
+    "train": "data models checkpoints report",
+    "generate": "text models checkpoints attention kernels",
+    "compare": "train data models checkpoints generate report",
+    "serve": "generate text models formats",
+    "eval": "train data generate models checkpoints text report",
+    "verify": "formats checkpoints models mechanisms layers attention text generate train",
+    "bench": "train generate models attention data report",
+}
+EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
+ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
+TORCH_FREE = {"core", "formats", "text", "data", "report", "kernels"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/attention/torch\.h$")
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+
+
+def place(path):
+    """(owner, folder) of a path such as motet/data/corpus.h -> ("motet", "data"), motet/motet.h -> ("motet", "")."""
+    parts = path.split("/")
+    return parts[0], parts[1] if len(parts) > 2 else ""
+
+
+def wrong_include(path, included, quoted, root):
+    """The reason why `path` may not include `included`, or None."""
+    owner, folder = place(path)
+    torch_free = owner == "apps" or (owner == "motet" and folder in TORCH_FREE)
+    if torch_free and TORCH.search(included):
+        return "is torch-free"
+    if not quoted:
+        return None
+    target_owner, target_folder = place(included)
+    if target_owner not in ("motet", "apps"):
+        return 'wants "motet/<folder>/<file>" between quotes'
+    if not (root / included).is_file():
+        return "there is no such file"
+    if owner == "apps":
+        own = target_owner == "apps" and target_folder == folder
+        return None if own or target_folder == "core" or included == ENTRY else f"may include core and {ENTRY} only"
+    if target_owner == "apps":
+        return "the library may not include a program"
+    if folder in EVERYTHING or folder == "" or target_folder in ("core", folder):
+        return None
+    if target_folder not in TABLE[folder].split():
+        return f"motet/{folder} may include core {TABLE[folder]}".rstrip()
+    return None
+
+
+def findings(root):
+    """One line for each wrong include below `root`."""
+    out = []
+    files = [p for top in ("motet", "apps") for p in sorted((root / top).rglob("*")) if p.suffix in SUFFIXES]
+    for file in files:
+        path = file.relative_to(root).as_posix()
+        owner, folder = place(path)
+        if owner == "motet" and folder and folder not in TABLE and folder not in EVERYTHING:
+            out.append(f"{path}:1: the folder motet/{folder} is not in the table of scripts/check_layers.py")
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                reason = wrong_include(path, match[2], match[1] == '"', root)
+                if reason:
+                    out.append(f"{path}:{number}: includes {match[2]}: {reason}")
+    return out
+
+
+def self_test():
+    """Each planted mistake must be found, and the tree without it must be clean."""
+    good = {
+        "motet/core/error.h": "#include <string>\n",
+        "motet/motet.h": "",
+        "motet/data/corpus.h": '#include "motet/core/error.h"\n',
+        "motet/train/loop.h": '#include "motet/data/corpus.h"\n#include <torch/torch.h>\n',
+        "motet/commands/train.cpp": '#include "motet/train/loop.h"\n',
+        "motet/motet.cpp": '#include "motet/commands/train.cpp"\n',
+        "apps/motet/main.cpp": '#include "motet/motet.h"\n#include "motet/core/error.h"\n',
+    }
+    planted = {
+        "motet/data/wrong.cpp": '#include "motet/train/loop.h"\n',
+        "motet/core/wrong.h": '#include "motet/data/corpus.h"\n',
+        "motet/core/torch.cpp": "#include <ATen/core/Tensor.h>\n",
+        "motet/train/missing.cpp": '#include "motet/data/none.h"\n',
+        "motet/train/relative.cpp": '#include "loop.h"\n',
+        "motet/train/program.cpp": '#include "apps/motet/main.cpp"\n',
+        "motet/misc/new.cpp": "",
+        "apps/motet/deep.cpp": '#include "motet/data/corpus.h"\n',
+        "apps/motet/torch.cpp": "#include <torch/torch.h>\n",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+
+        def put(path, text):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+
+        for path, text in good.items():
+            put(path, text)
+        assert findings(root) == [], findings(root)
+        for path, text in planted.items():
+            put(path, text)
+            found = findings(root)
+            assert len(found) == 1 and found[0].startswith(path + ":1: "), (path, found)
+            (root / path).unlink()
+    print(f"check_layers: {len(planted)} planted mistakes found")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    found = findings(pathlib.Path(__file__).resolve().parent.parent)
+    for line in found:
+        print(line, file=sys.stderr)
+    print(f"check_layers: {len(found)} wrong includes")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

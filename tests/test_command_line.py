@@ -1,0 +1,277 @@
+"""The front of the program: help, wrong usage, and one clear line for each kind of bad input."""
+import json
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+
+import pytest
+from conftest import ENDLESS, MOTET, ROOT, TINY, environment, refused, run
+
+SUBCOMMANDS = ["compare", "train", "eval", "generate", "inspect", "doctor", "bench", "verify"]
+
+
+def checkpoint_of(model):
+    """The folder inside a run that holds model.safetensors."""
+    return sorted(model.rglob("model.safetensors"))[-1].parent
+
+
+# ---- help and version
+
+
+def test_help_names_every_subcommand():
+    done = run("--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert all(f"\n  {name} " in done.stdout for name in SUBCOMMANDS)
+    assert run("-h").stdout == done.stdout
+
+
+def test_version_is_that_of_cmake():
+    done = run("--version")
+    assert done.returncode == 0
+    assert f"VERSION {done.stdout.split()[1]} " in (ROOT / "CMakeLists.txt").read_text()
+    assert run("-v").stdout == done.stdout
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_help_of_a_subcommand_ends_with_two_examples(name):
+    done = run(name, "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    examples = done.stdout.split("\nExamples:\n")[1].splitlines()
+    assert len(examples) == 2
+    assert all(example.startswith(f"  {MOTET} {name}") for example in examples)
+    assert done.stdout == run(name, "-h").stdout
+
+
+def test_help_loads_no_torch_and_its_time_is_shown(capsys):
+    assert "torch" not in subprocess.run(["ldd", MOTET], capture_output=True, text=True, check=True).stdout
+    for arguments in (["--help"], ["--version"], ["compare", "--help"]):
+        times = []
+        for _ in range(15):
+            begin = time.perf_counter()
+            run(*arguments)
+            times.append(time.perf_counter() - begin)
+        with capsys.disabled():
+            print(f"\n  motet {' '.join(arguments)}: {statistics.median(times) * 1000:.1f} ms (want below 30)", end="")
+
+
+# ---- wrong usage: exit 2
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        ([], "no subcommand"),
+        (["comprae"], "nearest is 'compare'"),
+        (["-x"], "unknown flag '-x'"),
+        (["compare", "--hiden-size", "3"], "nearest is --hidden-size"),
+        (["compare", "--hidden-size"], "--hidden-size wants a value"),
+        (["compare", "--steps", "1", "--steps", "2"], "--steps is given twice"),
+        (["compare", "--dry-run=no"], "--dry-run takes no value"),
+        (["compare", "--set", "abc"], "want KEY=VALUE"),
+        (["inspect"], "PATH is missing"),
+        (["inspect", "a", "b"], "unexpected argument 'b'"),
+        (["doctor", "-t", "0"], "--threads: '0' is below 1"),
+        (["doctor", "-o", "jsom"], "nearest is 'json'"),
+        (["compare", "--mechanisms", "mha,dcmah"], "nearest is 'dcmha'"),
+        (["train", "--mechanism", "dcmah"], "nearest is 'dcmha'"),
+        (["train", "--set", "train.learning_rat=1"], "nearest is 'train.learning_rate'"),
+        (["train", "--set", "trian.steps=1"], "nearest is"),
+        (["train", "--set", "model.attention.rnk=2", "--mechanism", "dcmha"], "rank"),
+        (["train", "--set", "train.learning_rate=abc"], "train.learning_rate: 'abc' is not a number"),
+        (["train", "--set", "train.steps=1.5"], "train.steps: '1.5' is not an integer"),
+        (["train", "--hidden-size", "-3"], "model.hidden_size: '-3' is below"),
+        (["train", "--batch-size", "0"], "train.batch_size: '0' is below"),
+        (["train", "--hidden-size", "30", "--num-heads", "4"], "30"),
+        (["compare", "--seeds", "-1"], "seeds"),
+        (["compare", "--match", "params"], "nearest is 'parameters'"),
+        (["compare", "--validation", "1.5"], "validation"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(arguments, wanted, tmp_path):
+    assert wanted in refused(2, *arguments, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_variable_of_ours_is_refused():
+    assert "nearest is 'MOTET_THREADS'" in refused(2, "doctor", MOTET_THREAD="1")
+
+
+def test_an_unknown_key_in_a_file_names_the_file_and_the_nearest(tmp_path):
+    (tmp_path / "a.toml").write_text("[train]\nstep = 3\n")
+    line = refused(2, "train", "--config", tmp_path / "a.toml", folder=tmp_path)
+    assert "train.step" in line and "nearest is 'train.steps'" in line
+    (tmp_path / "b.toml").write_text("[train\n")
+    assert "b.toml: wrong TOML at line 1" in refused(1, "train", "--config", tmp_path / "b.toml", folder=tmp_path)
+
+
+# ---- bad files: exit 1
+
+
+def test_texts_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "binary.txt").write_bytes(b"ab\0c" * 1000)
+    (tmp_path / "short.txt").write_text("short")
+    (tmp_path / "latin.txt").write_bytes("Grüße ".encode("latin-1") * 1000)
+    (tmp_path / "folder").mkdir()
+    out = tmp_path / "out"
+    for name, wanted in {
+        "none.txt": "No such file",
+        "empty.txt": "the file is empty",
+        "binary.txt": "a zero byte at offset 2",
+        "short.txt": "token",
+        "folder": "holds no *.txt",
+    }.items():
+        for subcommand in ("train", "compare"):
+            line = refused(1, subcommand, *TINY, "--out", out, tmp_path / name)
+            assert wanted in line and (name in line or name == "short.txt")
+    latin = refused(1, "train", *TINY, "--tokenizer", "chars", "--out", out, tmp_path / "latin.txt")
+    assert "no UTF-8 at offset 2" in latin
+    assert not out.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "run", "/proc/motet/run"):
+        for subcommand in ("train", "compare"):
+            line = refused(1, subcommand, *TINY, "--out", out)
+            assert f"cannot write '{out}" in line
+
+
+def test_a_damaged_model_is_refused(model, tmp_path):
+    good = checkpoint_of(model)
+    weights = (good / "model.safetensors").read_bytes()
+
+    def damaged(name, file, content):
+        folder = tmp_path / name
+        shutil.copytree(good, folder)
+        if content is None:
+            (folder / file).unlink()
+        else:
+            (folder / file).write_bytes(content)
+        lines = {refused(1, "generate", "-m", folder, "-p", "a"), refused(1, "inspect", folder)}
+        assert all(str(folder) in line or file in line for line in lines), lines
+        return " ".join(lines)
+
+    assert "cut short" in damaged("header", "model.safetensors", weights[:100])
+    assert "outside of the file" in damaged("data", "model.safetensors", weights[:-4])
+    assert "follow the last tensor" in damaged("longer", "model.safetensors", weights + b"1234")
+    assert "No such file" in damaged("no_weights", "model.safetensors", None)
+    assert "No such file" in damaged("no_config", "config.json", None)
+    assert "ends too early" in damaged("half_config", "config.json", (good / "config.json").read_bytes()[:20])
+    config = json.loads((good / "config.json").read_text())
+    config["hidden_size"] = -16
+    damaged("negative", "config.json", json.dumps(config).encode())
+    config["hidden_size"] = 64
+    damaged("other_size", "config.json", json.dumps(config).encode())
+
+
+def test_a_missing_model_is_refused(tmp_path):
+    for arguments in (["generate", "-p", "a", "-m"], ["eval", "-m"], ["inspect"]):
+        assert "none" in refused(1, *arguments, tmp_path / "none")
+    assert "--model" in refused(2, "generate", "-p", "a")
+    assert "--model" in refused(2, "eval")
+
+
+def test_a_prompt_longer_than_the_context_is_refused(model):
+    line = refused(1, "generate", "-m", model, "-p", "a" * 100, "-n", "5")
+    assert "100" in line and "32" in line
+
+
+def test_a_prompt_with_an_unknown_character_is_refused(model):
+    assert "'日'" in refused(1, "generate", "-m", model, "-p", "a日", "-n", "5")
+
+
+def test_wrong_sampler_values_are_refused(model):
+    wrong = {"--temp": "-1", "--top-p": "2", "--top-k": "-1", "--min-p": "x", "-n": "-5", "--repeat-penalty": "0"}
+    for flag, value in wrong.items():
+        refused(2, "generate", "-m", model, "-p", "a", flag, value)
+
+
+def test_verify_fails_on_files_that_are_no_golden_files(model, tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"1234")
+    assert "4 bytes are no safetensors file" in refused(1, "verify", tmp_path / "a.safetensors")
+    assert "No such file" in refused(1, "verify", tmp_path / "none")
+
+
+# ---- what works
+
+
+def test_generate_is_the_same_for_the_same_seed(model):
+    arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "20", "--temp", "1", "--seed", "3"]
+    first, second = run(*arguments), run(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    assert run(*arguments[:-1], "4").stdout != first.stdout
+
+
+def test_results_have_every_format(model):
+    for form in ("table", "csv", "md", "json", "jsonl"):
+        done = run("inspect", model, "-o", form)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+    assert json.loads(run("inspect", model, "--json").stdout)
+
+
+@pytest.mark.parametrize("subcommand", ["train", "compare"])
+def test_dry_run_writes_nothing(subcommand, tmp_path):
+    done = run(subcommand, "--dry-run", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "hidden_size" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_resolved_configuration_trains_the_same_model_again(model, tmp_path):
+    done = run("train", "-t", "1", "--config", model / "config.toml", "--out", tmp_path / "again")
+    assert done.returncode == 0, done.stderr
+    weights = [(checkpoint_of(folder) / "model.safetensors").read_bytes() for folder in (model, tmp_path / "again")]
+    assert weights[0] == weights[1]
+
+
+# ---- Ctrl-C
+
+
+@pytest.mark.parametrize("subcommand", ["train", "compare"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_with_130_and_nothing_half_written(subcommand, number, tmp_path):
+    arguments = [MOTET, subcommand, *ENDLESS, "--out", tmp_path / "run"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(arguments, env=environment(), stdout=pipe, stderr=pipe, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not list(tmp_path.rglob("metrics.jsonl")) and process.poll() is None:
+        time.sleep(0.1)  # until training has begun
+    time.sleep(1)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1].startswith("motet: ")
+    left = [path for path in tmp_path.rglob("*") if ".tmp-" in path.name]
+    assert left == []
+    for file in tmp_path.rglob("model.safetensors"):
+        assert run("inspect", file.parent).returncode == 0
+    for file in tmp_path.rglob("metrics.jsonl"):
+        assert all(json.loads(line) for line in file.read_text().splitlines())
+
+
+def test_an_interrupt_before_the_engine_is_loaded_ends_with_130():
+    null = subprocess.DEVNULL
+    process = subprocess.Popen([MOTET, "doctor"], env=environment(), stdout=null, stderr=null)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) in (0, 130)  # 0: it was done already
+
+
+# ---- the examples of --help
+
+
+def test_the_examples_of_help_work_as_printed(tmp_path):
+    """In the order of the subcommands, which is the order a reader tries them in; compare runs in test_readme.py."""
+    (tmp_path / "motet").symlink_to(ROOT / "motet")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    for name in SUBCOMMANDS[1:]:
+        examples = run(name, "--help").stdout.split("\nExamples:\n")[1].splitlines()
+        for example in examples:
+            command = ["bash", "-ec", example]
+            done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, (example, done.stderr)
