@@ -1,0 +1,69 @@
+#include "motet/checkpoints/model_folder.h"
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+// Our option -> its name in config.json; the same value on both sides.
+constexpr std::pair<const char*, const char*> kModelKeys[] = {
+    {"hidden_size", "hidden_size"},       {"num_layers", "num_hidden_layers"},          {"intermediate_size", "intermediate_size"},
+    {"block", "block"},                   {"causal", "causal"},                         {"norm_eps", "rms_norm_eps"},
+    {"tie_embeddings", "tie_word_embeddings"}, {"initializer", "initializer"},          {"initializer_range", "initializer_range"},
+};
+
+bool is_llama(const ModelConfig& c) {
+  const auto& a = c.attention;
+  return a.at("mechanism") == "softmax" && c.gated() && c.causal() && a.at("window") == 0 && a.at("position_bias") == "none" &&
+         !a.at("qk_norm").get<bool>() && a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
+}
+
+}  // namespace
+
+nlohmann::json config_json(const ModelConfig& c) {
+  const auto& a = c.attention;
+  const bool llama = is_llama(c);
+  nlohmann::json j{{"model_type", llama ? "llama" : "motet"},
+                   {"architectures", {llama ? "LlamaForCausalLM" : "MotetForCausalLM"}},
+                   {"vocab_size", c.vocab_size},
+                   {"max_position_embeddings", c.context},
+                   {"hidden_act", c.gated() ? "silu" : "gelu"},
+                   {"torch_dtype", "float32"},
+                   {"attention_mechanism", a.at("mechanism")},
+                   {"num_attention_heads", a.at("num_heads")},
+                   {"num_key_value_heads", a.at("num_kv_heads") == 0 ? a.at("num_heads") : a.at("num_kv_heads")},
+                   {"attention_bias", a.at("bias")},
+                   {"rope_theta", a.at("rope_base")},
+                   {"attention_options", a}};
+  if (a.at("head_dim") != 0) j["head_dim"] = a.at("head_dim");
+  for (const auto& [ours, theirs] : kModelKeys) j[theirs] = c.options.at(ours);
+  j["intermediate_size"] = c.intermediate_size();
+  j["attention_options"].erase("mechanism");
+  return j;
+}
+
+ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) {
+  if (!j.is_object()) fail(where, ": want an object");
+  for (const char* key : {"attention_mechanism", "attention_options", "vocab_size", "max_position_embeddings"})
+    if (!j.contains(key)) fail(where, ": the key ", key, " is missing; this reads models that motet trained");
+  ModelConfig c;
+  nlohmann::json given;
+  for (const auto& [ours, theirs] : kModelKeys) {
+    if (!j.contains(theirs)) fail(where, ": the key ", theirs, " is missing");
+    given[ours] = j[theirs];
+  }
+  const Option size{.name = "size", .type = OptionType::integer, .default_value = 1, .min = 1, .max = 1e8};
+  try {
+    c.options = resolve(model_options(), given, "");
+    c.vocab_size = checked(size, j["vocab_size"], "vocab_size").get<int64_t>();
+    c.context = checked(size, j["max_position_embeddings"], "max_position_embeddings").get<int64_t>();
+    nlohmann::json attention = j["attention_options"];
+    if (!attention.is_object()) fail("attention_options: want an object");
+    attention["mechanism"] = j["attention_mechanism"];
+    c.attention = resolve_attention(attention, "attention_options");
+  } catch (const Error& e) {
+    fail(where, ": ", e.what());
+  }
+  return c;
+}
+
+}  // namespace motet

@@ -1,0 +1,65 @@
+#include "motet/checkpoints/model_folder.h"
+
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/formats/json.h"
+#include "motet/formats/safetensors.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+
+at::ScalarType dtype_of(const TensorView& t, const std::string& where) {
+  static const std::map<std::string, at::ScalarType> known{
+      {"F32", at::kFloat}, {"F64", at::kDouble}, {"BF16", at::kBFloat16}, {"F16", at::kHalf}};
+  const auto found = known.find(t.dtype);
+  if (found == known.end()) fail(where, ": tensor ", t.name, " has dtype ", t.dtype, ", want F32, F64, BF16 or F16");
+  return found->second;
+}
+
+void fill_parameters(ModelImpl& model, const SafetensorsFile& file, const std::string& where) {
+  at::NoGradGuard no_grad;
+  size_t used = 0;
+  for (auto& item : model.named_parameters()) {
+    const TensorView* t = file.find(item.key());
+    if (!t) fail(where, ": tensor ", item.key(), " is missing");
+    if (at::IntArrayRef(t->shape) != item.value().sizes())
+      fail(where, ": tensor ", item.key(), " has shape ", text(at::IntArrayRef(t->shape)), ", want ", text(item.value().sizes()));
+    item.value().copy_(at::from_blob(const_cast<std::byte*>(t->bytes.data()), t->shape, dtype_of(*t, where)));
+    ++used;
+  }
+  if (used == file.tensors().size()) return;
+  const auto names = model.named_parameters();
+  for (const TensorView& t : file.tensors())
+    if (!names.contains(t.name)) fail(where, ": tensor ", t.name, " belongs to no part of the model");
+}
+
+}  // namespace
+
+void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles& extra) {
+  AtomicFolder folder(path);
+  write_file_atomic(folder.path() / "config.json", config_json(model.config()).dump(2) + "\n");
+  for (const auto& [name, bytes] : extra) write_file_atomic(folder.path() / name, bytes);
+  std::vector<Tensor> kept;  // the views point into these
+  std::vector<TensorView> views;
+  for (const auto& item : model.named_parameters()) {
+    kept.push_back(item.value().detach().to(at::kCPU, at::kFloat).contiguous());
+    const Tensor& t = kept.back();
+    views.push_back({item.key(), "F32", t.sizes().vec(), {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
+  }
+  write_safetensors(folder.path() / "model.safetensors", views, {{"format", "pt"}});
+  folder.commit();
+}
+
+Model load_model_folder(const fs::path& path) {
+  if (!fs::exists(path)) fail(path.string(), ": no such model folder");
+  if (!fs::is_directory(path)) fail(path.string(), ": want a model folder with config.json and model.safetensors");
+  const std::string config = (path / "config.json").string(), tensors = (path / "model.safetensors").string();
+  Model model(config_from_json(read_json(config), config));
+  const SafetensorsFile file(tensors);
+  fill_parameters(*model, file, tensors);
+  return model;
+}
+
+}  // namespace motet

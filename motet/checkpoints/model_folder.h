@@ -1,0 +1,26 @@
+#pragma once
+#include <filesystem>
+
+#include "motet/models/model.h"
+
+namespace motet {
+
+/// config.json of a model: Hugging Face's llama keys, `attention_mechanism`, `attention_options` and the model's own
+/// options. model_type is llama when the model computes what llama computes, else motet.
+nlohmann::json config_json(const ModelConfig&);
+
+/// The reverse. Throws Error naming the file and the key for anything missing, unknown or out of range.
+ModelConfig config_from_json(const nlohmann::json&, const std::string& where);
+
+/// Further files of a model folder, by name, such as tokenizer.json.
+using ExtraFiles = std::map<std::string, std::string>;
+
+/// Writes config.json, model.safetensors (float32) and the extra files; the folder appears whole or not at all and
+/// replaces an older one.
+void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&);
+
+/// Reads a folder that save_model_folder wrote. Tensors may be F32, F64, BF16 or F16. Throws Error in one line: what is
+/// missing, too many, of another shape or truncated.
+Model load_model_folder(const std::filesystem::path&);
+
+}  // namespace motet

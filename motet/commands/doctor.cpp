@@ -1,0 +1,58 @@
+#include <torch/version.h>
+
+#include "motet/commands/commands.h"
+#include "motet/commands/request.h"
+#include "motet/core/environment.h"
+#include "motet/core/process.h"
+#include "motet/core/version.h"
+
+namespace motet {
+namespace {
+
+std::string instruction_sets() {
+  std::string names;
+  const auto add = [&](bool has, const char* name) {
+    if (has) names += (names.empty() ? "" : " ") + std::string(name);
+  };
+  __builtin_cpu_init();
+  add(__builtin_cpu_supports("avx2"), "avx2");
+  add(__builtin_cpu_supports("fma"), "fma");
+  add(__builtin_cpu_supports("avx512f"), "avx512f");
+  add(__builtin_cpu_supports("avx512bf16"), "avx512bf16");
+  add(__builtin_cpu_supports("avx512vnni"), "avx512vnni");
+  return names.empty() ? "none of avx2, avx512" : names;
+}
+
+std::string chosen(const Choice& choice) {
+  std::string text = choice.kernel;
+  for (const auto& [kernel, reason] : choice.passed_over) text += " (not " + kernel + ": " + reason + ")";
+  return text;
+}
+
+}  // namespace
+
+int run_doctor(const nlohmann::json& request) {
+  Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
+  const auto row = [&](const std::string& what, const std::string& value) { table.rows.push_back({what, value}); };
+  row("motet", kVersion);
+  row("torch", TORCH_VERSION);
+  row("instruction sets", instruction_sets());
+  row("processors", std::to_string(processor_count()));
+  row("threads", std::to_string(request_threads(request)));
+  row("GPU", at::hasCUDA() ? "CUDA" : "none");
+  std::string kernels;
+  for (const std::string& name : kernel_names()) kernels += (kernels.empty() ? "" : ", ") + name;
+  row("kernels, best first", kernels);
+  const Tensor x = at::zeros({1, 8, 2, 8}), gate = at::zeros({1, 8, 2});
+  Attention causal;
+  causal.visibility.causal = true;
+  row("plain attention runs", chosen(explain({x, {}, {}, {}}, {x, x, {}, {}}, causal)));
+  causal.pre.identity = causal.post.identity = true;
+  row("mixed heads run", chosen(explain({x, {.gate_BTH = gate}, {}, {}}, {x, x, {}, {}}, causal)));
+  for (const std::string& name : environment_names())
+    if (const std::string* value = environment(name)) row(name, name == "MOTET_API_KEY" ? "set" : *value);
+  print_table(table, request);
+  return 0;
+}
+
+}  // namespace motet

@@ -1,0 +1,97 @@
+#include "motet/commands/request.h"
+
+#include <unistd.h>
+
+#include <ctime>
+#include <iostream>
+
+#include "motet/core/error.h"
+#include "motet/core/process.h"
+#include "motet/formats/json.h"
+
+namespace motet {
+
+namespace fs = std::filesystem;
+
+nlohmann::json request_values(const OptionTable& table, const nlohmann::json& request) {
+  nlohmann::json values;
+  for (const Option& option : table) {
+    std::string flag = "--" + option.name;
+    for (char& c : flag)
+      if (c == '_') c = '-';
+    values[option.name] = request.contains(option.name) ? checked(option, request[option.name], flag) : option.default_value;
+  }
+  return values;
+}
+
+int64_t request_threads(const nlohmann::json& request) {
+  const int64_t threads = request.contains("threads") ? request["threads"].get<int64_t>() : processor_count();
+  at::set_num_threads(static_cast<int>(threads));
+  return threads;
+}
+
+TableFormat output_format(const nlohmann::json& request) { return table_format(request.value("output", "table")); }
+
+void print_table(const Table& table, const nlohmann::json& request) {
+  std::cout << render(table, output_format(request), request.value("color", false)) << std::flush;
+}
+
+fs::path run_folder(const nlohmann::json& request, const std::string& kind) {
+  fs::path folder = request.value("out", "");
+  if (folder.empty()) {
+    char time[32];
+    const std::time_t now = std::time(nullptr);
+    std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", std::localtime(&now));
+    folder = fs::path("runs") / (kind + "-" + time);
+  }
+  if (fs::exists(folder / "metrics.jsonl")) fail_usage("--out: ", folder.string(), " already holds a run, want a new folder");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(folder.string(), ": cannot make the folder: ", error.message());
+  if (::access(folder.c_str(), W_OK) != 0) fail(folder.string(), ": the folder is not writable");
+  return folder;
+}
+
+fs::path model_folder(const nlohmann::json& request, const char* field) {
+  const std::string given = request.value(field, "");
+  if (given.empty()) fail_usage("--model is missing, want a model folder");
+  const fs::path folder = given;
+  if (fs::exists(folder / "config.json") || !fs::is_directory(folder / "checkpoints")) return folder;
+  fs::path last;
+  for (const auto& entry : fs::directory_iterator(folder / "checkpoints"))
+    if (entry.path().filename().string().starts_with("step_") && entry.path() > last) last = entry.path();
+  if (last.empty()) fail(given, ": the run has no checkpoint");
+  return last;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder) {
+  const std::string path = (folder / "tokenizer.json").string();
+  return tokenizer_from_json(read_json(path), path);
+}
+
+const OptionTable& sampling_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"n_predict", integer, 200, 1, 1e9, {}, "tokens at most"},
+      {"temp", number, 0.8, 0, 100, {}, "temperature; 0 takes the likeliest token"},
+      {"top_k", integer, 40, 0, 1e9, {}, "only the N likeliest tokens; 0: all"},
+      {"top_p", number, 0.95, 0, 1, {}, "only the likeliest tokens that sum to X"},
+      {"min_p", number, 0, 0, 1, {}, "only tokens at least X times as likely as the likeliest"},
+      {"repeat_penalty", number, 1.0, 0.01, 100, {}, "divides the logits of tokens seen before; 1: off"},
+      {"seed", integer, 0, 0, 1e15, {}, "of the random choice"},
+  };
+  return table;
+}
+
+GenerateOptions generate_options(const nlohmann::json& v) {
+  return {.max_tokens = v.at("n_predict").get<int64_t>(),
+          .stop = {},
+          .sampler = {.temperature = v.at("temp").get<double>(),
+                      .top_k = v.at("top_k").get<int64_t>(),
+                      .top_p = v.at("top_p").get<double>(),
+                      .min_p = v.at("min_p").get<double>(),
+                      .repeat_penalty = v.at("repeat_penalty").get<double>(),
+                      .seed = v.at("seed").get<uint64_t>()}};
+}
+
+}  // namespace motet

@@ -1,0 +1,33 @@
+#pragma once
+#include <filesystem>
+
+#include "motet/core/options.h"
+#include "motet/generate/generate.h"
+#include "motet/report/table.h"
+
+namespace motet {
+
+/// The request's fields named in the table, parsed and checked; messages begin with "--name".
+nlohmann::json request_values(const OptionTable&, const nlohmann::json& request);
+
+/// -t/--threads, else the processors of this process; sets torch's number too.
+int64_t request_threads(const nlohmann::json& request);
+
+/// Prints the table in the format of -o/--output on stdout.
+void print_table(const Table&, const nlohmann::json& request);
+TableFormat output_format(const nlohmann::json& request);
+
+/// The folder of a new run: --out, or runs/<kind>-<time>; made and writable, and refused when it already holds a run.
+std::filesystem::path run_folder(const nlohmann::json& request, const std::string& kind);
+
+/// A model folder itself, or the last checkpoint of a run folder. Throws UsageError without --model.
+std::filesystem::path model_folder(const nlohmann::json& request, const char* field);
+
+/// The tokenizer beside a model.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder);
+
+/// --n-predict, --temp, --top-k ... and their checks.
+const OptionTable& sampling_options();
+GenerateOptions generate_options(const nlohmann::json& values);
+
+}  // namespace motet

@@ -1,0 +1,121 @@
+#include <cmath>
+#include <iostream>
+
+#include "motet/checkpoints/model_folder.h"
+#include "motet/commands/commands.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/log.h"
+#include "motet/core/progress.h"
+#include "motet/formats/toml.h"
+#include "motet/models/cost.h"
+#include "motet/report/metrics.h"
+#include "motet/train/trainer.h"
+
+namespace motet {
+namespace {
+
+const nlohmann::json kDefaults = {{"train", {{"steps", 500}}}};
+
+nlohmann::json defaults_for(const nlohmann::json& request) {
+  for (const auto& pair : request.value("set", nlohmann::json::array()))
+    if (pair[0] == "train.tokens" || pair[0] == "train.minutes") return nlohmann::json::object();
+  return request.contains("config") ? nlohmann::json::object() : kDefaults;
+}
+
+const OptionTable& request_options() {
+  static const OptionTable table{
+      {"prompt", OptionType::string, "", {}, {}, {}, "what the model continues at the end"},
+      {"n_predict", OptionType::integer, 200, 1, 1e9, {}, "tokens of the continuation"},
+  };
+  return table;
+}
+
+void print_plan(const RunConfig& run, ModelImpl& model) {
+  const ModelCost cost = model_cost(model);
+  std::cout << toml_text(run.resolved()) << "\n# parameters " << cost.parameters << ", weights " << fixed(static_cast<double>(cost.parameters) * 4e-6, 2)
+            << " MB, with gradients and optimiser " << fixed(static_cast<double>(cost.parameters) * 16e-6, 2) << " MB\n# FLOPs per token forward "
+            << short_count(cost.flops_per_token) << ", training " << short_count(3 * cost.flops_per_token) << "\n";
+}
+
+class TrainRun {
+ public:
+  TrainRun(const RunConfig& run, const TextData& data, Model model, std::filesystem::path folder)
+      : run_(run), data_(data), folder_(std::move(folder)), metrics_(folder_ / "metrics.jsonl"), trainer_(std::move(model), data, run.train),
+        progress_("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0) {}
+
+  TrainResult run() {
+    const int64_t every = run_.train.at("checkpoint_every").get<int64_t>();
+    TrainEvents events;
+    events.step = [&](const StepRecord& r) {
+      metrics_.write({{"step", r.step}, {"loss", r.loss}, {"learning_rate", r.learning_rate}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
+      progress_.update(r.step, text("loss ", fixed(r.loss, 3)));
+      if (every > 0 && r.step % every == 0 && !trainer_.done()) save(r.step);
+    };
+    events.evaluated = [&](const EvalRecord& r) {
+      metrics_.write({{"step", r.step}, {"validation_loss", r.loss}});
+      log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4)));
+    };
+    TrainResult result = train_model(trainer_, events);
+    progress_.finish();
+    save(trainer_.steps_done());
+    return result;
+  }
+
+  ModelImpl& model() { return trainer_.model(); }
+  std::filesystem::path last_checkpoint() const { return last_; }
+
+ private:
+  void save(int64_t step) {
+    char name[32];
+    std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+    last_ = folder_ / "checkpoints" / name;
+    save_model_folder(last_, trainer_.model(), {{"tokenizer.json", data_.tokenizer->to_json().dump()}});
+  }
+
+  const RunConfig& run_;
+  const TextData& data_;
+  std::filesystem::path folder_, last_;
+  MetricsWriter metrics_;
+  Trainer trainer_;
+  Progress progress_;
+};
+
+}  // namespace
+
+int run_train(const nlohmann::json& request) {
+  if (request.value("options", false)) {
+    std::cout << describe_options();
+    return 0;
+  }
+  const nlohmann::json values = request_values(request_options(), request);
+  const TableFormat format = output_format(request);
+  const RunConfig run = read_run_config(request, defaults_for(request));
+  request_threads(request);
+  const TextData data = load_text_data(run);
+  Model model(run.model_config(data.tokenizer->vocabulary_size()));
+  model->initialize(run.train["seed"].get<uint64_t>());
+  if (request.value("dry_run", false)) {
+    print_plan(run, *model);
+    return 0;
+  }
+  const std::filesystem::path folder = run_folder(request, "train");
+  write_file_atomic(folder / "config.toml", toml_text(run.resolved()));
+  TrainRun training(run, data, model, folder);
+  const TrainResult result = training.run();
+  const double loss = result.evals.back().loss;
+  const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() * run.train["context"].get<double>();
+  const Table table{.columns = {{"mechanism", Align::left}, {"steps"}, {"validation loss", Align::right, "nats/token", "loss"}, {"tokens/s", Align::right, "", "tokens_per_second"},
+                                {"checkpoint", Align::left}},
+                    .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(), {std::to_string(result.steps.size()), result.steps.size()}, {fixed(loss, 4), loss},
+                              {short_count(tokens / result.seconds), tokens / result.seconds}, training.last_checkpoint().string()}}};
+  print_table(table, request);
+  if (const std::string prompt = values["prompt"]; !prompt.empty() && format == TableFormat::table) {
+    const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};
+    std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace motet

@@ -1,0 +1,123 @@
+#include "motet/verify/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "motet/commands/commands.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+#include "motet/core/progress.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+const OptionTable& verify_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"dtype", string, "float64", {}, {}, {"float64", "float32", "bfloat16"}, "what the recorded inputs are cast to and computed in"},
+      {"tolerance", number, nullptr, 0, 1e9, {}, "largest error that passes; by default 1e-10, 1e-4 or 5e-2 by dtype"},
+  };
+  return table;
+}
+
+at::ScalarType dtype_of(const std::string& name) { return name == "float64" ? at::kDouble : name == "float32" ? at::kFloat : at::kBFloat16; }
+
+std::string scientific(double number) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.1e", number);
+  return buffer;
+}
+
+// A file that was recomputed, or why it could not be.
+struct Row {
+  std::string path;
+  FileReport report;
+  std::string problem;
+
+  bool passed() const { return problem.empty() && report.passed(); }
+};
+
+Cell error_cell(const Findings& findings) {
+  const Finding* worst = findings.worst();
+  if (!worst) return {"-", nullptr};
+  return {worst->error == 0 ? "0" : scientific(worst->error), {{"error", worst->error}, {"tensor", worst->tensor}}};
+}
+
+std::vector<Cell> cells(const Row& row) {
+  const FileReport& r = row.report;
+  std::vector<Cell> out{{std::filesystem::path(row.path).filename().string(), row.path}, r.program, {r.mechanism.empty() ? "-" : r.mechanism, r.mechanism}};
+  for (const Findings* group : r.groups()) out.push_back(error_cell(*group));
+  json failing = json::array();
+  for (const Finding& f : r.failing()) failing.push_back({{"tensor", f.tensor}, {"error", f.error}, {"tolerance", f.tolerance}});
+  const Finding* worst = r.worst();
+  out.push_back(worst ? Cell(worst->tensor) : Cell("-", nullptr));
+  out.push_back({failing.empty() ? "-" : std::to_string(failing.size()), failing});
+  out.push_back(row.passed() ? "pass" : row.problem.empty() ? "FAIL" : "ERROR");
+  out.push_back({"", row.problem.empty() ? json() : json(row.problem)});
+  return out;
+}
+
+std::string summary(const std::vector<Row>& rows, const std::string& dtype, double tolerance) {
+  const size_t passed = static_cast<size_t>(std::count_if(rows.begin(), rows.end(), [](const Row& r) { return r.passed(); }));
+  std::string out = text(passed, " of ", rows.size(), rows.size() == 1 ? " file passes" : " files pass", " in ", dtype, ", tolerance ", scientific(tolerance));
+  const Row* largest = nullptr;
+  for (const Row& row : rows)
+    if (const Finding* w = row.report.worst(); w && (!largest || w->error > largest->report.worst()->error)) largest = &row;
+  if (largest)
+    out += text("; largest error ", scientific(largest->report.worst()->error), " (", largest->report.worst()->tensor, " of ",
+                std::filesystem::path(largest->path).filename().string(), ")");
+  for (const Row& row : rows) {
+    if (!row.problem.empty()) out += "\nERROR  " + row.problem;
+    for (const Finding& f : row.report.failing()) out += text("\nFAIL   ", row.path, ": ", f.tensor, " differs by ", scientific(f.error));
+  }
+  return out;
+}
+
+Table table_of(const std::vector<Row>& rows, std::string note) {
+  Table table{.columns = {{"file", Align::left}, {"program", Align::left}, {"mechanism", Align::left}}, .note = std::move(note)};
+  for (const char* group : {"outputs", "mids", "variants", "gradients", "masks"}) table.columns.push_back({group});
+  table.columns.push_back({"worst tensor", Align::left, "", "worst"});
+  table.columns.push_back({"failing"});
+  table.columns.push_back({"result", Align::left});
+  table.columns.push_back({"", Align::left, "", "problem"});
+  for (const Row& row : rows) table.rows.push_back(cells(row));
+  return table;
+}
+
+}  // namespace
+
+int run_verify(const json& request) {
+  const json values = request_values(verify_options(), request);
+  const std::string dtype = values["dtype"];
+  VerifyOptions options{.dtype = dtype_of(dtype)};
+  options.tolerance = values["tolerance"].is_null() ? default_tolerance(options.dtype) : values["tolerance"].get<double>();
+  output_format(request);  // a wrong name is refused before the work
+  const std::vector<std::string> paths = golden_files(request.at("paths").get<std::vector<std::string>>());
+  request_threads(request);
+
+  Progress progress("verify", static_cast<int64_t>(paths.size()));
+  std::vector<Row> rows;
+  for (const std::string& path : paths) {
+    check_interrupt();
+    rows.push_back({.path = path});
+    try {
+      rows.back().report = verify_file(path, options);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const Error& error) {
+      if (paths.size() == 1) throw;
+      rows.back().problem = error.what();
+    }
+    progress.update(static_cast<int64_t>(rows.size()), path);
+  }
+  progress.finish();
+  print_table(table_of(rows, summary(rows, dtype, options.tolerance)), request);
+  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.passed(); }) ? 0 : 1;
+}
+
+}  // namespace motet

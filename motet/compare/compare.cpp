@@ -1,0 +1,212 @@
+#include "motet/compare/compare.h"
+
+#include <malloc.h>
+
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+#include "motet/checkpoints/model_folder.h"
+#include "motet/compare/statistics.h"
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+#include "motet/core/process.h"
+#include "motet/core/progress.h"
+#include "motet/report/metrics.h"
+
+namespace motet {
+namespace {
+
+constexpr int kSpeedRounds = 5;
+constexpr double kSpeedSeconds = 60;  // of measuring, all models together; at least two rounds
+
+size_t baseline_of(const std::vector<Arm>& arms) {
+  for (size_t i = 0; i < arms.size(); ++i)
+    if (arms[i].attention.at("mechanism") == "softmax") return i;
+  return 0;
+}
+
+// Peak memory of a warm-up step, then the median of interleaved steps: noise of the machine meets all models alike.
+void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, int64_t threads) {
+  at::set_num_threads(static_cast<int>(threads));
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<std::vector<double>> seconds(all.arms.size());
+  Progress progress("measuring speed", static_cast<int64_t>(all.arms.size()) * (kSpeedRounds + 1));
+  int64_t measured = 0;
+  double total = 0;
+  nlohmann::json train = run.train;
+  train["steps"] = 1000000, train["tokens"] = 0, train["minutes"] = 0;
+  for (ArmResult& arm : all.arms) {
+    check_interrupt();
+    ::malloc_trim(0);
+    const int64_t before = resident_bytes();
+    const bool counts = reset_peak_resident();
+    Model model(arm.config);
+    model->initialize(0);
+    trainers.push_back(std::make_unique<Trainer>(model, data, train));
+    total += trainers.back()->step().seconds;
+    if (counts) arm.peak_bytes = std::max<int64_t>(peak_resident_bytes() - before, 0);
+    progress.update(++measured, arm.arm.label);
+  }
+  for (int round = 0; round < kSpeedRounds; ++round) {
+    if (round >= 2 && total > kSpeedSeconds) break;
+    for (size_t i = 0; i < trainers.size(); ++i) {
+      check_interrupt();
+      seconds[i].push_back(trainers[i]->step().seconds);
+      total += seconds[i].back();
+      progress.update(++measured, all.arms[i].arm.label);
+    }
+  }
+  progress.finish();
+  for (size_t i = 0; i < trainers.size(); ++i) {
+    std::ranges::sort(seconds[i]);
+    all.arms[i].tokens_per_second = static_cast<double>(trainers[i]->tokens_per_step()) / seconds[i][seconds[i].size() / 2];
+  }
+}
+
+// The runs of all mechanisms and seeds, worked off by `jobs` threads.
+class Runs {
+ public:
+  Runs(const RunConfig& run, const TextData& data, const CompareOptions& options, Comparison& all)
+      : run_(run), data_(data), options_(options), all_(all), metrics_(options.folder / "metrics.jsonl"),
+        progress_("training", planned_steps()) {
+    for (ArmResult& arm : all_.arms) arm.runs.resize(options.seeds);
+  }
+
+  void work() {
+    std::vector<std::thread> workers;
+    for (int64_t i = 0; i < options_.jobs; ++i) workers.emplace_back([this] { worker(); });
+    for (std::thread& t : workers) t.join();
+    if (failure_) std::rethrow_exception(failure_);
+    progress_.finish();
+  }
+
+ private:
+  int64_t planned_steps() const {
+    const int64_t batch = run_.train.at("batch_size").get<int64_t>() * run_.train.at("context").get<int64_t>();
+    const int64_t steps = run_.train.at("steps").get<int64_t>(), tokens = run_.train.at("tokens").get<int64_t>();
+    const int64_t each = steps > 0 ? steps : (tokens + batch - 1) / batch;  // 0: minutes, unknown
+    return each * options_.seeds * static_cast<int64_t>(all_.arms.size());
+  }
+
+  void worker() {
+    at::set_num_threads(static_cast<int>(std::max<int64_t>(options_.threads / options_.jobs, 1)));
+    while (true) {
+      size_t next;
+      {
+        const std::scoped_lock lock(mutex_);
+        if (failure_ || next_ == all_.arms.size() * options_.seeds) return;
+        next = next_++;
+      }
+      try {
+        train(all_.arms[next % all_.arms.size()], next / all_.arms.size());
+      } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        return;
+      }
+    }
+  }
+
+  void train(ArmResult& arm, size_t index) {
+    const uint64_t seed = run_.train.at("seed").get<uint64_t>() + index;
+    Model model(arm.config);
+    model->initialize(seed);
+    Trainer trainer(model, data_, run_.train);
+    const nlohmann::json who{{"mechanism", arm.arm.label}, {"seed", seed}};
+    try {
+      arm.runs[index] = train_model(trainer, events(who));
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const Error& e) {
+      fail(arm.arm.label, ", seed ", seed, ": ", e.what());
+    }
+    save_model_folder(options_.folder / "models" / text(file_name(arm.arm.label), "-seed", seed), *model,
+                      {{"tokenizer.json", data_.tokenizer->to_json().dump()}});
+    if (index == 0) arm.model = model;
+  }
+
+  TrainEvents events(const nlohmann::json& who) {
+    const auto write = [this, who](nlohmann::json record) {
+      record.update(who);
+      const std::scoped_lock lock(mutex_);
+      metrics_.write(record);
+    };
+    return {.step = [this, write, who](const StepRecord& r) {
+              {
+                const std::scoped_lock lock(mutex_);
+                progress_.update(++steps_, text(who["mechanism"].get<std::string>(), " loss ", std::round(r.loss * 1000) / 1000));
+              }
+              if (failure_set()) throw Interrupted("stopped: another run failed");
+              write({{"step", r.step}, {"loss", r.loss}, {"learning_rate", r.learning_rate}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
+            },
+            .evaluated = [write](const EvalRecord& r) { write({{"step", r.step}, {"validation_loss", r.loss}}); }};
+  }
+
+  bool failure_set() {
+    const std::scoped_lock lock(mutex_);
+    return failure_ != nullptr;
+  }
+
+  static std::string file_name(std::string label) {
+    for (char& c : label)
+      if (c == ':' || c == '=' || c == '/') c = '-';
+    return label;
+  }
+
+  const RunConfig& run_;
+  const TextData& data_;
+  const CompareOptions& options_;
+  Comparison& all_;
+  MetricsWriter metrics_;
+  Progress progress_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  size_t next_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace
+
+size_t Comparison::best() const {
+  size_t best = 0;
+  for (size_t i = 1; i < arms.size(); ++i)
+    if (mean(arms[i].losses) < mean(arms[best].losses)) best = i;
+  return best;
+}
+
+Comparison planned_comparison(const RunConfig& run, const TextData& data, const CompareOptions& options) {
+  Comparison all;
+  all.baseline = baseline_of(options.arms);
+  const int64_t vocabulary = data.tokenizer->vocabulary_size();
+  const double target = size_of(arm_config(run, options.arms[all.baseline], vocabulary), options.match);
+  for (size_t i = 0; i < options.arms.size(); ++i) {
+    ArmResult arm{.arm = options.arms[i], .config = arm_config(run, options.arms[i], vocabulary)};
+    if (i != all.baseline) match_size(arm.config, options.match, target);
+    Model model(arm.config);
+    arm.cost = model_cost(*model);
+    all.arms.push_back(std::move(arm));
+  }
+  return all;
+}
+
+Comparison run_comparison(const RunConfig& run, const TextData& data, const CompareOptions& options) {
+  Comparison all = planned_comparison(run, data, options);
+  measure_speed(run, data, all, std::max<int64_t>(options.threads / options.jobs, 1));
+  Runs(run, data, options, all).work();
+  at::set_num_threads(static_cast<int>(options.threads));
+  for (ArmResult& arm : all.arms)
+    for (const TrainResult& r : arm.runs) arm.losses.push_back(r.evals.back().loss);
+  for (ArmResult& arm : all.arms) arm.p_value = paired_p_value(arm.losses, all.arms[all.baseline].losses);
+  return all;
+}
+
+std::string verdict(const Comparison& all, const ArmResult& arm) {
+  const ArmResult& baseline = all.arms[all.baseline];
+  if (arm.arm.label == baseline.arm.label) return "baseline";
+  if (arm.losses.size() < 2) return "one seed";
+  if (arm.p_value >= 0.05) return "within noise";
+  return mean(arm.losses) < mean(baseline.losses) ? "better" : "worse";
+}
+
+}  // namespace motet

@@ -1,0 +1,75 @@
+#include "motet/generate/generate.h"
+
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+#include "motet/text/stream_decoder.h"
+
+namespace motet {
+namespace {
+
+// Holds back what could be the beginning of a stop string.
+class StopFilter {
+ public:
+  explicit StopFilter(const std::vector<std::string>& stops) : stops_(stops) {}
+
+  // The text that is certain now; sets stopped().
+  std::string push(const std::string& text) {
+    held_ += text;
+    size_t first = std::string::npos;
+    for (const std::string& stop : stops_) first = stop.empty() ? first : std::min(first, held_.find(stop));
+    if (first != std::string::npos) {
+      stopped_ = true;
+      return held_.substr(0, first);
+    }
+    size_t keep = 0;
+    for (const std::string& stop : stops_)
+      for (size_t n = std::min(stop.size(), held_.size()); n > keep; --n)
+        if (held_.ends_with(std::string_view(stop).substr(0, n))) keep = n;
+    std::string certain = held_.substr(0, held_.size() - keep);
+    held_.erase(0, certain.size());
+    return certain;
+  }
+  std::string rest() { return stopped_ ? "" : std::exchange(held_, ""); }
+  bool stopped() const { return stopped_; }
+
+ private:
+  const std::vector<std::string>& stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+Tensor next_logits(ModelImpl& model, std::span<const int32_t> ids) {
+  const size_t fit = std::min<size_t>(ids.size(), static_cast<size_t>(model.config().context));
+  const std::vector<int64_t> last(ids.end() - static_cast<std::ptrdiff_t>(fit), ids.end());
+  return model.logits(model.hidden(at::tensor(last, at::kLong).unsqueeze(0)).select(1, -1)).squeeze(0);
+}
+
+}  // namespace
+
+std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt, const GenerateOptions& options,
+                     const std::function<void(std::string_view)>& on_text) {
+  at::NoGradGuard no_grad;
+  std::vector<int32_t> ids = tokenizer.encode(prompt);
+  if (ids.empty()) fail_usage("generate: the prompt is empty, want at least one token");
+  if (static_cast<int64_t>(ids.size()) > model.config().context)
+    fail_usage("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ", model.config().context);
+  Sampler sampler(options.sampler);
+  StreamDecoder decoder(tokenizer);
+  StopFilter filter(options.stop);
+  std::string out;
+  const auto emit = [&](const std::string& text) {
+    if (text.empty()) return;
+    out += text;
+    on_text(text);
+  };
+  for (int64_t i = 0; i < options.max_tokens && !filter.stopped(); ++i) {
+    check_interrupt();
+    ids.push_back(sampler.next(next_logits(model, ids), ids));
+    emit(filter.push(decoder.push(ids.back())));
+  }
+  if (!filter.stopped()) emit(filter.push(decoder.flush()));
+  emit(filter.rest());
+  return out;
+}
+
+}  // namespace motet

@@ -1,0 +1,61 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "motet/attention/torch.h"
+
+namespace motet {
+
+/// Rotary position embedding: pair j of the first `dims` dimensions turns by position * theta_j, theta_j = base^(-2j/dims);
+/// the other dimensions pass. Source: RoFormer, arXiv:2104.09864; scalings: README.md of this folder.
+struct RotaryOptions {
+  enum class Pairing { half, interleaved };  // (j, j + dims/2) or (2j, 2j + 1)
+  enum class Scaling { none, linear, ntk, dynamic, llama3 };
+  int64_t dims = 0;  // even; 0 = no rotation
+  double base = 10000;
+  Pairing pairing = Pairing::half;
+  Scaling scaling = Scaling::none;
+  double factor = 1;
+  int64_t max_position = 0;                           // trained length L0 of dynamic and llama3
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+
+  std::string key() const;  // equal for equal options
+};
+
+/// cos and sin [1 or B, T, 1, dims/2] in float32 (float64 on request).
+struct RotaryTables {
+  Tensor cos, sin;
+};
+
+/// Where tokens stand: 0-based integers in their own sequence, [T] or [B,T], and the length L that dynamic scaling is
+/// based on: the planned total length of a request, T in training and scoring. Layers share the tables made for it.
+struct Positions {
+  Tensor at;
+  int64_t length = 0;
+  std::shared_ptr<std::map<std::string, RotaryTables>> tables = std::make_shared<std::map<std::string, RotaryTables>>();
+
+  static Positions range(int64_t begin, int64_t end, int64_t length, at::Device device = at::kCPU);
+};
+
+class Rotary {
+ public:
+  Rotary() = default;
+  /// Throws UsageError for odd dims, a dynamic or NTK scaling with dims <= 2, high_freq_factor <= low_freq_factor.
+  explicit Rotary(RotaryOptions);
+
+  bool active() const { return options_.dims > 0; }
+  const RotaryOptions& options() const { return options_; }
+
+  /// theta_j [dims/2] float64 as used at length L, before linear scaling divides the positions.
+  Tensor inverse_frequencies(int64_t length) const;
+  RotaryTables tables(const Positions&, at::ScalarType) const;
+
+  /// x [B,T,H,D] rotated in at least float32, returned in x's dtype.
+  Tensor operator()(const Tensor& x_BTHD, const Positions&) const;
+
+ private:
+  RotaryOptions options_;
+};
+
+}  // namespace motet

@@ -1,0 +1,57 @@
+#include "motet/mechanisms/coca/coca.h"
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+HeadSizes sizes(const Setting& s) {
+  const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
+  return {.query_heads = heads, .key_heads = kv, .value_heads = kv, .output_heads = heads, .key_dim = dim, .value_dim = dim, .key_name = "t_proj"};
+}
+
+std::pair<Tensor, Tensor> halves(const Tensor& x) { return {x.slice(-1, 0, x.size(-1) / 2), x.slice(-1, x.size(-1) / 2)}; }
+
+}  // namespace
+
+Coca::Coca(const Setting& s) : Projected(s, sizes(s)) {
+  if (sizes_.key_dim % 2) refuse_option("head_dim", text("coca ties the halves of a head, want an even width, have ", sizes_.key_dim));
+  if (s.word("rope_pairing") != "half") refuse_option("rope_pairing", "coca ties dimension j to j + width/2, want half");
+  if (s.word("form") != "slack" && rotary_.options().dims != sizes_.key_dim)
+    refuse_option("rope_fraction", text("the ", s.word("form"), " form is defined for a whole rotated head, want 1"));
+}
+
+// h = relu of the mean of both halves; slack and strict: rope([h ; h]), exact: rope([h ; 0]).
+Keys Coca::keys(const Tensor& memory, const Positions& at) {
+  const auto [first, second] = halves(key_heads(memory));
+  const Tensor h = at::relu((first + second) * 0.5);
+  const Tensor tied = at::cat({h, setting_.word("form") == "exact" ? at::zeros_like(h) : h}, -1);
+  return {rotary_(tied, at), value_heads(memory), {}, {}};
+}
+
+// slack: q * rope(q); strict: the same with tied q; exact: rope([x^2 + y^2 ; 0]) of the halves x, y.
+Queries Coca::queries(const Tensor& x, const Positions& at) {
+  Tensor q = query_heads(x);
+  const std::string form = setting_.word("form");
+  const auto [first, second] = halves(q);
+  if (form == "exact") {
+    const Tensor length = first * first + second * second;
+    return {rotary_(at::cat({length, at::zeros_like(length)}, -1), at), {}, {}, {}};
+  }
+  if (form == "strict") {
+    const Tensor mean = (first + second) * 0.5;
+    q = at::cat({mean, mean}, -1);
+  }
+  return {q * rotary_(q, at), {}, {}, {}};
+}
+
+MechanismEntry coca_entry() {
+  using enum OptionType;
+  return {.name = "coca",
+          .summary = "collinear queries and keys under rotary embedding, for long contexts (CoCA)",
+          .options = {{"form", string, "exact", {}, {}, {"exact", "slack", "strict"}, "exact: the paper's score, shift-invariant; slack: the released code; strict: queries tied too"}},
+          .presets = {{"coca", true, {{"mechanism", "coca"}, {"form", "exact"}}}, {"coca_slack", false, {{"mechanism", "coca"}, {"form", "slack"}}}},
+          .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Coca>(s); }};
+}
+
+}  // namespace motet

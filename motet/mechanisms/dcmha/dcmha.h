@@ -1,0 +1,33 @@
+#pragma once
+#include "motet/mechanisms/projected.h"
+
+namespace motet {
+
+/// Dynamically composable multi-head attention: heads are recombined per query and key, before and after the softmax, by
+/// low-rank maps and gates made from the layer's input. README.md of this folder.
+class Dcmha : public Projected {
+ public:
+  explicit Dcmha(const Setting&);
+  Keys keys(const Tensor& memory_BSC, const Positions&) override;
+  Queries queries(const Tensor& x_BTC, const Positions&) override;
+  Attention attention(const Positions& queries, const Positions& keys) override;
+  std::vector<LearnedMap> learned() override;
+  void initialize_extras(at::Generator) override;
+
+ private:
+  struct Parts {  // of one branch: down, up [B,T,R,N], gate [B,T,N]
+    Tensor down, up, gate;
+  };
+  Parts parts(const Tensor& x_BTC, int branch) const;
+  bool active(int branch) const;
+  Tensor block_diagonal(const Tensor& map_GNN) const;
+
+  int64_t heads_, groups_, rank_;
+  // Branches P: pre query, pre key, post query, post key. G groups of N/G heads, K hidden.
+  Tensor hidden_CGPK, up_GPKRN, gate_CPH;
+  Tensor static_pre_GNN, static_post_GNN;
+};
+
+MechanismEntry dcmha_entry();
+
+}  // namespace motet

@@ -1,0 +1,30 @@
+#pragma once
+#include "motet/mechanisms/projected.h"
+
+namespace motet {
+
+/// Differential attention: the difference of two softmax maps. V1: pairs of heads over values of double width, lambda a
+/// learned number of the layer, a norm per head. V2: double query heads, lambda per token and head. README.md.
+class Differential : public Projected {
+ public:
+  explicit Differential(const Setting&);
+  Queries queries(const Tensor& x_BTC, const Positions&) override;
+  Attention attention(const Positions& queries, const Positions& keys) override;
+  Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
+  std::vector<LearnedMap> learned() override;
+  void initialize_extras(at::Generator) override;
+
+  Tensor lambda() const;  // V1: a number
+  double lambda_init() const { return lambda_init_; }
+
+ private:
+  bool second_;  // V2
+  double lambda_init_;
+  Tensor lambda_q1_D, lambda_k1_D, lambda_q2_D, lambda_k2_D;  // V1
+  torch::nn::Linear lambda_proj{nullptr};                     // V2
+  Norm head_norm{nullptr};                                    // V1
+};
+
+MechanismEntry differential_entry();
+
+}  // namespace motet

@@ -1,0 +1,83 @@
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "motet/attention/attention.h"
+#include "motet/core/options.h"
+#include "motet/layers/norms.h"
+#include "motet/layers/rotary.h"
+
+namespace motet {
+
+/// What a mechanism is built from: the sizes around it and its resolved options (common ones and its own).
+struct Setting {
+  int64_t hidden_size = 0;
+  int64_t memory_size = 0;  // width of what keys read; 0 = hidden_size
+  int64_t layer = 0, num_layers = 1;
+  bool causal = true;
+  int64_t max_position = 0;  // trained length
+  nlohmann::json options;
+
+  bool flag(const char* name) const { return options.at(name).get<bool>(); }
+  int64_t integer(const char* name) const { return options.at(name).get<int64_t>(); }
+  double number(const char* name) const { return options.at(name).get<double>(); }
+  std::string word(const char* name) const { return options.at(name).get<std::string>(); }
+};
+
+/// A learned number or matrix worth a picture: a static mixing matrix [N,M] or lambda [1,1].
+struct LearnedMap {
+  std::string name;
+  Tensor values_NM;
+};
+
+/// One attention mechanism: a module that turns hidden states into the operator's arguments. It owns all its projections;
+/// the operator knows no mechanism. Self-attention, cross-attention, cached decoding and splits over keys are these calls.
+class Mechanism : public torch::nn::Module {
+ public:
+  /// What a cache stores of memory [B,S,C]: every tensor is appended along dimension 1.
+  virtual Keys keys(const Tensor& memory_BSC, const Positions&) = 0;
+  virtual Queries queries(const Tensor& x_BTC, const Positions&) = 0;
+  /// Head tables, static mixes and visibility; the positions are those of queries and keys (position biases need them).
+  virtual Attention attention(const Positions& queries, const Positions& keys) = 0;
+  /// Output [B,T,C] from the operator's out [B,T,Ho,E].
+  virtual Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) = 0;
+  virtual std::vector<LearnedMap> learned() { return {}; }
+  /// Fresh values of the tensors that are not plain projections; called under no_grad after those were drawn.
+  virtual void initialize_extras(at::Generator) {}
+
+  /// All of it: x [B,T,C] attends to memory [B,S,M] (itself when undefined).
+  Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {}, const Positions& memory_at = {});
+};
+
+/// A named variant of a mechanism, as `motet compare` takes it: its [model.attention] section.
+struct Preset {
+  std::string name;
+  bool compared = true;  // part of the default comparison
+  nlohmann::json attention;
+};
+
+/// One row of the registry.
+struct MechanismEntry {
+  std::string name, summary;
+  OptionTable options;          // beside the common ones
+  std::vector<Preset> presets;
+  std::shared_ptr<Mechanism> (*make)(const Setting&);
+};
+
+const std::vector<MechanismEntry>& mechanism_registry();
+
+/// Throws UsageError with the nearest name.
+const MechanismEntry& find_mechanism(const std::string& name);
+std::vector<std::string> mechanism_names();
+
+/// The options that every mechanism has, and all of one mechanism ("mechanism" itself first).
+const OptionTable& common_attention_options();
+OptionTable attention_options(const MechanismEntry&);
+
+/// Resolves [model.attention] (defaults, ranges, unknown keys) for its mechanism.
+nlohmann::json resolve_attention(const nlohmann::json& given, const std::string& section);
+
+/// Builds the mechanism that setting.options names. Throws UsageError naming the option that does not fit.
+std::shared_ptr<Mechanism> make_mechanism(const Setting&);
+
+}  // namespace motet

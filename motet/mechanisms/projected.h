@@ -1,0 +1,50 @@
+#pragma once
+#include "motet/mechanisms/mechanism.h"
+
+namespace motet {
+
+/// Sizes of the projections: stored heads and widths. Query heads and output heads may differ (head mixes, pairs).
+struct HeadSizes {
+  int64_t query_heads = 0, key_heads = 0, value_heads = 0, output_heads = 0;
+  int64_t key_dim = 0, value_dim = 0;
+  const char* key_name = "k_proj";
+};
+
+/// What nearly all mechanisms share: q, k, v, o projections, QK norm, rotary embedding, windows, position biases.
+class Projected : public Mechanism {
+ public:
+  Keys keys(const Tensor& memory_BSC, const Positions&) override;
+  Queries queries(const Tensor& x_BTC, const Positions&) override;
+  Attention attention(const Positions& queries, const Positions& keys) override;
+  Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
+  void initialize_extras(at::Generator) override;
+
+ protected:
+  Projected(const Setting&, const HeadSizes&);
+
+  Tensor query_heads(const Tensor& x_BTC);  // [B,T,Hq,D], normed, not rotated
+  Tensor key_heads(const Tensor& memory_BSC);
+  Tensor value_heads(const Tensor& memory_BSC);
+
+  Setting setting_;
+  HeadSizes sizes_;
+  Rotary rotary_;
+  torch::nn::Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
+  Norm q_norm{nullptr}, k_norm{nullptr};
+  Tensor relative_bias_NH;  // learned position bias, if that is chosen
+
+ private:
+  Tensor position_bias(const Positions& queries, const Positions& keys) const;
+};
+
+/// head_dim, or hidden_size / num_heads; throws UsageError when that does not divide.
+int64_t head_dim(const Setting&);
+/// num_kv_heads, or num_heads; throws UsageError unless it divides num_heads.
+int64_t num_kv_heads(const Setting&);
+/// Throws UsageError "model.attention.NAME: ...".
+[[noreturn]] void refuse_option(const char* name, const std::string& what);
+Rotary rotary_of(const Setting&, int64_t key_dim);
+/// Keys of the window that this layer has (0: none), by window, window_pattern and window_mask.
+int64_t layer_window(const Setting&);
+
+}  // namespace motet

@@ -1,0 +1,127 @@
+#include "motet/mechanisms/talking_heads/talking_heads.h"
+
+#include <cmath>
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+struct Counts {
+  int64_t score, softmax, value;
+};
+
+Counts counts(const Setting& s) {
+  const auto own = [&](const char* name) { return s.integer(name) > 0 ? s.integer(name) : s.integer("num_heads"); };
+  return {own("score_heads"), own("softmax_heads"), own("value_heads")};
+}
+
+HeadSizes sizes(const Setting& s) {
+  const Counts n = counts(s);
+  if (s.integer("num_kv_heads") != 0 && s.integer("num_kv_heads") != s.integer("num_heads"))
+    refuse_option("num_kv_heads", "talking heads has a stored key for each score head and a value for each value head; set score_heads and value_heads");
+  const int64_t key_dim = s.integer("key_dim"), value_dim = s.integer("value_dim");
+  return {.query_heads = n.score,
+          .key_heads = n.score,
+          .value_heads = n.value,
+          .output_heads = n.value,
+          .key_dim = key_dim > 0 ? key_dim : head_dim(s),
+          .value_dim = value_dim > 0 ? value_dim : head_dim(s)};
+}
+
+bool pre(const Setting& s) { return s.word("mixes") != "post"; }
+bool post(const Setting& s) { return s.word("mixes") != "pre"; }
+
+// Identity where the counts agree and that is asked for, else fan-in.
+void fill_mix(Tensor mix, bool identity, at::Generator random) {
+  if (identity && mix.size(0) == mix.size(1)) {
+    mix.copy_(at::eye(mix.size(0), mix.options()));
+  } else {
+    mix.normal_(0, 1 / std::sqrt(static_cast<double>(mix.size(0))), random);
+  }
+}
+
+}  // namespace
+
+TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)) {
+  const Counts n = counts(s);
+  if (!pre(s) && n.score != n.softmax) refuse_option("softmax_heads", "must equal score_heads when only the weights are mixed");
+  if (!post(s) && n.softmax != n.value) refuse_option("value_heads", "must equal softmax_heads when only the logits are mixed");
+  if (s.flag("residual") && n.score != n.softmax) refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
+  const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
+  const std::string dynamic = s.word("dynamic");
+  const auto add = [&](bool wanted, const char* name, std::vector<int64_t> shape) {
+    return wanted ? register_parameter(name, at::zeros(shape)) : Tensor();
+  };
+  const bool query = dynamic == "query" || dynamic == "both", key = dynamic == "key" || dynamic == "both";
+  logits_mix_NM = add(pre(s), "logits_mix", {n.score, n.softmax});
+  weights_mix_NM = add(post(s), "weights_mix", {n.softmax, n.value});
+  query_logits_CNM = add(query && pre(s), "query_logits_mix", {s.hidden_size, n.score, n.softmax});
+  key_logits_CNM = add(key && pre(s), "key_logits_mix", {memory, n.score, n.softmax});
+  query_weights_CNM = add(query && post(s), "query_weights_mix", {s.hidden_size, n.softmax, n.value});
+  key_weights_CNM = add(key && post(s), "key_weights_mix", {memory, n.softmax, n.value});
+}
+
+Tensor TalkingHeads::full(const Tensor& map_CNM, const Tensor& x_BTC) const {
+  if (!map_CNM.defined()) return {};
+  return at::matmul(x_BTC, map_CNM.flatten(1)).unflatten(-1, {map_CNM.size(1), map_CNM.size(2)});
+}
+
+Keys TalkingHeads::keys(const Tensor& memory, const Positions& at) {
+  Keys k = Projected::keys(memory, at);
+  k.pre.full_BSHH = full(key_logits_CNM, memory);
+  k.post.full_BSHH = full(key_weights_CNM, memory);
+  return k;
+}
+
+Queries TalkingHeads::queries(const Tensor& x, const Positions& at) {
+  Queries q = Projected::queries(x, at);
+  q.pre.full_BTHH = full(query_logits_CNM, x);
+  q.post.full_BTHH = full(query_weights_CNM, x);
+  return q;
+}
+
+Attention TalkingHeads::attention(const Positions& queries, const Positions& keys) {
+  Attention a = Projected::attention(queries, keys);
+  a.pre = {setting_.flag("residual"), logits_mix_NM};
+  a.post = {false, weights_mix_NM};
+  if (setting_.word("qk_scale") == "none") a.scale = 1.0;
+  return a;
+}
+
+std::vector<LearnedMap> TalkingHeads::learned() {
+  std::vector<LearnedMap> maps;
+  if (logits_mix_NM.defined()) maps.push_back({"logits mix", logits_mix_NM});
+  if (weights_mix_NM.defined()) maps.push_back({"weights mix", weights_mix_NM});
+  return maps;
+}
+
+void TalkingHeads::initialize_extras(at::Generator random) {
+  Projected::initialize_extras(random);
+  const bool identity = setting_.word("start") == "identity";
+  for (const Tensor& mix : {logits_mix_NM, weights_mix_NM})
+    if (mix.defined()) fill_mix(mix, identity, random);
+  for (Tensor map : {query_logits_CNM, key_logits_CNM, query_weights_CNM, key_weights_CNM})
+    if (map.defined()) map.normal_(0, setting_.number("dynamic_std") / std::sqrt(static_cast<double>(map.size(0) * map.size(1))), random);
+}
+
+MechanismEntry talking_heads_entry() {
+  using enum OptionType;
+  return {.name = "talking_heads",
+          .summary = "static and dynamic linear maps over heads around the softmax",
+          .options = {{"score_heads", integer, 0, 0, 1024, {}, "key heads h_k; 0 = num_heads"},
+                      {"softmax_heads", integer, 0, 0, 1024, {}, "softmax heads h; 0 = num_heads"},
+                      {"value_heads", integer, 0, 0, 1024, {}, "value heads h_v; 0 = num_heads"},
+                      {"key_dim", integer, 0, 0, 4096, {}, "width of queries and keys; 0 = head_dim"},
+                      {"value_dim", integer, 0, 0, 4096, {}, "width of values; 0 = head_dim"},
+                      {"mixes", string, "both", {}, {}, {"both", "pre", "post"}, "mix the logits (pre), the weights (post) or both"},
+                      {"start", string, "identity", {}, {}, {"identity", "random"}, "first values of the static maps (square ones only can be the identity)"},
+                      {"dynamic", string, "none", {}, {}, {"none", "query", "key", "both"}, "maps computed from the query's or key's hidden state"},
+                      {"dynamic_std", number, 0.01, 0, 1, {}, "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"},
+                      {"residual", boolean, false, {}, {}, {}, "add the scores to their mix (x-transformers)"},
+                      {"qk_scale", string, "default", {}, {}, {"default", "none"}, "1/sqrt(key_dim), or 1 as in the authors' weights"}},
+          .presets = {{"talking_heads", true, {{"mechanism", "talking_heads"}}}},
+          .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<TalkingHeads>(s); }};
+}
+
+}  // namespace motet

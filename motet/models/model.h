@@ -1,0 +1,76 @@
+#pragma once
+#include "motet/layers/feed_forward.h"
+#include "motet/mechanisms/mechanism.h"
+
+namespace motet {
+
+/// The options of [model] beside [model.attention]; vocabulary and context come from the data and the training.
+const OptionTable& model_options();
+
+/// What a model is made of; `options` and `attention` are resolved tables.
+struct ModelConfig {
+  nlohmann::json options, attention;
+  int64_t vocab_size = 0;
+  int64_t context = 0;  // trained length: the longest input
+
+  int64_t hidden_size() const { return options.at("hidden_size").get<int64_t>(); }
+  int64_t num_layers() const { return options.at("num_layers").get<int64_t>(); }
+  int64_t intermediate_size() const;  // resolved: 0 means 8/3 hidden (gated) or 4 hidden
+  bool causal() const { return options.at("causal").get<bool>(); }
+  bool gated() const { return options.at("block").get<std::string>() == "sequential"; }
+};
+
+/// One layer: pre-norm sequential (h = x + att(norm x), h + ffn(norm h); RMS norm, SwiGLU: LLaMA) or parallel residual
+/// (x + att(norm x) + ffn(norm' x); layer norm, GELU, biases: GPT-NeoX). Memory undefined: self-attention.
+class BlockImpl : public torch::nn::Module {
+ public:
+  BlockImpl(const ModelConfig&, int64_t layer);
+  Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {}, const Positions& memory_at = {});
+
+  std::shared_ptr<Mechanism> self_attn;
+  Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr};
+
+ private:
+  bool parallel_;
+  FeedForward mlp{nullptr};
+};
+TORCH_MODULE(Block);
+
+/// Token ids to logits. Tensor names are those of Hugging Face's llama, a mechanism's extras under self_attn.
+class ModelImpl : public torch::nn::Module {
+ public:
+  explicit ModelImpl(ModelConfig);
+
+  /// ids [B,T] int64 -> logits [B,T,V]. Throws UsageError when T exceeds the context.
+  Tensor forward(const Tensor& ids_BT);
+  /// ids [B,T] -> hidden states after the final norm [B,T,C].
+  Tensor hidden(const Tensor& ids_BT);
+  Tensor logits(const Tensor& hidden_BTC);
+
+  /// Draws all parameters anew; the same seed gives the same numbers.
+  void initialize(uint64_t seed);
+
+  /// The normed input of each layer's attention, for pictures.
+  std::vector<Tensor> attention_inputs(const Tensor& ids_BT);
+  /// Where the first non-finite number appears: "embedding", "layer 3", "output", or "" when all are finite.
+  std::string first_non_finite(const Tensor& ids_BT);
+
+  const ModelConfig& config() const { return config_; }
+  std::vector<Block> blocks() const { return blocks_; }
+  int64_t num_parameters() const;
+
+ private:
+  Tensor embedded(const Tensor& ids_BT) const;
+
+  ModelConfig config_;
+  torch::nn::Embedding embed_tokens{nullptr};
+  std::vector<Block> blocks_;
+  Norm norm{nullptr};
+  torch::nn::Linear lm_head{nullptr};
+};
+TORCH_MODULE(Model);
+
+/// Mean cross entropy in nats of logits [B,T,V] against targets [B,T].
+Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT);
+
+}  // namespace motet

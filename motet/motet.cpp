@@ -1,0 +1,49 @@
+#include "motet/motet.h"
+
+#include <iostream>
+#include <map>
+
+#include "motet/attention/torch.h"
+#include "motet/commands/commands.h"
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+#include "motet/formats/json.h"
+
+namespace motet {
+namespace {
+
+using Command = int (*)(const nlohmann::json&);
+
+int run(const std::string& subcommand, const std::string& request) {
+  static const std::map<std::string, Command> commands{{"compare", run_compare}, {"train", run_train},   {"eval", run_eval},
+                                                       {"generate", run_generate}, {"inspect", run_inspect}, {"doctor", run_doctor},
+                                                       {"bench", run_bench},     {"verify", run_verify}};
+  const auto found = commands.find(subcommand);
+  if (found == commands.end()) fail_usage("unknown subcommand ", quote(subcommand));
+  install_interrupt_handler();
+  return found->second(parse_json(request, "request"));
+}
+
+int failed(const std::string& message, int code) {
+  std::cerr << "motet: " << message << std::endl;
+  return code;
+}
+
+}  // namespace
+}  // namespace motet
+
+int motet_run(const char* subcommand, const char* request_json) {
+  using namespace motet;
+  try {
+    return run(subcommand, request_json);
+  } catch (const Error& e) {
+    return failed(e.what(), e.exit_code());
+  } catch (const c10::Error& e) {
+    const std::string message = e.what_without_backtrace();
+    return failed(message.substr(0, message.find('\n')), 1);
+  } catch (const std::bad_alloc&) {
+    return failed("out of memory", 1);
+  } catch (const std::exception& e) {
+    return failed(e.what(), 1);
+  }
+}

@@ -1,0 +1,58 @@
+#include "motet/train/optimizer.h"
+
+namespace motet {
+
+bool decays(const std::string& name, const Tensor& parameter) {
+  if (parameter.dim() < 2) return false;  // norms, biases, lambda vectors
+  for (const char* without : {"compose_gate", "relative_bias", "embed_tokens"})
+    if (name.find(without) != std::string::npos) return false;
+  return true;
+}
+
+AdamW::AdamW(ModelImpl& model, AdamWOptions options) : options_(options), groups_{{options.weight_decay, {}, {}, {}, {}}, {0, {}, {}, {}, {}}} {
+  for (const auto& item : model.named_parameters()) {
+    const Tensor& p = item.value();
+    Group& group = groups_[decays(item.key(), p) ? 0 : 1];
+    group.parameters.push_back(p);
+    group.first.push_back(at::zeros_like(p));
+    group.second.push_back(at::zeros_like(p));
+    group.steps.push_back(at::zeros({}, p.options().dtype(at::kFloat)));
+  }
+}
+
+void AdamW::step(double learning_rate) {
+  at::NoGradGuard no_grad;
+  for (Group& group : groups_) {
+    std::vector<Tensor> parameters, gradients, first, second, steps;
+    for (size_t i = 0; i < group.parameters.size(); ++i) {
+      if (!group.parameters[i].grad().defined()) continue;
+      parameters.push_back(group.parameters[i]);
+      gradients.push_back(group.parameters[i].grad());
+      first.push_back(group.first[i]);
+      second.push_back(group.second[i]);
+      steps.push_back(group.steps[i].add_(1));
+    }
+    if (parameters.empty()) continue;
+    at::_fused_adamw_(parameters, gradients, first, second, {}, steps, learning_rate, options_.beta1, options_.beta2, group.weight_decay,
+                      options_.epsilon, false, false);
+  }
+}
+
+void AdamW::zero_grad() {
+  for (Group& group : groups_)
+    for (Tensor& p : group.parameters) p.mutable_grad() = Tensor();
+}
+
+double AdamW::clip(double limit) {
+  at::NoGradGuard no_grad;
+  std::vector<Tensor> gradients;
+  for (Group& group : groups_)
+    for (Tensor& p : group.parameters)
+      if (p.grad().defined()) gradients.push_back(p.grad());
+  if (gradients.empty()) return 0;
+  const double norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients))).item<double>();
+  if (limit > 0 && norm > limit) at::_foreach_mul_(gradients, limit / (norm + 1e-6));
+  return norm;
+}
+
+}  // namespace motet

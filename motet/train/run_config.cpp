@@ -1,0 +1,143 @@
+#include "motet/train/run_config.h"
+
+#include "motet/core/error.h"
+#include "motet/formats/toml.h"
+
+namespace motet {
+namespace {
+
+const std::vector<std::string> kSections{"model", "model.attention", "data", "train"};
+
+// "model.attention.rank" -> {"model.attention", "rank"}.
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string::npos) throw UsageError(text("--set: '", path, "' is no key, want section.key such as train.steps"));
+  const std::string section = path.substr(0, dot);
+  for (const std::string& known : kSections)
+    if (known == section) return {section, path.substr(dot + 1)};
+  throw UsageError(unknown_name("section", section, kSections));
+}
+
+void set_path(nlohmann::json& config, const std::string& path, const nlohmann::json& value) {
+  const auto [section, key] = split_path(path);
+  nlohmann::json& target = section == "model.attention" ? config["model"]["attention"] : config[section];
+  target[key] = value;
+}
+
+void check_sections(const nlohmann::json& config) {
+  for (const auto& item : config.items()) {
+    if (item.key() != "model" && item.key() != "data" && item.key() != "train")
+      throw UsageError(unknown_name("section", item.key(), {"model", "data", "train"}));
+    if (!item.value().is_object()) fail_usage(item.key(), ": want a section");
+  }
+}
+
+std::vector<std::string> take_texts(nlohmann::json& data) {
+  std::vector<std::string> texts;
+  if (!data.is_object() || !data.contains("text")) return texts;
+  const nlohmann::json given = data["text"];
+  data.erase("text");
+  if (given.is_string()) return {given.get<std::string>()};
+  if (!given.is_array()) fail_usage("data.text: want a path or a list of paths");
+  for (const auto& item : given) {
+    if (!item.is_string()) fail_usage("data.text: want a path or a list of paths");
+    texts.push_back(item.get<std::string>());
+  }
+  return texts;
+}
+
+}  // namespace
+
+const OptionTable& data_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"tokenizer", string, "chars", {}, {}, {"chars", "bytes"}, "what a token is"},
+      {"validation", number, 0.1, 0.0001, 0.9, {}, "part of the text, from its end, that is kept for validation"},
+  };
+  return table;
+}
+
+const OptionTable& train_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"steps", integer, 0, 0, 1e9, {}, "optimiser steps; one of steps, tokens and minutes is the budget"},
+      {"tokens", integer, 0, 0, 1e15, {}, "training tokens, rounded up to whole steps"},
+      {"minutes", number, 0, 0, 1e6, {}, "time for training steps, without evaluation"},
+      {"context", integer, 128, 1, 1e7, {}, "tokens of a training example, and the model's context"},
+      {"batch_size", integer, 16, 1, 1e6, {}, "examples in a step"},
+      {"learning_rate", number, 3e-3, 0, 10, {}, "peak learning rate of AdamW"},
+      {"final_learning_rate", number, 0.1, 0, 1, {}, "last learning rate as a part of the peak (cosine)"},
+      {"warmup", number, 0.05, 0, 1, {}, "part of the budget in which the learning rate rises"},
+      {"weight_decay", number, 0.1, 0, 10, {}, "decay of matrices; norms, biases, gates and vectors have none"},
+      {"beta1", number, 0.9, 0, 0.999999, {}, "decay of the first moment"},
+      {"beta2", number, 0.95, 0, 0.999999, {}, "decay of the second moment"},
+      {"epsilon", number, 1e-8, 0, 1, {}, "epsilon of AdamW"},
+      {"clip", number, 1.0, 0, 1e6, {}, "largest norm of the gradient; 0 = no limit"},
+      {"dtype", string, "float32", {}, {}, {"float32", "bfloat16"}, "bfloat16: autocast of the forward pass"},
+      {"eval_every", integer, 0, 0, 1e9, {}, "steps between evaluations; 0 = ten in a run"},
+      {"eval_windows", integer, 64, 1, 1e6, {}, "windows of the validation text in each evaluation"},
+      {"checkpoint_every", integer, 0, 0, 1e9, {}, "steps between checkpoints; 0 = only the last"},
+      {"seed", integer, 1, 0, 1e15, {}, "seed of the first parameters"},
+      {"data_seed", integer, 0, 0, 1e15, {}, "seed of the order of batches, the same for every model"},
+  };
+  return table;
+}
+
+RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base) {
+  nlohmann::json config = base;
+  if (const std::string file = request.value("config", ""); !file.empty()) {
+    const nlohmann::json read = read_toml(file);
+    try {
+      check_sections(read);
+    } catch (const UsageError& e) {
+      fail_usage(file, ": ", e.what());
+    }
+    config.merge_patch(read);
+  }
+  for (const auto& pair : request.value("set", nlohmann::json::array())) set_path(config, pair[0].get<std::string>(), pair[1]);
+  check_sections(config);
+
+  RunConfig run;
+  nlohmann::json model = config.value("model", nlohmann::json::object()), data = config.value("data", nlohmann::json::object());
+  run.attention_given = model.value("attention", nlohmann::json::object());
+  model.erase("attention");
+  run.texts = take_texts(data);
+  if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty()) run.texts = texts;
+  run.model = resolve(model_options(), model, "model");
+  run.data = resolve(data_options(), data, "data");
+  run.train = resolve(train_options(), config.value("train", nlohmann::json::object()), "train");
+  int budgets = 0;
+  for (const char* key : {"steps", "tokens", "minutes"}) budgets += run.train[key].get<double>() > 0;
+  if (budgets > 1) fail_usage("train: more than one of steps, tokens and minutes is set, want one budget");
+  if (budgets == 0) fail_usage("train: no budget, want one of train.steps, train.tokens and train.minutes");
+  return run;
+}
+
+ModelConfig RunConfig::model_config(int64_t vocab_size) const {
+  return {model, resolve_attention(attention_given, "model.attention"), vocab_size, train["context"].get<int64_t>()};
+}
+
+nlohmann::json RunConfig::resolved() const {
+  nlohmann::json all{{"model", model}, {"data", data}, {"train", train}};
+  all["model"]["attention"] = resolve_attention(attention_given, "model.attention");
+  if (!texts.empty()) all["data"]["text"] = texts;
+  return all;
+}
+
+std::string describe_options() {
+  std::string out;
+  const auto section = [&](const std::string& name, const OptionTable& table) {
+    out += "[" + name + "]\n";
+    for (const Option& o : table) out += text("  ", o.name, " = ", o.default_value.dump(), "  # ", accepted(o), "; ", o.sentence, "\n");
+    out += "\n";
+  };
+  section("model", model_options());
+  section("model.attention", common_attention_options());
+  for (const MechanismEntry& entry : mechanism_registry())
+    if (!entry.options.empty()) section("model.attention] mechanism = \"" + entry.name + "\" [model.attention", entry.options);
+  section("data", data_options());
+  section("train", train_options());
+  return out;
+}
+
+}  // namespace motet

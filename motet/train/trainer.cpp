@@ -1,0 +1,133 @@
+#include "motet/train/trainer.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+
+namespace motet {
+namespace {
+
+BatchOptions batch_options(const nlohmann::json& train) {
+  return {train.at("batch_size").get<int64_t>(), train.at("context").get<int64_t>(), train.at("data_seed").get<uint64_t>()};
+}
+
+AdamWOptions adamw_options(const nlohmann::json& train) {
+  return {train.at("beta1").get<double>(), train.at("beta2").get<double>(), train.at("epsilon").get<double>(), train.at("weight_decay").get<double>()};
+}
+
+constexpr int64_t kEvaluations = 10;  // in a run whose eval_every is 0
+
+}  // namespace
+
+AutocastScope::AutocastScope(const std::string& dtype) : active_(dtype == "bfloat16") {
+  if (!active_) return;
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+}
+
+AutocastScope::~AutocastScope() {
+  if (!active_) return;
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+}
+
+Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
+    : model_(std::move(model)),
+      data_(data),
+      train_(train),
+      batches_(data.train, batch_options(train)),
+      eval_windows_(eval_windows(data.validation, train.at("context").get<int64_t>(), train.at("eval_windows").get<int64_t>())),
+      optimizer_(*model_, adamw_options(train)) {}
+
+int64_t Trainer::tokens_per_step() const { return train_.at("batch_size").get<int64_t>() * train_.at("context").get<int64_t>(); }
+
+int64_t Trainer::planned_steps() const {
+  if (const int64_t steps = train_.at("steps").get<int64_t>(); steps > 0) return steps;
+  if (const int64_t tokens = train_.at("tokens").get<int64_t>(); tokens > 0) return (tokens + tokens_per_step() - 1) / tokens_per_step();
+  const double seconds = 60 * train_.at("minutes").get<double>();
+  return step_ == 0 ? 1 : std::max<int64_t>(step_, std::llround(static_cast<double>(step_) * seconds / seconds_));
+}
+
+double Trainer::progress() const {
+  if (const double minutes = train_.at("minutes").get<double>(); minutes > 0) return seconds_ / (60 * minutes);
+  return static_cast<double>(step_) / static_cast<double>(planned_steps());
+}
+
+bool Trainer::done() const { return progress() >= 1; }
+
+double Trainer::learning_rate() const {
+  const double peak = train_.at("learning_rate").get<double>(), last = train_.at("final_learning_rate").get<double>();
+  const double warmup = train_.at("warmup").get<double>();
+  const double at = std::min(progress() + (train_.at("minutes") > 0 ? 0 : 1.0 / static_cast<double>(planned_steps())), 1.0);
+  if (at < warmup) return peak * at / warmup;
+  const double fall = warmup < 1 ? (at - warmup) / (1 - warmup) : 1;
+  return peak * (last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * fall)));
+}
+
+Tensor Trainer::loss_of(const TokenTensors& tokens) {
+  const AutocastScope autocast(train_.at("dtype").get<std::string>());
+  return token_loss(model_->forward(tokens.inputs), tokens.targets);
+}
+
+StepRecord Trainer::step() {
+  const auto start = std::chrono::steady_clock::now();
+  const TokenTensors tokens = as_tensors(batches_.next());
+  StepRecord record{.step = step_ + 1, .learning_rate = learning_rate()};
+  const Tensor loss = loss_of(tokens);
+  record.loss = loss.item<double>();
+  if (!std::isfinite(record.loss)) {
+    const std::string place = model_->first_non_finite(tokens.inputs);
+    fail("step ", record.step, ": the loss is ", record.loss, "; the first number that is not finite appears in ", place.empty() ? "the loss" : place);
+  }
+  optimizer_.zero_grad();
+  loss.backward();
+  record.gradient_norm = optimizer_.clip(train_.at("clip").get<double>());
+  if (!std::isfinite(record.gradient_norm)) fail("step ", record.step, ": the gradient's norm is ", record.gradient_norm);
+  optimizer_.step(record.learning_rate);
+  ++step_;
+  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds_ += record.seconds;
+  return record;
+}
+
+double mean_loss(ModelImpl& model, const Batch& windows, int64_t rows) {
+  at::NoGradGuard no_grad;
+  double sum = 0;
+  for (int64_t row = 0; row < windows.rows; row += rows) {
+    check_interrupt();
+    const Batch part = batch_rows(windows, row, rows);
+    const TokenTensors tokens = as_tensors(part);
+    sum += token_loss(model.forward(tokens.inputs), tokens.targets).item<double>() * static_cast<double>(part.rows);
+  }
+  return sum / static_cast<double>(windows.rows);
+}
+
+EvalRecord Trainer::evaluate() { return {step_, mean_loss(*model_, eval_windows_, train_.at("batch_size").get<int64_t>())}; }
+
+bool Trainer::evaluation_due() const {
+  if (done()) return true;
+  if (const int64_t every = train_.at("eval_every").get<int64_t>(); every > 0) return step_ % every == 0;
+  if (train_.at("minutes") > 0) return std::floor(progress() * kEvaluations) > std::floor((seconds_ - seconds_ / static_cast<double>(step_)) / (60 * train_.at("minutes").get<double>()) * kEvaluations);
+  return step_ % std::max<int64_t>(planned_steps() / kEvaluations, 1) == 0;
+}
+
+TrainResult train_model(Trainer& trainer, const TrainEvents& events) {
+  TrainResult result;
+  while (!trainer.done()) {
+    check_interrupt();
+    result.steps.push_back(trainer.step());
+    events.step(result.steps.back());
+    if (!trainer.evaluation_due()) continue;
+    result.evals.push_back(trainer.evaluate());
+    events.evaluated(result.evals.back());
+  }
+  result.seconds = trainer.seconds();
+  return result;
+}
+
+}  // namespace motet

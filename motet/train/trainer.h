@@ -1,0 +1,77 @@
+#pragma once
+#include <functional>
+
+#include "motet/train/optimizer.h"
+#include "motet/train/text_data.h"
+
+namespace motet {
+
+struct StepRecord {
+  int64_t step = 0;  // from 1
+  double loss = 0, learning_rate = 0, gradient_norm = 0, seconds = 0;
+};
+struct EvalRecord {
+  int64_t step = 0;
+  double loss = 0;  // nats per token of the validation windows
+};
+
+/// Trains one model step by step. The budget is steps, tokens or minutes of train_options.
+class Trainer {
+ public:
+  Trainer(Model, const TextData&, const nlohmann::json& train);
+
+  bool done() const;
+  /// One optimiser step. Throws Error naming the step and the layer when the loss is not finite.
+  StepRecord step();
+  EvalRecord evaluate();
+  bool evaluation_due() const;  // after the step just made
+
+  int64_t steps_done() const { return step_; }
+  int64_t planned_steps() const;  // estimated when the budget is minutes
+  int64_t tokens_per_step() const;
+  double seconds() const { return seconds_; }  // of steps alone
+  ModelImpl& model() { return *model_; }
+
+ private:
+  double progress() const;  // of the budget, 0 to 1
+  double learning_rate() const;
+  Tensor loss_of(const TokenTensors&);
+
+  Model model_;
+  const TextData& data_;
+  nlohmann::json train_;
+  Batches batches_;
+  Batch eval_windows_;
+  AdamW optimizer_;
+  int64_t step_ = 0;
+  double seconds_ = 0;
+};
+
+/// Autocast to bfloat16 in this thread while it lives; nothing for float32.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const std::string& dtype);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+
+ private:
+  bool active_;
+};
+
+/// Mean loss in nats per token over windows, `rows` at a time, without gradients.
+double mean_loss(ModelImpl&, const Batch& windows, int64_t rows);
+
+struct TrainResult {
+  std::vector<StepRecord> steps;
+  std::vector<EvalRecord> evals;  // the last one is after the last step
+  double seconds = 0;
+};
+struct TrainEvents {
+  std::function<void(const StepRecord&)> step = [](const StepRecord&) {};
+  std::function<void(const EvalRecord&)> evaluated = [](const EvalRecord&) {};
+};
+
+/// Runs the whole budget. Throws Interrupted on Ctrl-C.
+TrainResult train_model(Trainer&, const TrainEvents&);
+
+}  // namespace motet
