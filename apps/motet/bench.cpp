@@ -5,14 +5,18 @@ namespace motet {
 Subcommand bench_subcommand() {
   return {
       .name = "bench",
-      .summary = "Measure speed against plain attention in the same process",
+      .summary = "Measure speed against plain attention in the same run",
       .flags = {{.long_name = "shape",
                  .target = "shape",
                  .value = "LIST",
                  .help = "sizes between commas, as in T=512,H=8,D=64,B=1,mechanism=dcmha"},
-                {.long_name = "repeats", .target = "repeats", .value = "N", .help = "measurements; the median counts"}},
+                {.long_name = "repeats", .target = "repeats", .value = "N", .help = "measurements; the median counts"},
+                {.long_name = "python",
+                 .target = "python",
+                 .value = "PATH",
+                 .help = "train: the Python with torch that runs the rival (default: .venv/bin/python)"}},
       .positional = {.field = "what", .name = "WHAT", .help = "attention or train", .least = 1, .most = 1},
-      .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 3"}};
+      .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
 }
 
 }  // namespace motet

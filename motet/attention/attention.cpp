@@ -18,7 +18,9 @@ Arguments checked(const Queries& queries, const Keys& keys, const Attention& att
   return a;
 }
 
-void call(const char* name, Stack& stack) { c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack); }
+void call(const char* name, Stack& stack) {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack);
+}
 
 }  // namespace
 
@@ -36,7 +38,8 @@ Tensor attention_lse(const Queries& queries, const Keys& keys, const Attention& 
   return stack[0].toTensor();
 }
 
-Tensor attention_given_lse(const Queries& queries, const Keys& keys, const Attention& attention, const Tensor& lse_BHT) {
+Tensor attention_given_lse(const Queries& queries, const Keys& keys, const Attention& attention,
+                           const Tensor& lse_BHT) {
   Stack stack;
   stack.emplace_back(lse_BHT);
   push(stack, checked(queries, keys, attention, "attention_given_lse"));

@@ -56,9 +56,10 @@ struct Heads {
   std::vector<int64_t> key_of, value_of;
 };
 
-/// Query t of sequence b stands at query_start[b] + t (default S - T) and sees key s when key_begin[b] <= s < key_end[b]
-/// and, if causal, s <= position and, with window w > 0 (causal only), position - s < w and, with documents [B,S], both
-/// have the same one. Tables are integer tensors [B]. bias [1 or B, 1 or Ha, T, S] is added after the pre mix; -inf hides.
+/// Query t of sequence b stands at query_start[b] + t (default S - T) and sees key s when key_begin[b] <= s <
+/// key_end[b] and, if causal, s <= position and, with window w > 0 (causal only), position - s < w and, with documents
+/// [B,S], both have the same one. Tables are integer tensors [B]. bias [1 or B, 1 or Ha, T, S] is added after the pre
+/// mix; -inf hides.
 struct Visibility {
   bool causal = false;
   int64_t window = 0;

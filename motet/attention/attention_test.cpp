@@ -38,18 +38,30 @@ std::vector<Case> cases() {
       {"pairs number", {.Ho = 2, .Gv = 2}, {{}, {}, 0}, causal},
       {"pairs head", {.Ho = 2, .Gv = 1}, {{}, {}, 1}, causal},
       {"pairs token beside a pre mix", {.Ho = 2, .Gv = 2}, {kDcmha, {}, 3}, causal},
-      {"tables", {.Gk = 2, .Gv = 3}, {kDcmha, kDcmha}, [](Arguments& a) { a.key_of = {0, 1, 0, 1}, a.value_of = {2, 0, 0, 1}; }},
+      {"tables",
+       {.Gk = 2, .Gv = 3},
+       {kDcmha, kDcmha},
+       [](Arguments& a) { a.key_of = {0, 1, 0, 1}, a.value_of = {2, 0, 0, 1}; }},
       {"window", {.T = 33, .S = 33}, {kDcmha, kDcmha}, [](Arguments& a) { a.causal = true, a.window = 5; }},
       {"more queries than keys", {.T = 9, .S = 4}, {kDcmha, kDcmha}, causal},
-      {"ragged", {.B = 3, .T = 6, .S = 9}, {kDcmha, kDcmha},
+      {"ragged",
+       {.B = 3, .T = 6, .S = 9},
+       {kDcmha, kDcmha},
        [](Arguments& a) {
          a.causal = true, a.window = 4;
          a.table = {table({3, 0, -2}), table({0, 2, 9}), table({9, 5, 9}), Tensor()};
        }},
-      {"documents", {.T = 9, .S = 9}, {kDcmha, kDcmha},
+      {"documents",
+       {.T = 9, .S = 9},
+       {kDcmha, kDcmha},
        [](Arguments& a) { a.table[kDocuments] = (at::arange(18) / 4).to(at::kLong).view({2, 9}), a.causal = true; }},
-      {"bias shared", {}, {kDcmha, kDcmha}, [](Arguments& a) { a.input[kBias] = random({1, 1, 7, 9}, 1), a.causal = true; }},
-      {"bias per head with hidden places", {}, {},
+      {"bias shared",
+       {},
+       {kDcmha, kDcmha},
+       [](Arguments& a) { a.input[kBias] = random({1, 1, 7, 9}, 1), a.causal = true; }},
+      {"bias per head with hidden places",
+       {},
+       {},
        [](Arguments& a) {
          a.input[kBias] = random({2, 4, 7, 9}, 1);
          a.input[kBias].slice(3, 2, 5).fill_(-std::numeric_limits<double>::infinity());
@@ -103,7 +115,8 @@ TEST(Attention, EveryKernelsGradientsEqualTheDefinitions) {
       for (int i = 0; i < kNumInputs; ++i) {
         if (!a.input[i].defined()) continue;
         ASSERT_EQ(got[i].sizes(), a.input[i].sizes()) << c.name << " " << input_name(i);
-        EXPECT_LE(relative_error(got[i], want[i], 1e-3), 1e-11) << c.name << " " << kernel->name << " " << input_name(i);
+        EXPECT_LE(relative_error(got[i], want[i], 1e-3), 1e-11)
+            << c.name << " " << kernel->name << " " << input_name(i);
       }
     }
   }
@@ -127,7 +140,8 @@ TEST(Attention, AutogradReachesEveryInputThroughTheOperator) {
   at.visibility.causal = true;
   const auto fill = [&](int first, StaticMix& s, QueryMix& qm, KeyMix& km) {
     s = {true, a.input[first + kWeight]};
-    qm = {a.input[first + kQueryDown], a.input[first + kQueryUp], a.input[first + kQueryGate], a.input[first + kQueryFull]};
+    qm = {a.input[first + kQueryDown], a.input[first + kQueryUp], a.input[first + kQueryGate],
+          a.input[first + kQueryFull]};
     km = {a.input[first + kKeyDown], a.input[first + kKeyUp], a.input[first + kKeyGate], a.input[first + kKeyFull]};
   };
   fill(kPre, at.pre, q.pre, k.pre);
@@ -162,10 +176,14 @@ TEST(Attention, SplitOverKeysAddsUpUnderTheCommonLse) {
   const Arguments a = arguments({.B = 2, .T = 3, .S = 12}, {kDcmha, kDcmha});
   const auto keys = [&](int64_t begin, int64_t end) {
     const auto cut = [&](int i) { return a.input[i].slice(1, begin, end); };
-    return Keys{cut(kK), cut(kV), {cut(kPre + kKeyDown), cut(kPre + kKeyUp), cut(kPre + kKeyGate), {}},
+    return Keys{cut(kK),
+                cut(kV),
+                {cut(kPre + kKeyDown), cut(kPre + kKeyUp), cut(kPre + kKeyGate), {}},
                 {cut(kPost + kKeyDown), cut(kPost + kKeyUp), cut(kPost + kKeyGate), {}}};
   };
-  const auto side = [&](int first) { return QueryMix{a.input[first + kQueryDown], a.input[first + kQueryUp], a.input[first + kQueryGate], {}}; };
+  const auto side = [&](int first) {
+    return QueryMix{a.input[first + kQueryDown], a.input[first + kQueryUp], a.input[first + kQueryGate], {}};
+  };
   const Queries q{a.input[kQ], side(kPre), side(kPost), {}};
   Attention at;
   at.pre.identity = at.post.identity = true;
@@ -193,7 +211,8 @@ TEST(Attention, PaddingNeverLeaksWhateverItHolds) {
   Arguments a = arguments({.B = 2, .T = 4, .S = 9}, {kDcmha, kDcmha});
   a.table = {Tensor(), table({0, 3}), table({7, 9}), Tensor()};
   const Tensor clean = kBlocked.forward(checked_problem(a, "test")).out_BTHE;
-  for (int i : {kK, kV, kPre + kKeyDown, kPre + kKeyUp, kPre + kKeyGate, kPost + kKeyDown, kPost + kKeyUp, kPost + kKeyGate}) {
+  for (int i :
+       {kK, kV, kPre + kKeyDown, kPre + kKeyUp, kPre + kKeyGate, kPost + kKeyDown, kPost + kKeyUp, kPost + kKeyGate}) {
     a.input[i] = a.input[i].clone();
     a.input[i].select(0, 0).slice(0, 7, 9).fill_(NAN);
     a.input[i].select(0, 1).slice(0, 0, 3).fill_(NAN);
@@ -241,7 +260,8 @@ TEST(Attention, ErrorIsAtMostTwiceTorchInTheSameDtype) {
     const Problem p = checked_problem(narrow, "test");
     const auto error = [&](const Tensor& x) { return (x.to(at::kDouble) - want).abs().max().item<double>(); };
     const double eps = type == at::kFloat ? 1.2e-7 : type == at::kHalf ? 9.8e-4 : 7.8e-3;
-    EXPECT_LE(error(kBlocked.forward(p).out_BTHE), 2 * error(definition(p).out_BTHE) + 8 * eps * want.abs().max().item<double>());
+    EXPECT_LE(error(kBlocked.forward(p).out_BTHE),
+              2 * error(definition(p).out_BTHE) + 8 * eps * want.abs().max().item<double>());
   }
 }
 
@@ -253,7 +273,9 @@ TEST(Attention, StridedInputGivesTheSameNumbers) {
   for (int i : {kQ, kK, kV}) strided.input[i] = at::stack({a.input[i], a.input[i]}, -1).select(-1, 0);
   for (const Kernel* kernel : {&kSdpa, &kBlocked})
     EXPECT_LE(relative_error(kernel->forward(checked_problem(strided, "test")).out_BTHE,
-                             kernel->forward(checked_problem(a, "test")).out_BTHE), 1e-14) << kernel->name;
+                             kernel->forward(checked_problem(a, "test")).out_BTHE),
+              1e-14)
+        << kernel->name;
 }
 
 // The oracle of operator.md: query-side mixes are plain attention over longer, concatenated queries and keys.

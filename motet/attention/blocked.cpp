@@ -1,5 +1,5 @@
 // Everything the operator allows, in torch operations, blocked over queries: memory grows linearly in T. The backward
-// pass is written by hand and recomputes each block from the inputs and lse; README.md derives it. CPU and CUDA.
+// pass is written by hand and recomputes each block from the inputs; README.md derives it. CPU and CUDA.
 #include <algorithm>
 
 #include "motet/attention/definition.h"
@@ -22,7 +22,9 @@ struct Prepared {
   MixMatrices pre, post;
 };
 
-Tensor index(const std::vector<int64_t>& table, const Tensor& like) { return at::tensor(table, like.options().dtype(at::kLong)); }
+Tensor index(const std::vector<int64_t>& table, const Tensor& like) {
+  return at::tensor(table, like.options().dtype(at::kLong));
+}
 
 Prepared prepared(const Problem& given) {
   Prepared r;
@@ -40,8 +42,8 @@ Prepared prepared(const Problem& given) {
   return r;
 }
 
-// A block: some sequences [b0,b1), queries [t0,t1), keys [s0,s1). One sequence at a time on the CPU, where products over
-// the head axis then need no copy; all of them on a device, where calls are dear.
+// A block: some sequences [b0,b1), queries [t0,t1), keys [s0,s1). One sequence at a time on the CPU, where products
+// over the head axis then need no copy; all of them on a device, where calls are dear.
 struct Place {
   int64_t b0, b1;
   Block at;
@@ -50,7 +52,8 @@ struct Place {
   Tensor keys(const Tensor& t, int64_t dim) const { return sequences(t).slice(dim, at.s0, at.s1); }
   MixMatrices matrices(const MixMatrices& m) const {
     const auto per = [&](const Tensor& t, bool query) { return query ? queries(t, 1) : keys(t, 1); };
-    return {m.query.defined() && m.query.dim() == 4 ? per(m.query, true) : m.query, m.key.defined() ? per(m.key, false) : m.key};
+    return {m.query.defined() && m.query.dim() == 4 ? per(m.query, true) : m.query,
+            m.key.defined() ? per(m.key, false) : m.key};
   }
 };
 
@@ -111,8 +114,16 @@ Tensor block_lambda(const Prepared& r, const Place& place) {
   return r.p.lambda.dim() == 3 ? place.queries(r.p.lambda, 1) : r.p.lambda;
 }
 
-// P from logits and lse; exactly 0 where hidden.
-Tensor block_weights(const Tensor& logits, const Tensor& lse_BHT, const Tensor& hidden_BHTS) {
+// P, exactly 0 where hidden. A block holds whole rows, so softmax is taken anew: exp(L - lse) would not sum to 1 to the
+// last bit, and with large logits the gradients of `pre` amplify that.
+Tensor block_weights(const Tensor& logits, const Tensor& hidden_BHTS) {
+  if (!hidden_BHTS.defined()) return at::softmax(logits, -1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  return at::softmax(logits.masked_fill(hidden_BHTS, -infinity), -1).masked_fill_(hidden_BHTS, 0);
+}
+
+// The same for a part of the keys, under the lse of all of them.
+Tensor weights_given_lse(const Tensor& logits, const Tensor& lse_BHT, const Tensor& hidden_BHTS) {
   Tensor weights = (logits - lse_BHT.unsqueeze(3)).exp_();
   return hidden_BHTS.defined() ? weights.masked_fill_(hidden_BHTS, 0) : weights;
 }
@@ -123,7 +134,8 @@ Tensor block_lse(const Tensor& logits, const Tensor& hidden_BHTS) {
 }
 
 Tensor block_out(const Prepared& r, const Place& place, const Tensor& weights) {
-  const Tensor u = r.p.lambda.defined() ? subtracted_pairs(weights, block_lambda(r, place)) : mixed(weights, place.matrices(r.post));
+  const Tensor u =
+      r.p.lambda.defined() ? subtracted_pairs(weights, block_lambda(r, place)) : mixed(weights, place.matrices(r.post));
   return at::matmul(u, place.keys(r.v_BHSE, 2));
 }
 
@@ -135,8 +147,9 @@ Attended run(const Problem& given, Results results, const Tensor& given_lse_BHT 
   const auto wide = r.q_BHTD.options();
   Attended done;
   if (results == kBoth) done.out_BTHE = at::zeros({p.B, p.T, p.output_heads, p.E}, p.q_BTHD.options());
-  done.lse_BHT = given_lse_BHT.defined() ? given_lse_BHT.to(wide.dtype())
-                                         : at::full({p.B, p.softmax_heads, p.T}, -std::numeric_limits<double>::infinity(), wide);
+  done.lse_BHT = given_lse_BHT.defined()
+                     ? given_lse_BHT.to(wide.dtype())
+                     : at::full({p.B, p.softmax_heads, p.T}, -std::numeric_limits<double>::infinity(), wide);
   for (const Place& place : places(p)) {
     if (place.at.s0 >= place.at.s1) continue;
     const Tensor logits = block_logits(r, place, block_scores(r, place));
@@ -144,7 +157,8 @@ Attended run(const Problem& given, Results results, const Tensor& given_lse_BHT 
     Tensor lse = place.queries(done.lse_BHT, 2);
     if (!given_lse_BHT.defined()) lse.copy_(block_lse(logits, unseen));
     if (results == kLseOnly) continue;
-    const Tensor weights = block_weights(logits, lse, unseen);
+    const Tensor weights =
+        given_lse_BHT.defined() ? weights_given_lse(logits, lse, unseen) : block_weights(logits, unseen);
     place.queries(done.out_BTHE, 1).copy_(block_out(r, place, weights).transpose(1, 2));
   }
   return done;
@@ -176,9 +190,7 @@ void add_bias_gradient(const Tensor& dlogits, const Place& place, Tensor dbias) 
 
 void block_backward(const Prepared& r, const Place& place, const Backward& b, Sums& sums) {
   const Tensor scores = block_scores(r, place);
-  const Tensor lse = place.queries(b.lse_BHT, 2);
-  const Tensor unseen = block_hidden(r, place);
-  const Tensor weights = block_weights(block_logits(r, place, scores), lse, unseen);
+  const Tensor weights = block_weights(block_logits(r, place, scores), block_hidden(r, place));
   const MixMatrices pre = place.matrices(r.pre), post = place.matrices(r.post);
   const bool pairs = r.p.lambda.defined();
 
@@ -225,13 +237,17 @@ Gradients backward(const Problem& given, const Backward& b) {
   if (sums.dbias.defined()) g[kBias] = sums.dbias.to(p.bias_BHTS.scalar_type());
   if (sums.dlambda.defined()) g[kLambda] = sums.dlambda.to(p.lambda.scalar_type());
   std::ranges::copy(part_gradients(p.pre, sums.pre, std::span(b.wanted).subspan(kPre, kNumMixParts)), g.begin() + kPre);
-  std::ranges::copy(part_gradients(p.post, sums.post, std::span(b.wanted).subspan(kPost, kNumMixParts)), g.begin() + kPost);
+  std::ranges::copy(part_gradients(p.post, sums.post, std::span(b.wanted).subspan(kPost, kNumMixParts)),
+                    g.begin() + kPost);
   return g;
 }
 
 }  // namespace
 
-const Kernel kBlocked{"blocked", [](const Problem&) { return std::string(); }, [](const Problem& p) { return run(p, kBoth); }, backward,
+const Kernel kBlocked{"blocked",
+                      [](const Problem&) { return std::string(); },
+                      [](const Problem& p) { return run(p, kBoth); },
+                      backward,
                       [](const Problem& p) { return run(p, kLseOnly).lse_BHT; },
                       [](const Problem& p, const Tensor& lse) { return run(p, kBoth, lse).out_BTHE; }};
 

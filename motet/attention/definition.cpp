@@ -37,7 +37,9 @@ Tensor subtracted_pairs(const Tensor& in_BHTS, const Tensor& lambda) {
 AttentionMaps definition(const Problem& given) {
   const Problem p = without_padding(given);
   const auto wide = p.accumulate();
-  const auto heads = [&](const std::vector<int64_t>& table) { return at::tensor(table, p.q_BTHD.options().dtype(at::kLong)); };
+  const auto heads = [&](const std::vector<int64_t>& table) {
+    return at::tensor(table, p.q_BTHD.options().dtype(at::kLong));
+  };
   const Tensor k_BSHD = p.k_BSGD.to(wide).index_select(2, heads(p.key_of));
   const Tensor v_BSHE = p.v_BSGE.to(wide).index_select(2, heads(p.value_of));
 
@@ -45,7 +47,8 @@ AttentionMaps definition(const Problem& given) {
   maps.scores_BHTS = p.scale * at::einsum("bthd,bshd->bhts", {p.q_BTHD.to(wide), k_BSHD});
   maps.logits_BHTS = mixed_heads(maps.scores_BHTS, p.pre);
   const Tensor hidden_BHTS = hidden(p, {0, p.T, 0, p.S});
-  const Tensor unseen = hidden_BHTS.defined() ? hidden_BHTS : at::zeros({1, 1, 1, 1}, p.q_BTHD.options().dtype(at::kBool));
+  const Tensor unseen =
+      hidden_BHTS.defined() ? hidden_BHTS : at::zeros({1, 1, 1, 1}, p.q_BTHD.options().dtype(at::kBool));
   maps.hidden_BHTS = unseen.expand({p.B, p.softmax_heads, p.T, p.S});
   if (p.bias_BHTS.defined()) maps.logits_BHTS = maps.logits_BHTS + p.bias_BHTS.to(wide);
 
@@ -55,7 +58,8 @@ AttentionMaps definition(const Problem& given) {
   // A row that sees nothing would be softmax of -inf alone, NaN: it is made finite first and hidden after.
   const Tensor sees_nothing = unseen.all(-1, true);
   maps.weights_BHTS = at::softmax(seen_logits.masked_fill(sees_nothing, 0), -1).masked_fill(unseen, 0);
-  maps.mixed_BHTS = p.lambda.defined() ? subtracted_pairs(maps.weights_BHTS, p.lambda) : mixed_heads(maps.weights_BHTS, p.post);
+  maps.mixed_BHTS =
+      p.lambda.defined() ? subtracted_pairs(maps.weights_BHTS, p.lambda) : mixed_heads(maps.weights_BHTS, p.post);
   maps.out_BTHE = at::einsum("bhts,bshe->bthe", {maps.mixed_BHTS, v_BSHE}).to(p.q_BTHD.scalar_type());
   return maps;
 }

@@ -36,7 +36,8 @@ const Kernel& choose(const Problem& p, Form form) {
 Choice explain(const Problem& p) {
   Choice choice{choose(p, Form::attend).name, {}};
   for (const Kernel* kernel : kTable)
-    if (const std::string reason = kernel->why_not(p); !reason.empty()) choice.passed_over.emplace_back(kernel->name, reason);
+    if (const std::string reason = kernel->why_not(p); !reason.empty())
+      choice.passed_over.emplace_back(kernel->name, reason);
   return choice;
 }
 

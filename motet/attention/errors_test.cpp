@@ -24,22 +24,31 @@ const std::vector<Wrong>& wrongs() {
       {"k has 3 heads and q score heads 4, want a divisor", [](Arguments& a) { a.input[kK] = d({2, 9, 3, 5}); }},
       {"k has dtype Float, want q's dtype Double", [](Arguments& a) { a.input[kK] = a.input[kK].to(at::kFloat); }},
       {"q has dtype Long, want float32", [](Arguments& a) { a.input[kQ] = a.input[kQ].to(at::kLong); }},
-      {"pre_weight has dtype Half, want q's dtype Double or float32", [](Arguments& a) { a.input[kPre] = d({4, 4}).to(at::kHalf); }},
-      {"pre_query_gate has shape [2, 7, 3], want [B=2,T=7,M=4]", [](Arguments& a) { a.input[kPre + kQueryGate] = d({2, 7, 3}); }},
-      {"post_key_gate has shape [2, 9, 3], want [B=2,S=9,M=4]", [](Arguments& a) { a.input[kPost + kKeyGate] = d({2, 9, 3}); }},
-      {"pre_weight has shape [4, 3], want [N=4,M=4]", [](Arguments& a) { a.input[kPre] = d({4, 3}), a.pre_identity = true; }},
-      {"post_query_down stands without query_up, want both", [](Arguments& a) { a.input[kPost + kQueryDown] = d({2, 7, 2, 4}); }},
+      {"pre_weight has dtype Half, want q's dtype Double or float32",
+       [](Arguments& a) { a.input[kPre] = d({4, 4}).to(at::kHalf); }},
+      {"pre_query_gate has shape [2, 7, 3], want [B=2,T=7,M=4]",
+       [](Arguments& a) { a.input[kPre + kQueryGate] = d({2, 7, 3}); }},
+      {"post_key_gate has shape [2, 9, 3], want [B=2,S=9,M=4]",
+       [](Arguments& a) { a.input[kPost + kKeyGate] = d({2, 9, 3}); }},
+      {"pre_weight has shape [4, 3], want [N=4,M=4]",
+       [](Arguments& a) { a.input[kPre] = d({4, 3}), a.pre_identity = true; }},
+      {"post_query_down stands without query_up, want both",
+       [](Arguments& a) { a.input[kPost + kQueryDown] = d({2, 7, 2, 4}); }},
       {"pre_query_up has shape [2, 7, 3, 4], want [B=2,T=7,R=2,M]",
        [](Arguments& a) { a.input[kPre + kQueryDown] = d({2, 7, 2, 4}), a.input[kPre + kQueryUp] = d({2, 7, 3, 4}); }},
-      {"pair_lambda stands beside another part of the post mix", [](Arguments& a) { a.input[kLambda] = d({}), a.post_identity = true; }},
-      {"pair_lambda needs an even number of softmax heads, have 3", [](Arguments& a) { a.input[kLambda] = d({}), a.input[kPre] = d({4, 3}); }},
+      {"pair_lambda stands beside another part of the post mix",
+       [](Arguments& a) { a.input[kLambda] = d({}), a.post_identity = true; }},
+      {"pair_lambda needs an even number of softmax heads, have 3",
+       [](Arguments& a) { a.input[kLambda] = d({}), a.input[kPre] = d({4, 3}); }},
       {"pair_lambda has shape [4], want [], [2] or [2,7,2]", [](Arguments& a) { a.input[kLambda] = d({4}); }},
       {"window is 3 without causal, want causal attention", [](Arguments& a) { a.window = 3; }},
       {"window is -1, want 0 (none) or more", [](Arguments& a) { a.window = -1, a.causal = true; }},
       {"key_of has 2 entries, want one for each of the 4 q score heads", [](Arguments& a) { a.key_of = {0, 1}; }},
       {"value_of names head 4, want 0 to 3", [](Arguments& a) { a.value_of = {0, 1, 2, 4}; }},
-      {"key_end holds 10, want 0 to the 9 keys", [](Arguments& a) { a.table[kKeyEnd] = at::tensor({4, 10}, at::kLong); }},
-      {"key_begin holds -1, want 0 to the 9 keys", [](Arguments& a) { a.table[kKeyBegin] = at::tensor({-1, 0}, at::kLong); }},
+      {"key_end holds 10, want 0 to the 9 keys",
+       [](Arguments& a) { a.table[kKeyEnd] = at::tensor({4, 10}, at::kLong); }},
+      {"key_begin holds -1, want 0 to the 9 keys",
+       [](Arguments& a) { a.table[kKeyBegin] = at::tensor({-1, 0}, at::kLong); }},
       {"query_start has shape [3], want [B=2]", [](Arguments& a) { a.table[kQueryStart] = at::zeros({3}, at::kLong); }},
       {"documents has dtype Double, want int32 or int64", [](Arguments& a) { a.table[kDocuments] = d({2, 9}); }},
       {"bias has shape [1, 2, 7, 9], want [1 or 2,1 or 4,7,9]", [](Arguments& a) { a.input[kBias] = d({1, 2, 7, 9}); }},
@@ -58,7 +67,8 @@ TEST(AttentionErrors, EachNamesTheArgumentAndWhatIsWanted) {
       ADD_FAILURE() << "accepted, want: " << wrong.message;
     } catch (const c10::Error& e) {
       EXPECT_EQ(std::string(e.what_without_backtrace()).find("composed_attention: "), 0u);
-      EXPECT_NE(std::string(e.what_without_backtrace()).find(wrong.message), std::string::npos) << e.what_without_backtrace();
+      EXPECT_NE(std::string(e.what_without_backtrace()).find(wrong.message), std::string::npos)
+          << e.what_without_backtrace();
     }
   }
 }

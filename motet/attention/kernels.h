@@ -27,8 +27,8 @@ extern const Kernel kBlocked;  // everything, in torch operations, blocked over 
 
 enum class Form { attend, two_phase };
 
-/// The first kernel of the table that runs the problem in this form, or the one that MOTET_KERNEL names; a forced kernel
-/// that cannot run it is an error.
+/// The first kernel of the table that runs the problem in this form, or the one that MOTET_KERNEL names; a forced
+/// kernel that cannot run it is an error.
 const Kernel& choose(const Problem&, Form);
 Choice explain(const Problem&);
 

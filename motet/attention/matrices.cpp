@@ -55,7 +55,8 @@ MixMatrices zeros_like(const MixMatrices& m) {
   return {zeros(m.query), zeros(m.key)};
 }
 
-std::array<Tensor, kNumMixParts> part_gradients(const HeadMix& mix, const MixMatrices& gradient, std::span<const bool> wanted) {
+std::array<Tensor, kNumMixParts> part_gradients(const HeadMix& mix, const MixMatrices& gradient,
+                                                std::span<const bool> wanted) {
   std::array<Tensor, kNumMixParts> out;
   if (mix.has(kWeight) && wanted[kWeight]) {
     const Tensor& g = gradient.query;

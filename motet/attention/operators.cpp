@@ -1,6 +1,7 @@
-// Registration with torch: schemas, CPU and CUDA kernels (one body), Meta, Autograd and Autocast. All kernels are boxed,
-// so that the list of arguments is written once, in the table of parts.
+// Registration with torch: schemas, CPU and CUDA kernels (one body), Meta, Autograd and Autocast. All kernels are
+// boxed, so that the list of arguments is written once, in the table of parts.
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include "motet/attention/definition.h"
 #include "motet/attention/kernels.h"
@@ -41,7 +42,8 @@ void run_given_lse(const c10::OperatorHandle&, Stack* stack) {
   const Problem p = checked_problem(pop_arguments(*stack), "attention_given_lse");
   const Tensor lse = torch::jit::pop(*stack).toTensor();
   const std::vector<int64_t> shape{p.B, p.softmax_heads, p.T};
-  TORCH_CHECK_VALUE(lse.sizes() == shape, "attention_given_lse: lse has shape ", lse.sizes(), ", want ", at::IntArrayRef(shape));
+  TORCH_CHECK_VALUE(lse.sizes() == shape, "attention_given_lse: lse has shape ", lse.sizes(), ", want ",
+                    at::IntArrayRef(shape));
   torch::jit::push(*stack, choose(p, Form::two_phase).given_lse(p, lse));
 }
 
@@ -128,7 +130,8 @@ void autograd_backward(const c10::OperatorHandle& op, Stack* stack) {
 // Forward keeps the inputs, out and lse; backward asks for the gradients that are needed and no others.
 class ComposedAttention : public torch::autograd::Function<ComposedAttention> {
  public:
-  static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, at::TensorList inputs, const Arguments& given) {
+  static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+                                     const Arguments& given) {
     Arguments a = given;
     std::vector<Tensor> saved;
     for (int i = 0, next = 0; i < kNumInputs; ++i)
@@ -167,8 +170,8 @@ class ComposedAttention : public torch::autograd::Function<ComposedAttention> {
   }
 
  private:
-  static std::vector<Tensor> needed_gradients(torch::autograd::AutogradContext* context, const Tensor& dout, const Tensor& out,
-                                              const Tensor& lse, const Arguments& a) {
+  static std::vector<Tensor> needed_gradients(torch::autograd::AutogradContext* context, const Tensor& dout,
+                                              const Tensor& out, const Tensor& lse, const Arguments& a) {
     c10::List<bool> wanted;
     std::vector<bool> needed;  // of the defined inputs, in order
     for (const Tensor& t : a.input) {
@@ -206,9 +209,12 @@ void autocast_attention(const c10::OperatorHandle& op, Stack* stack) {
   constexpr auto key = device == c10::kCPU ? c10::DispatchKey::AutocastCPU : c10::DispatchKey::AutocastCUDA;
   Arguments a = pop_arguments(*stack);
   c10::impl::ExcludeDispatchKeyGuard without(key);
-  for (int i : {kQ, kK, kV}) a.input[i] = at::autocast::cached_cast(at::autocast::get_lower_precision_fp_from_device_type(device), a.input[i], device);
+  for (int i : {kQ, kK, kV})
+    a.input[i] =
+        at::autocast::cached_cast(at::autocast::get_lower_precision_fp_from_device_type(device), a.input[i], device);
   for (int i = kBias; i < kNumInputs; ++i)
-    if (a.input[i].defined() && a.input[i].scalar_type() != at::kDouble) a.input[i] = at::autocast::cached_cast(at::kFloat, a.input[i], device);
+    if (a.input[i].defined() && a.input[i].scalar_type() != at::kDouble)
+      a.input[i] = at::autocast::cached_cast(at::kFloat, a.input[i], device);
   push(*stack, a);
   op.callBoxed(stack);
 }
@@ -218,23 +224,32 @@ torch::CppFunction boxed() {
   return torch::CppFunction::makeFromBoxedFunction<kernel>();
 }
 
+// The kernels choose their precision themselves: an autocast around the call (a backward pass inside its region) must
+// not take their own products to half precision.
+template <Boxed kernel>
+void without_autocast(const c10::OperatorHandle& op, Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard without(c10::autocast_dispatch_keyset);
+  kernel(op, stack);
+}
+
 }  // namespace
 
 TORCH_LIBRARY(motet, m) {
   const std::string arguments = schema_arguments();
   const auto define = [&](const std::string& text) { m.def(torch::schema(text.c_str())); };
   define("composed_attention(" + arguments + ") -> (Tensor out, Tensor lse)");
-  define("composed_attention_backward(Tensor dout, Tensor out, Tensor lse, " + arguments + ", bool[] wanted) -> Tensor[]");
+  define("composed_attention_backward(Tensor dout, Tensor out, Tensor lse, " + arguments +
+         ", bool[] wanted) -> Tensor[]");
   define("attention_lse(" + arguments + ") -> Tensor");
   define("attention_given_lse(Tensor lse_of_all, " + arguments + ") -> Tensor");
   define("apply_head_mix(Tensor scores, " + schema_mix_arguments() + ") -> Tensor");
 }
 
 static void register_kernels(torch::Library& m) {
-  m.impl("composed_attention", boxed<run_attention>());
-  m.impl("composed_attention_backward", boxed<run_backward>());
-  m.impl("attention_lse", boxed<run_lse>());
-  m.impl("attention_given_lse", boxed<run_given_lse>());
+  m.impl("composed_attention", boxed<without_autocast<run_attention>>());
+  m.impl("composed_attention_backward", boxed<without_autocast<run_backward>>());
+  m.impl("attention_lse", boxed<without_autocast<run_lse>>());
+  m.impl("attention_given_lse", boxed<without_autocast<run_given_lse>>());
 }
 
 TORCH_LIBRARY_IMPL(motet, CPU, m) { register_kernels(m); }
@@ -251,8 +266,17 @@ TORCH_LIBRARY_IMPL(motet, Autograd, m) {
   m.impl("attention_lse", torch::autograd::autogradNotImplementedFallback());
   m.impl("attention_given_lse", torch::autograd::autogradNotImplementedFallback());
 }
-TORCH_LIBRARY_IMPL(motet, CompositeImplicitAutograd, m) { m.impl("apply_head_mix", boxed<run_head_mix>()); }
-TORCH_LIBRARY_IMPL(motet, AutocastCPU, m) { m.impl("composed_attention", boxed<autocast_attention<c10::kCPU>>()); }
-TORCH_LIBRARY_IMPL(motet, AutocastCUDA, m) { m.impl("composed_attention", boxed<autocast_attention<c10::kCUDA>>()); }
+TORCH_LIBRARY_IMPL(motet, CompositeImplicitAutograd, m) {
+  m.impl("apply_head_mix", boxed<without_autocast<run_head_mix>>());
+}
+
+template <c10::DeviceType device>
+static void register_autocast(torch::Library& m) {
+  for (const char* name : {"composed_attention", "attention_lse", "attention_given_lse"})
+    m.impl(name, boxed<autocast_attention<device>>());
+}
+
+TORCH_LIBRARY_IMPL(motet, AutocastCPU, m) { register_autocast<c10::kCPU>(m); }
+TORCH_LIBRARY_IMPL(motet, AutocastCUDA, m) { register_autocast<c10::kCUDA>(m); }
 
 }  // namespace motet

@@ -17,7 +17,8 @@ struct Letters {
   int64_t& operator[](char letter) { return size[static_cast<unsigned char>(letter)]; }
 };
 
-void check_shape(const std::string& function, const std::string& name, const Tensor& t, std::string_view shape, Letters& letters) {
+void check_shape(const std::string& function, const std::string& name, const Tensor& t, std::string_view shape,
+                 Letters& letters) {
   bool fits = t.dim() == static_cast<int64_t>(shape.size());
   for (size_t i = 0; fits && i < shape.size(); ++i) {
     int64_t& want = letters[shape[i]];
@@ -26,7 +27,8 @@ void check_shape(const std::string& function, const std::string& name, const Ten
   }
   if (fits) return;
   std::string wanted;
-  for (char c : shape) wanted += (wanted.empty() ? "" : ",") + (letters[c] < 0 ? std::string(1, c) : c10::str(c, "=", letters[c]));
+  for (char c : shape)
+    wanted += (wanted.empty() ? "" : ",") + (letters[c] < 0 ? std::string(1, c) : c10::str(c, "=", letters[c]));
   refuse(function, name, " has shape ", t.sizes(), ", want [", wanted, "]");
 }
 
@@ -40,7 +42,8 @@ void check_types(const Arguments& a, const std::string& function) {
   for (int i = 0; i < kNumInputs; ++i) {
     const Tensor& t = a.input[i];
     if (!t.defined()) continue;
-    if (t.device() != q.device()) refuse(function, input_name(i), " is on ", t.device(), ", want q's device ", q.device());
+    if (t.device() != q.device())
+      refuse(function, input_name(i), " is on ", t.device(), ", want q's device ", q.device());
     const bool same = t.scalar_type() == dtype;
     if (i <= kV && !same) refuse(function, input_name(i), " has dtype ", t.scalar_type(), ", want q's dtype ", dtype);
     if (!same && t.scalar_type() != at::kFloat)
@@ -50,15 +53,17 @@ void check_types(const Arguments& a, const std::string& function) {
     const Tensor& t = a.table[i];
     if (!t.defined()) continue;
     if (!is_integer(t)) refuse(function, table_name(i), " has dtype ", t.scalar_type(), ", want int32 or int64");
-    if (t.device() != q.device()) refuse(function, table_name(i), " is on ", t.device(), ", want q's device ", q.device());
+    if (t.device() != q.device())
+      refuse(function, table_name(i), " is on ", t.device(), ", want q's device ", q.device());
   }
 }
 
-std::vector<int64_t> checked_table(std::vector<int64_t> given, int64_t heads, int64_t stored, const std::string& function,
-                                   const char* names[3]) {
+std::vector<int64_t> checked_table(std::vector<int64_t> given, int64_t heads, int64_t stored,
+                                   const std::string& function, const char* names[3]) {
   if (stored == 0) refuse(function, names[1], " has 0 heads, want at least 1");
   if (given.empty()) {
-    if (heads % stored) refuse(function, names[1], " has ", stored, " heads and ", names[2], " ", heads, ", want a divisor");
+    if (heads % stored)
+      refuse(function, names[1], " has ", stored, " heads and ", names[2], " ", heads, ", want a divisor");
     for (int64_t h = 0; h < heads; ++h) given.push_back(h / (heads / stored));
     return given;
   }
@@ -71,12 +76,16 @@ std::vector<int64_t> checked_table(std::vector<int64_t> given, int64_t heads, in
 
 void check_lambda(const Problem& p, const std::string& function) {
   const Tensor& l = p.lambda;
-  if (p.post.any_part() || p.post.identity) refuse(function, "pair_lambda stands beside another part of the post mix, want it alone");
-  if (p.softmax_heads % 2) refuse(function, "pair_lambda needs an even number of softmax heads, have ", p.softmax_heads);
+  if (p.post.any_part() || p.post.identity)
+    refuse(function, "pair_lambda stands beside another part of the post mix, want it alone");
+  if (p.softmax_heads % 2)
+    refuse(function, "pair_lambda needs an even number of softmax heads, have ", p.softmax_heads);
   const int64_t pairs = p.softmax_heads / 2;
   const bool fits = l.dim() == 0 || (l.dim() == 1 && l.size(0) == pairs) ||
                     (l.dim() == 3 && l.size(0) == p.B && l.size(1) == p.T && l.size(2) == pairs);
-  if (!fits) refuse(function, "pair_lambda has shape ", l.sizes(), ", want [], [", pairs, "] or [", p.B, ",", p.T, ",", pairs, "]");
+  if (!fits)
+    refuse(function, "pair_lambda has shape ", l.sizes(), ", want [], [", pairs, "] or [", p.B, ",", p.T, ",", pairs,
+           "]");
 }
 
 // On the CPU the values of key_begin and key_end are checked; reading them on another device would wait for it.
@@ -102,9 +111,11 @@ void check_visibility(const Problem& p, const std::string& function) {
   const Tensor& bias = p.bias_BHTS;
   if (!bias.defined()) return;
   const bool fits = bias.dim() == 4 && (bias.size(0) == 1 || bias.size(0) == p.B) &&
-                    (bias.size(1) == 1 || bias.size(1) == p.softmax_heads) && bias.size(2) == p.T && bias.size(3) == p.S;
+                    (bias.size(1) == 1 || bias.size(1) == p.softmax_heads) && bias.size(2) == p.T &&
+                    bias.size(3) == p.S;
   if (!fits)
-    refuse(function, "bias has shape ", bias.sizes(), ", want [1 or ", p.B, ",1 or ", p.softmax_heads, ",", p.T, ",", p.S, "]");
+    refuse(function, "bias has shape ", bias.sizes(), ", want [1 or ", p.B, ",1 or ", p.softmax_heads, ",", p.T, ",",
+           p.S, "]");
 }
 
 }  // namespace
@@ -133,11 +144,15 @@ Problem checked_problem(const Arguments& a, const char* name) {
   for (int i : {kQ, kK, kV}) {
     if (!a.input[i].defined()) refuse(function, input_name(i), " is missing");
     if (a.input[i].dim() != 4)
-      refuse(function, input_name(i), " has shape ", a.input[i].sizes(), ", want ", i == kQ ? "[B,T,H,D]" : i == kK ? "[B,S,G,D]" : "[B,S,G,E]");
+      refuse(function, input_name(i), " has shape ", a.input[i].sizes(), ", want ",
+             i == kQ   ? "[B,T,H,D]"
+             : i == kK ? "[B,S,G,D]"
+                       : "[B,S,G,E]");
   }
   check_types(a, function);
   Problem p;
-  p.q_BTHD = a.input[kQ], p.k_BSGD = a.input[kK], p.v_BSGE = a.input[kV], p.bias_BHTS = a.input[kBias], p.lambda = a.input[kLambda];
+  p.q_BTHD = a.input[kQ], p.k_BSGD = a.input[kK], p.v_BSGE = a.input[kV], p.bias_BHTS = a.input[kBias],
+  p.lambda = a.input[kLambda];
   p.B = p.q_BTHD.size(0), p.T = p.q_BTHD.size(1), p.score_heads = p.q_BTHD.size(2), p.D = p.q_BTHD.size(3);
   p.S = p.k_BSGD.size(1), p.E = p.v_BSGE.size(3);
   p.pre.identity = a.pre_identity, p.post.identity = a.post_identity;
@@ -149,7 +164,8 @@ Problem checked_problem(const Arguments& a, const char* name) {
     refuse(function, "k and v have batch ", p.k_BSGD.size(0), " and ", p.v_BSGE.size(0), ", want q's batch ", p.B);
   if (p.k_BSGD.size(3) != p.D) refuse(function, "k has head width ", p.k_BSGD.size(3), ", want q's ", p.D);
   if (p.v_BSGE.size(1) != p.S) refuse(function, "v has ", p.v_BSGE.size(1), " keys, want k's ", p.S);
-  if (p.score_heads == 0 || p.D == 0) refuse(function, "q has shape ", p.q_BTHD.sizes(), ", want at least one head and width 1");
+  if (p.score_heads == 0 || p.D == 0)
+    refuse(function, "q has shape ", p.q_BTHD.sizes(), ", want at least one head and width 1");
   p.softmax_heads = checked_mix(p.pre, function, "pre", {p.B, p.T, p.S, p.score_heads});
   p.output_heads = checked_mix(p.post, function, "post", {p.B, p.T, p.S, p.softmax_heads});
   if (p.lambda.defined()) {
@@ -172,7 +188,8 @@ void check_heads(const Heads& declared, const Problem& p, const char* function) 
   const char* names[] = {"scores", "softmax", "outputs"};
   for (int i = 0; i < 3; ++i)
     if (counts[i].first != 0 && counts[i].first != counts[i].second)
-      refuse(function, "heads.", names[i], " is ", counts[i].first, " and the tensors say ", counts[i].second, ", want the same");
+      refuse(function, "heads.", names[i], " is ", counts[i].first, " and the tensors say ", counts[i].second,
+             ", want the same");
 }
 
 ResultShapes result_shapes(const Arguments& a) {

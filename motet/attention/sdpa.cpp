@@ -23,7 +23,9 @@ bool is_identity(const std::vector<int64_t>& table, int64_t stored) {
   return static_cast<int64_t>(table.size()) == stored;
 }
 
-Tensor index(const std::vector<int64_t>& table, const Tensor& like) { return at::tensor(table, like.options().dtype(at::kLong)); }
+Tensor index(const std::vector<int64_t>& table, const Tensor& like) {
+  return at::tensor(table, like.options().dtype(at::kLong));
+}
 
 Tensor heads_of(const Tensor& x_BSGD, const std::vector<int64_t>& table) {
   const Tensor x = is_identity(table, x_BSGD.size(2)) ? x_BSGD : x_BSGD.index_select(2, index(table, x_BSGD));
@@ -42,15 +44,16 @@ Attended forward(const Problem& p) {
     for (size_t h = 0; h < heads.size(); ++h) heads[h] = static_cast<int64_t>(h);
     return heads;
   }();
-  auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-      heads_of(p.q_BTHD, all), heads_of(p.k_BSGD, p.key_of), heads_of(p.v_BSGE, p.value_of), 0.0, p.causal, {}, p.scale);
+  auto [out, lse] =
+      at::_scaled_dot_product_flash_attention_for_cpu(heads_of(p.q_BTHD, all), heads_of(p.k_BSGD, p.key_of),
+                                                      heads_of(p.v_BSGE, p.value_of), 0.0, p.causal, {}, p.scale);
   return {out.transpose(1, 2), lse};
 }
 
 Gradients backward(const Problem& p, const Backward& b) {
   auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      b.dout_BTHE.contiguous().transpose(1, 2), p.q_BTHD.transpose(1, 2), heads_of(p.k_BSGD, p.key_of), heads_of(p.v_BSGE, p.value_of),
-      b.out_BTHE.transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
+      b.dout_BTHE.contiguous().transpose(1, 2), p.q_BTHD.transpose(1, 2), heads_of(p.k_BSGD, p.key_of),
+      heads_of(p.v_BSGE, p.value_of), b.out_BTHE.transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
   Gradients g;
   g[kQ] = dq.transpose(1, 2);
   g[kK] = summed_heads(dk, p.key_of, p.k_BSGD);

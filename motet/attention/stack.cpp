@@ -8,7 +8,9 @@ using torch::jit::Stack;
 Tensor tensor_of(const c10::IValue& value) { return value.isNone() ? Tensor() : value.toTensor(); }
 c10::IValue optional(const Tensor& t) { return t.defined() ? c10::IValue(t) : c10::IValue(); }
 c10::IValue optional(const std::vector<int64_t>& list) { return list.empty() ? c10::IValue() : c10::IValue(list); }
-std::vector<int64_t> list_of(const c10::IValue& value) { return value.isNone() ? std::vector<int64_t>() : value.toIntVector(); }
+std::vector<int64_t> list_of(const c10::IValue& value) {
+  return value.isNone() ? std::vector<int64_t>() : value.toIntVector();
+}
 
 // The arguments lie on the stack in the order of the schema: read them front to back, then drop them.
 class Reader {

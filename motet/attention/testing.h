@@ -44,10 +44,12 @@ inline Arguments arguments(const Shape& n, const Mixing& mixing, at::ScalarType 
   return a;
 }
 
-inline const std::vector<std::string> kAllSquare{"identity", "weight",  "query_down", "query_up", "query_gate", "query_full",
-                                                 "key_down", "key_up", "key_gate",   "key_full"};
-inline const std::vector<std::string> kDcmha{"identity", "query_down", "query_up", "query_gate", "key_down", "key_up", "key_gate"};
-inline const std::vector<std::string> kRect{"weight", "query_down", "query_up", "query_full", "key_down", "key_up", "key_full"};
+inline const std::vector<std::string> kAllSquare{"identity",   "weight",   "query_down", "query_up", "query_gate",
+                                                 "query_full", "key_down", "key_up",     "key_gate", "key_full"};
+inline const std::vector<std::string> kDcmha{"identity", "query_down", "query_up", "query_gate",
+                                             "key_down", "key_up",     "key_gate"};
+inline const std::vector<std::string> kRect{"weight",   "query_down", "query_up", "query_full",
+                                            "key_down", "key_up",     "key_full"};
 
 /// Leaves that require a gradient, so that two implementations can be compared on the same numbers.
 inline Arguments with_gradients(Arguments a) {
@@ -59,7 +61,8 @@ inline Arguments with_gradients(Arguments a) {
 /// max |a - b| / max(|b|, floor)
 inline double relative_error(const Tensor& a, const Tensor& b, double floor = 1e-12) {
   if (!b.numel()) return 0;
-  return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.to(at::kDouble).abs().max().clamp_min(floor)).item<double>();
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.to(at::kDouble).abs().max().clamp_min(floor))
+      .item<double>();
 }
 
 /// Gradients of sum(out * cotangent) by the definition under autograd.

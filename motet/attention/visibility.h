@@ -8,7 +8,8 @@ struct Block {
   int64_t t0, t1, s0, s1;
 };
 
-/// True where a query of the block does not see a key: bool [1 or B, 1 or Ha, t1-t0, s1-s0]; undefined when it sees all.
+/// True where a query of the block does not see a key: bool [1 or B, 1 or Ha, t1-t0, s1-s0]; undefined when it sees
+/// all.
 Tensor hidden(const Problem&, const Block&);
 
 /// The block of queries [t0,t1) with all keys that causality and the window (host numbers) let any of them see.

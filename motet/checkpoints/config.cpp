@@ -6,15 +6,22 @@ namespace {
 
 // Our option -> its name in config.json; the same value on both sides.
 constexpr std::pair<const char*, const char*> kModelKeys[] = {
-    {"hidden_size", "hidden_size"},       {"num_layers", "num_hidden_layers"},          {"intermediate_size", "intermediate_size"},
-    {"block", "block"},                   {"causal", "causal"},                         {"norm_eps", "rms_norm_eps"},
-    {"tie_embeddings", "tie_word_embeddings"}, {"initializer", "initializer"},          {"initializer_range", "initializer_range"},
+    {"hidden_size", "hidden_size"},
+    {"num_layers", "num_hidden_layers"},
+    {"intermediate_size", "intermediate_size"},
+    {"block", "block"},
+    {"causal", "causal"},
+    {"norm_eps", "rms_norm_eps"},
+    {"tie_embeddings", "tie_word_embeddings"},
+    {"initializer", "initializer"},
+    {"initializer_range", "initializer_range"},
 };
 
 bool is_llama(const ModelConfig& c) {
   const auto& a = c.attention;
-  return a.at("mechanism") == "softmax" && c.gated() && c.causal() && a.at("window") == 0 && a.at("position_bias") == "none" &&
-         !a.at("qk_norm").get<bool>() && a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
+  return a.at("mechanism") == "softmax" && c.gated() && c.causal() && a.at("window") == 0 &&
+         a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() && a.at("rope_pairing") == "half" &&
+         a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
 }  // namespace

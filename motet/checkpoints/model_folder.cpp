@@ -25,7 +25,8 @@ void fill_parameters(ModelImpl& model, const SafetensorsFile& file, const std::s
     const TensorView* t = file.find(item.key());
     if (!t) fail(where, ": tensor ", item.key(), " is missing");
     if (at::IntArrayRef(t->shape) != item.value().sizes())
-      fail(where, ": tensor ", item.key(), " has shape ", text(at::IntArrayRef(t->shape)), ", want ", text(item.value().sizes()));
+      fail(where, ": tensor ", item.key(), " has shape ", text(at::IntArrayRef(t->shape)), ", want ",
+           text(item.value().sizes()));
     item.value().copy_(at::from_blob(const_cast<std::byte*>(t->bytes.data()), t->shape, dtype_of(*t, where)));
     ++used;
   }
@@ -46,7 +47,8 @@ void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles&
   for (const auto& item : model.named_parameters()) {
     kept.push_back(item.value().detach().to(at::kCPU, at::kFloat).contiguous());
     const Tensor& t = kept.back();
-    views.push_back({item.key(), "F32", t.sizes().vec(), {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
+    views.push_back(
+        {item.key(), "F32", t.sizes().vec(), {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
   }
   write_safetensors(folder.path() / "model.safetensors", views, {{"format", "pt"}});
   folder.commit();

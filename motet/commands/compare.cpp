@@ -38,14 +38,20 @@ nlohmann::json defaults_for(const nlohmann::json& request) {
 }
 
 Table plan_table(const Comparison& plan) {
-  Table table{.columns = {{"mechanism", Align::left}, {"parameters"}, {"FFN width", Align::right, "", "ffn_width"}, {"FLOPs/token", Align::right, "", "flops_per_token"},
-                          {"weights", Align::right, "MB", "weight_mb"}, {"KV cache", Align::right, "bytes/token", "kv_bytes_per_token"}}};
+  Table table{.columns = {{"mechanism", Align::left},
+                          {"parameters"},
+                          {"FFN width", Align::right, "", "ffn_width"},
+                          {"FLOPs/token", Align::right, "", "flops_per_token"},
+                          {"weights", Align::right, "MB", "weight_mb"},
+                          {"KV cache", Align::right, "bytes/token", "kv_bytes_per_token"}}};
   for (const ArmResult& arm : plan.arms)
-    table.rows.push_back({arm.arm.label, {short_count(static_cast<double>(arm.cost.parameters)), arm.cost.parameters},
-                          {std::to_string(arm.config.intermediate_size()), arm.config.intermediate_size()},
-                          {short_count(arm.cost.flops_per_token), arm.cost.flops_per_token},
-                          {fixed(static_cast<double>(arm.cost.parameters) * 4e-6, 2), static_cast<double>(arm.cost.parameters) * 4e-6},
-                          {std::to_string(arm.cost.cache_bytes_per_token), arm.cost.cache_bytes_per_token}});
+    table.rows.push_back(
+        {arm.arm.label,
+         {short_count(static_cast<double>(arm.cost.parameters)), arm.cost.parameters},
+         {std::to_string(arm.config.intermediate_size()), arm.config.intermediate_size()},
+         {short_count(arm.cost.flops_per_token), arm.cost.flops_per_token},
+         {fixed(static_cast<double>(arm.cost.parameters) * 4e-6, 2), static_cast<double>(arm.cost.parameters) * 4e-6},
+         {std::to_string(arm.cost.cache_bytes_per_token), arm.cost.cache_bytes_per_token}});
   return table;
 }
 
@@ -83,13 +89,16 @@ int run_compare(const nlohmann::json& request) {
   configuration["model"]["attention"] = run.attention_given;
   write_file_atomic(options.folder / "config.toml", toml_text(configuration));
   Comparison all = run_comparison(run, data, options);
-  const Presentation shown{request.value("command", ""), prompt, samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
+  const Presentation shown{request.value("command", ""), prompt,
+                           samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
   const Table table = comparison_table(all, run, data, options.match);
   write_file_atomic(options.folder / "table.json", render(table, TableFormat::json));
   write_file_atomic(options.folder / "report.html", html_report(comparison_report(all, run, data, shown)));
   print_table(table, request);
   if (format == TableFormat::table) {
-    std::cout << "\n" << comparison_summary(all) << "\n\nText by " << all.arms[all.best()].arm.label << ":\n" << prompt << shown.samples[all.best()] << "\n\n";
+    std::cout << "\n"
+              << comparison_summary(all) << "\n\nText by " << all.arms[all.best()].arm.label << ":\n"
+              << prompt << shown.samples[all.best()] << "\n\n";
     std::cout << "Report: " << (options.folder / "report.html").string() << std::endl;
   } else {
     log_info("report: " + (options.folder / "report.html").string());

@@ -20,7 +20,8 @@ int run_generate(const nlohmann::json& request) {
   options.stop = request.value("stop", std::vector<std::string>());
   if (format != TableFormat::table) {
     const std::string continuation = generate(*model, *tokenizer, prompt, options);
-    print_table({.columns = {{"prompt", Align::left}, {"text", Align::left}}, .rows = {{prompt, continuation}}}, request);
+    print_table({.columns = {{"prompt", Align::left}, {"text", Align::left}}, .rows = {{prompt, continuation}}},
+                request);
     return 0;
   }
   bool begun = false;  // the prompt appears with the first text, so that a refused prompt prints nothing

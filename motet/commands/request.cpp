@@ -19,7 +19,8 @@ nlohmann::json request_values(const OptionTable& table, const nlohmann::json& re
     std::string flag = "--" + option.name;
     for (char& c : flag)
       if (c == '_') c = '-';
-    values[option.name] = request.contains(option.name) ? checked(option, request[option.name], flag) : option.default_value;
+    values[option.name] =
+        request.contains(option.name) ? checked(option, request[option.name], flag) : option.default_value;
   }
   return values;
 }
@@ -44,7 +45,8 @@ fs::path run_folder(const nlohmann::json& request, const std::string& kind) {
     std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", std::localtime(&now));
     folder = fs::path("runs") / (kind + "-" + time);
   }
-  if (fs::exists(folder / "metrics.jsonl")) fail_usage("--out: ", folder.string(), " already holds a run, want a new folder");
+  if (fs::exists(folder / "metrics.jsonl"))
+    fail_usage("--out: ", folder.string(), " already holds a run, want a new folder");
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail(folder.string(), ": cannot make the folder: ", error.message());

@@ -34,22 +34,31 @@ const OptionTable& request_options() {
 
 void print_plan(const RunConfig& run, ModelImpl& model) {
   const ModelCost cost = model_cost(model);
-  std::cout << toml_text(run.resolved()) << "\n# parameters " << cost.parameters << ", weights " << fixed(static_cast<double>(cost.parameters) * 4e-6, 2)
-            << " MB, with gradients and optimiser " << fixed(static_cast<double>(cost.parameters) * 16e-6, 2) << " MB\n# FLOPs per token forward "
+  std::cout << toml_text(run.resolved()) << "\n# parameters " << cost.parameters << ", weights "
+            << fixed(static_cast<double>(cost.parameters) * 4e-6, 2) << " MB, with gradients and optimiser "
+            << fixed(static_cast<double>(cost.parameters) * 16e-6, 2) << " MB\n# FLOPs per token forward "
             << short_count(cost.flops_per_token) << ", training " << short_count(3 * cost.flops_per_token) << "\n";
 }
 
 class TrainRun {
  public:
   TrainRun(const RunConfig& run, const TextData& data, Model model, std::filesystem::path folder)
-      : run_(run), data_(data), folder_(std::move(folder)), metrics_(folder_ / "metrics.jsonl"), trainer_(std::move(model), data, run.train),
+      : run_(run),
+        data_(data),
+        folder_(std::move(folder)),
+        metrics_(folder_ / "metrics.jsonl"),
+        trainer_(std::move(model), data, run.train),
         progress_("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0) {}
 
   TrainResult run() {
     const int64_t every = run_.train.at("checkpoint_every").get<int64_t>();
     TrainEvents events;
     events.step = [&](const StepRecord& r) {
-      metrics_.write({{"step", r.step}, {"loss", r.loss}, {"learning_rate", r.learning_rate}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
+      metrics_.write({{"step", r.step},
+                      {"loss", r.loss},
+                      {"learning_rate", r.learning_rate},
+                      {"gradient_norm", r.gradient_norm},
+                      {"seconds", r.seconds}});
       progress_.update(r.step, text("loss ", fixed(r.loss, 3)));
       if (every > 0 && r.step % every == 0 && !trainer_.done()) save(r.step);
     };
@@ -105,11 +114,18 @@ int run_train(const nlohmann::json& request) {
   TrainRun training(run, data, model, folder);
   const TrainResult result = training.run();
   const double loss = result.evals.back().loss;
-  const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() * run.train["context"].get<double>();
-  const Table table{.columns = {{"mechanism", Align::left}, {"steps"}, {"validation loss", Align::right, "nats/token", "loss"}, {"tokens/s", Align::right, "", "tokens_per_second"},
+  const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
+                        run.train["context"].get<double>();
+  const Table table{.columns = {{"mechanism", Align::left},
+                                {"steps"},
+                                {"validation loss", Align::right, "nats/token", "loss"},
+                                {"tokens/s", Align::right, "", "tokens_per_second"},
                                 {"checkpoint", Align::left}},
-                    .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(), {std::to_string(result.steps.size()), result.steps.size()}, {fixed(loss, 4), loss},
-                              {short_count(tokens / result.seconds), tokens / result.seconds}, training.last_checkpoint().string()}}};
+                    .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
+                              {std::to_string(result.steps.size()), result.steps.size()},
+                              {fixed(loss, 4), loss},
+                              {short_count(tokens / result.seconds), tokens / result.seconds},
+                              training.last_checkpoint().string()}}};
   print_table(table, request);
   if (const std::string prompt = values["prompt"]; !prompt.empty() && format == TableFormat::table) {
     const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};

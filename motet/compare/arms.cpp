@@ -12,8 +12,10 @@ namespace {
 std::vector<std::string> split(const std::string& text, char by) {
   std::vector<std::string> parts{""};
   for (char c : text) {
-    if (c == by) parts.emplace_back();
-    else parts.back() += c;
+    if (c == by)
+      parts.emplace_back();
+    else
+      parts.back() += c;
   }
   return parts;
 }
@@ -55,7 +57,9 @@ void spread(const nlohmann::json& common, std::vector<Arm>& arms) {
       known = true;
       if (!arm.attention.contains(item.key())) arm.attention[item.key()] = item.value();
     }
-    if (!known) find_option(attention_options(find_mechanism(arms.front().attention["mechanism"])), item.key(), "model.attention");
+    if (!known)
+      find_option(attention_options(find_mechanism(arms.front().attention["mechanism"])), item.key(),
+                  "model.attention");
   }
 }
 
@@ -73,7 +77,8 @@ std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& commo
       Arm arm{item, find_preset(parts[0]).attention};
       for (size_t i = 1; i < parts.size(); ++i) {
         const size_t equal = parts[i].find('=');
-        if (equal == std::string::npos) fail_usage("--mechanisms: '", parts[i], "' in '", item, "' is no option, want key=value");
+        if (equal == std::string::npos)
+          fail_usage("--mechanisms: '", parts[i], "' in '", item, "' is no option, want key=value");
         arm.attention[parts[i].substr(0, equal)] = parts[i].substr(equal + 1);
       }
       if (!labels.insert(item).second) fail_usage("--mechanisms: ", item, " appears twice");
@@ -85,7 +90,8 @@ std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& commo
 }
 
 ModelConfig arm_config(const RunConfig& run, const Arm& arm, int64_t vocab_size) {
-  return {run.model, resolve_attention(arm.attention, "model.attention"), vocab_size, run.train.at("context").get<int64_t>()};
+  return {run.model, resolve_attention(arm.attention, "model.attention"), vocab_size,
+          run.train.at("context").get<int64_t>()};
 }
 
 Match parse_match(const std::string& name) {
@@ -110,7 +116,9 @@ void match_size(ModelConfig& config, Match match, double target) {
   const double slope = size_of(config, match) - here;  // both measures are linear in the width
   const int64_t matched = width + std::llround((target - here) / slope);
   if (matched < 1)
-    fail_usage("--match: the ", config.attention.at("mechanism").get<std::string>(), " model is larger than the baseline even without feed-forward; want --match none or a larger hidden_size");
+    fail_usage(
+        "--match: the ", config.attention.at("mechanism").get<std::string>(),
+        " model is larger than the baseline even without feed-forward; want --match none or a larger hidden_size");
   config.options["intermediate_size"] = matched;
 }
 

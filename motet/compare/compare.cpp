@@ -60,7 +60,8 @@ void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, 
   progress.finish();
   for (size_t i = 0; i < trainers.size(); ++i) {
     std::ranges::sort(seconds[i]);
-    all.arms[i].tokens_per_second = static_cast<double>(trainers[i]->tokens_per_step()) / seconds[i][seconds[i].size() / 2];
+    all.arms[i].tokens_per_second =
+        static_cast<double>(trainers[i]->tokens_per_step()) / seconds[i][seconds[i].size() / 2];
   }
 }
 
@@ -68,7 +69,11 @@ void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, 
 class Runs {
  public:
   Runs(const RunConfig& run, const TextData& data, const CompareOptions& options, Comparison& all)
-      : run_(run), data_(data), options_(options), all_(all), metrics_(options.folder / "metrics.jsonl"),
+      : run_(run),
+        data_(data),
+        options_(options),
+        all_(all),
+        metrics_(options.folder / "metrics.jsonl"),
         progress_("training", planned_steps()) {
     for (ArmResult& arm : all_.arms) arm.runs.resize(options.seeds);
   }
@@ -132,14 +137,20 @@ class Runs {
       const std::scoped_lock lock(mutex_);
       metrics_.write(record);
     };
-    return {.step = [this, write, who](const StepRecord& r) {
-              {
-                const std::scoped_lock lock(mutex_);
-                progress_.update(++steps_, text(who["mechanism"].get<std::string>(), " loss ", std::round(r.loss * 1000) / 1000));
-              }
-              if (failure_set()) throw Interrupted("stopped: another run failed");
-              write({{"step", r.step}, {"loss", r.loss}, {"learning_rate", r.learning_rate}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
-            },
+    return {.step =
+                [this, write, who](const StepRecord& r) {
+                  {
+                    const std::scoped_lock lock(mutex_);
+                    progress_.update(++steps_, text(who["mechanism"].get<std::string>(), " loss ",
+                                                    std::round(r.loss * 1000) / 1000));
+                  }
+                  if (failure_set()) throw Interrupted("stopped: another run failed");
+                  write({{"step", r.step},
+                         {"loss", r.loss},
+                         {"learning_rate", r.learning_rate},
+                         {"gradient_norm", r.gradient_norm},
+                         {"seconds", r.seconds}});
+                },
             .evaluated = [write](const EvalRecord& r) { write({{"step", r.step}, {"validation_loss", r.loss}}); }};
   }
 

@@ -20,12 +20,12 @@ struct ArmResult {
   Arm arm;
   ModelConfig config;
   ModelCost cost;
-  double tokens_per_second = 0;    // training, measured alone before the runs
-  int64_t peak_bytes = 0;          // resident memory of a training step beyond what was there before; 0 = not measured
-  std::vector<TrainResult> runs;   // by seed
-  std::vector<double> losses;      // last validation loss by seed
-  double p_value = 1;              // paired test of the losses against the baseline's; NaN with one seed
-  Model model{nullptr};            // of the first seed
+  double tokens_per_second = 0;   // training, measured alone before the runs
+  int64_t peak_bytes = 0;         // resident memory of a training step beyond what was there before; 0 = not measured
+  std::vector<TrainResult> runs;  // by seed
+  std::vector<double> losses;     // last validation loss by seed
+  double p_value = 1;             // paired test of the losses against the baseline's; NaN with one seed
+  Model model{nullptr};           // of the first seed
 };
 struct Comparison {
   std::vector<ArmResult> arms;

@@ -41,14 +41,20 @@ void add_pictures(ReportData& report, const ArmResult& arm, const Tensor& ids) {
   for (size_t layer = 0; layer < blocks.size(); ++layer) {
     if (layer != 0 && layer + 1 != blocks.size()) continue;
     Mechanism& mechanism = *blocks[layer]->self_attn;
-    const AttentionMaps maps = attention_maps(mechanism.queries(inputs[layer], at), mechanism.keys(inputs[layer], at), mechanism.attention(at, at));
+    const AttentionMaps maps = attention_maps(mechanism.queries(inputs[layer], at), mechanism.keys(inputs[layer], at),
+                                              mechanism.attention(at, at));
     const bool mixes = !maps.mixed_BHTS.is_same(maps.weights_BHTS);
     for (const auto& [kind, tensor] : {std::pair("before", maps.weights_BHTS), std::pair("after", maps.mixed_BHTS)}) {
       if (kind == std::string("after") && !mixes) continue;
       for (int64_t head = 0; head < tensor.size(1); ++head) {
         const Tensor map = tensor[0][head].to(at::kFloat).contiguous();
-        report.pictures.push_back({arm.arm.label, static_cast<int>(layer), text("head ", head + 1), kind, static_cast<int>(head),
-                                   static_cast<int>(map.size(0)), static_cast<int>(map.size(1)),
+        report.pictures.push_back({arm.arm.label,
+                                   static_cast<int>(layer),
+                                   text("head ", head + 1),
+                                   kind,
+                                   static_cast<int>(head),
+                                   static_cast<int>(map.size(0)),
+                                   static_cast<int>(map.size(1)),
                                    {map.const_data_ptr<float>(), map.const_data_ptr<float>() + map.numel()}});
       }
     }
@@ -61,17 +67,25 @@ void add_learned(ReportData& report, const ArmResult& arm) {
   for (size_t layer = 0; layer < blocks.size(); ++layer)
     for (const LearnedMap& map : blocks[layer]->self_attn->learned()) {
       const Tensor values = map.values_NM.to(at::kDouble).contiguous();
-      report.matrices.push_back({arm.arm.label, static_cast<int>(layer), map.name, static_cast<int>(values.size(0)), static_cast<int>(values.size(1)),
+      report.matrices.push_back({arm.arm.label,
+                                 static_cast<int>(layer),
+                                 map.name,
+                                 static_cast<int>(values.size(0)),
+                                 static_cast<int>(values.size(1)),
                                  {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()}});
     }
 }
 
 void add_curves(ReportData& report, const ArmResult& arm, uint64_t first_seed, double tokens_per_step) {
   for (size_t i = 0; i < arm.runs.size(); ++i) {
-    Curve curve{.mechanism = arm.arm.label, .seed = first_seed + i, .tokens_per_step = tokens_per_step,
+    Curve curve{.mechanism = arm.arm.label,
+                .seed = first_seed + i,
+                .tokens_per_step = tokens_per_step,
                 .seconds_per_step = tokens_per_step / arm.tokens_per_second};
-    for (const StepRecord& r : arm.runs[i].steps) curve.step.push_back(static_cast<double>(r.step)), curve.loss.push_back(r.loss);
-    for (const EvalRecord& r : arm.runs[i].evals) curve.eval_step.push_back(static_cast<double>(r.step)), curve.eval_loss.push_back(r.loss);
+    for (const StepRecord& r : arm.runs[i].steps)
+      curve.step.push_back(static_cast<double>(r.step)), curve.loss.push_back(r.loss);
+    for (const EvalRecord& r : arm.runs[i].evals)
+      curve.eval_step.push_back(static_cast<double>(r.step)), curve.eval_loss.push_back(r.loss);
     report.curves.push_back(std::move(curve));
   }
 }
@@ -89,41 +103,62 @@ void add_table(ReportData& report, const Table& table) {
 }  // namespace
 
 Table comparison_table(const Comparison& all, const RunConfig& run, const TextData& data, Match match) {
-  Table table{.columns = {{"mechanism", Align::left}, {"parameters", Align::right}, {"FFN width", Align::right, "", "ffn_width"},
-                          {"FLOPs/token", Align::right, "", "flops_per_token"}, {"validation loss", Align::right, "nats/token", "loss"},
-                          {"bits/byte", Align::right, "", "bits_per_byte"}, {"vs baseline", Align::right, "", "difference"}, {"p", Align::right},
-                          {"verdict", Align::left}, {"tokens/s", Align::right, "training", "tokens_per_second"},
-                          {"peak memory", Align::right, "MB", "peak_memory_mb"}, {"KV cache", Align::right, "bytes/token", "kv_bytes_per_token"}}};
+  Table table{.columns = {{"mechanism", Align::left},
+                          {"loss", Align::right, "nats/token", "validation_loss"},
+                          {"vs baseline", Align::right, "", "difference"},
+                          {"p", Align::right},
+                          {"verdict", Align::left},
+                          {"bits/byte", Align::right, "", "bits_per_byte"},
+                          {"parameters", Align::right},
+                          {"FFN width", Align::right, "", "ffn_width"},
+                          {"FLOPs/token", Align::right, "", "flops_per_token"},
+                          {"tokens/s", Align::right, "", "tokens_per_second"},
+                          {"memory", Align::right, "MB", "peak_memory_mb"},
+                          {"KV cache", Align::right, "B/token", "kv_bytes_per_token"}}};
   const double baseline = mean(all.arms[all.baseline].losses);
   for (const ArmResult& arm : all.arms) {
-    const double loss = mean(arm.losses), bits = loss / std::numbers::ln2 / data.bytes_per_token, difference = loss - baseline;
+    const double loss = mean(arm.losses), bits = loss / std::numbers::ln2 / data.bytes_per_token,
+                 difference = loss - baseline;
     const bool is_baseline = &arm == &all.arms[all.baseline];
-    table.rows.push_back({arm.arm.label, number(short_count(static_cast<double>(arm.cost.parameters)), static_cast<double>(arm.cost.parameters)),
-                          number(std::to_string(arm.config.intermediate_size()), static_cast<double>(arm.config.intermediate_size())),
-                          number(short_count(arm.cost.flops_per_token), arm.cost.flops_per_token), number(plus_minus(arm.losses), loss),
-                          number(fixed(bits, 3), bits), number(is_baseline ? "-" : (difference > 0 ? "+" : "") + fixed(difference, 4), difference),
-                          std::isnan(arm.p_value) || is_baseline ? Cell("-", nullptr) : number(fixed(arm.p_value, 3), arm.p_value), verdict(all, arm),
-                          number(short_count(arm.tokens_per_second), arm.tokens_per_second),
-                          arm.peak_bytes > 0 ? number(fixed(static_cast<double>(arm.peak_bytes) / 1e6, 1), static_cast<double>(arm.peak_bytes) / 1e6) : Cell("-", nullptr),
-                          number(std::to_string(arm.cost.cache_bytes_per_token), static_cast<double>(arm.cost.cache_bytes_per_token))});
+    table.rows.push_back(
+        {arm.arm.label, number(plus_minus(arm.losses), loss),
+         number(is_baseline ? "-" : (difference > 0 ? "+" : "") + fixed(difference, 4), difference),
+         std::isnan(arm.p_value) || is_baseline ? Cell("-", nullptr) : number(fixed(arm.p_value, 3), arm.p_value),
+         verdict(all, arm), number(fixed(bits, 3), bits),
+         number(short_count(static_cast<double>(arm.cost.parameters)), static_cast<double>(arm.cost.parameters)),
+         number(std::to_string(arm.config.intermediate_size()), static_cast<double>(arm.config.intermediate_size())),
+         number(short_count(arm.cost.flops_per_token), arm.cost.flops_per_token),
+         number(short_count(arm.tokens_per_second), arm.tokens_per_second),
+         arm.peak_bytes > 0
+             ? number(fixed(static_cast<double>(arm.peak_bytes) / 1e6, 1), static_cast<double>(arm.peak_bytes) / 1e6)
+             : Cell("-", nullptr),
+         number(std::to_string(arm.cost.cache_bytes_per_token), static_cast<double>(arm.cost.cache_bytes_per_token))});
   }
   const TrainResult& first = all.arms.front().runs.front();
-  const int64_t tokens = static_cast<int64_t>(first.steps.size()) * run.train.at("batch_size").get<int64_t>() * run.train.at("context").get<int64_t>();
-  table.note = text("Matched by ", matched_name(match), " (feed-forward width). ", data.name, "; ", first.steps.size(), " steps, ", short_count(static_cast<double>(tokens)),
-                    " tokens, the same in the same order for every model; ", all.arms.front().losses.size(),
-                    all.arms.front().losses.size() == 1 ? " seed. One seed cannot tell a difference from noise: use --seeds 3 or more."
-                                                        : " seeds; p: paired t-test against the baseline.");
+  const int64_t tokens = static_cast<int64_t>(first.steps.size()) * run.train.at("batch_size").get<int64_t>() *
+                         run.train.at("context").get<int64_t>();
+  table.note =
+      text("Matched by ", matched_name(match), " (feed-forward width). ", data.name, "; ", first.steps.size(),
+           " steps, ", short_count(static_cast<double>(tokens)),
+           " tokens, the same in the same order for every model; ", all.arms.front().losses.size(),
+           all.arms.front().losses.size() == 1
+               ? " seed. One seed cannot tell a difference from noise: use --seeds 3 or more."
+               : " seeds; p: paired t-test against the baseline.",
+           " Loss on the validation text; tokens/s and memory of a training step, measured alone before the runs.");
   return table;
 }
 
 std::string comparison_summary(const Comparison& all) {
   const ArmResult &best = all.arms[all.best()], &baseline = all.arms[all.baseline];
-  const std::string lead = text(best.arm.label, " has the lowest validation loss, ", fixed(mean(best.losses), 4), " nats a token");
+  const std::string lead =
+      text(best.arm.label, " has the lowest validation loss, ", fixed(mean(best.losses), 4), " nats a token");
   if (&best == &baseline) return text(lead, "; no other mechanism beats plain attention here.");
-  const std::string gap = text(", ", fixed(mean(baseline.losses) - mean(best.losses), 4), " below ", baseline.arm.label);
+  const std::string gap =
+      text(", ", fixed(mean(baseline.losses) - mean(best.losses), 4), " below ", baseline.arm.label);
   if (best.losses.size() < 2) return lead + gap + ". One seed gives no verdict: the difference may be noise.";
-  return lead + gap + (best.p_value < 0.05 ? text("; the difference is more than noise (p = ", fixed(best.p_value, 3), ").")
-                                           : text("; the difference is within noise (p = ", fixed(best.p_value, 3), ")."));
+  return lead + gap +
+         (best.p_value < 0.05 ? text("; the difference is more than noise (p = ", fixed(best.p_value, 3), ").")
+                              : text("; the difference is within noise (p = ", fixed(best.p_value, 3), ")."));
 }
 
 ReportData comparison_report(Comparison& all, const RunConfig& run, const TextData& data, const Presentation& shown) {
@@ -146,7 +181,10 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
   report.baseline = all.arms[all.baseline].arm.label;
   add_table(report, comparison_table(all, run, data, shown.match));
   report.sample_prompt = shown.prompt;
-  report.cost_axes = {{"FLOPs per token", "FLOP"}, {"Training speed", "tokens/s", true}, {"Parameters", ""}, {"KV cache", "bytes/token"}};
+  report.cost_axes = {{"FLOPs per token", "FLOP"},
+                      {"Training speed", "tokens/s", true},
+                      {"Parameters", ""},
+                      {"KV cache", "bytes/token"}};
   const int64_t length = std::min<int64_t>(kPictureTokens, train.at("context").get<int64_t>());
   const std::vector<int64_t> sample(data.validation.begin(), data.validation.begin() + length);
   for (int64_t id : sample) {
@@ -159,8 +197,11 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
     add_pictures(report, arm, at::tensor(sample, at::kLong).unsqueeze(0));
     add_learned(report, arm);
     report.samples.push_back({arm.arm.label, shown.samples[i]});
-    report.points.push_back({arm.arm.label, mean(arm.losses), deviation(arm.losses),
-                             {arm.cost.flops_per_token, arm.tokens_per_second, static_cast<double>(arm.cost.parameters), static_cast<double>(arm.cost.cache_bytes_per_token)}});
+    report.points.push_back({arm.arm.label,
+                             mean(arm.losses),
+                             deviation(arm.losses),
+                             {arm.cost.flops_per_token, arm.tokens_per_second, static_cast<double>(arm.cost.parameters),
+                              static_cast<double>(arm.cost.cache_bytes_per_token)}});
   }
   return report;
 }

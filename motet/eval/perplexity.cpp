@@ -10,9 +10,11 @@
 
 namespace motet {
 
-Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::string_view text, const PerplexityOptions& options) {
+Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::string_view text,
+                           const PerplexityOptions& options) {
   const int64_t context = options.context > 0 ? options.context : model.config().context;
-  if (context > model.config().context) fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);
+  if (context > model.config().context)
+    fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);
   const std::vector<int32_t> tokens = tokenizer.encode(text);
   const Batch windows = eval_windows(tokens, context);
   Progress progress("perplexity", windows.rows);
@@ -23,9 +25,11 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
     progress.update(row + part.rows);
   }
   progress.finish();
-  Perplexity p{.nats_per_token = sum / static_cast<double>(windows.rows), .tokens = windows.rows * context, .context = context};
+  Perplexity p{
+      .nats_per_token = sum / static_cast<double>(windows.rows), .tokens = windows.rows * context, .context = context};
   p.perplexity = std::exp(p.nats_per_token);
-  p.bits_per_byte = p.nats_per_token / std::numbers::ln2 * static_cast<double>(tokens.size()) / static_cast<double>(text.size());
+  p.bits_per_byte =
+      p.nats_per_token / std::numbers::ln2 * static_cast<double>(tokens.size()) / static_cast<double>(text.size());
   return p;
 }
 

@@ -46,13 +46,14 @@ Tensor next_logits(ModelImpl& model, std::span<const int32_t> ids) {
 
 }  // namespace
 
-std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt, const GenerateOptions& options,
-                     const std::function<void(std::string_view)>& on_text) {
+std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
+                     const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   at::NoGradGuard no_grad;
   std::vector<int32_t> ids = tokenizer.encode(prompt);
   if (ids.empty()) fail_usage("generate: the prompt is empty, want at least one token");
   if (static_cast<int64_t>(ids.size()) > model.config().context)
-    fail_usage("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ", model.config().context);
+    fail_usage("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ",
+               model.config().context);
   Sampler sampler(options.sampler);
   StreamDecoder decoder(tokenizer);
   StopFilter filter(options.stop);

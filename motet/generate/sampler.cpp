@@ -10,7 +10,8 @@ Sampler::Sampler(SamplerOptions options) : options_(options), random_(at::detail
 
 int32_t Sampler::next(const Tensor& given, std::span<const int32_t> recent) {
   Tensor logits = given.to(at::kCPU, at::kDouble).contiguous().clone();
-  if (!logits.isfinite().any().item<bool>() || logits.isnan().any().item<bool>()) fail("generate: the model's logits are not finite");
+  if (!logits.isfinite().any().item<bool>() || logits.isnan().any().item<bool>())
+    fail("generate: the model's logits are not finite");
   if (options_.repeat_penalty != 1) {
     auto values = logits.accessor<double, 1>();
     for (int32_t id : std::set<int32_t>(recent.begin(), recent.end()))

@@ -7,11 +7,11 @@ namespace motet {
 
 /// How the next token is drawn, in this order: repetition penalty, top-k, top-p, min-p, temperature.
 struct SamplerOptions {
-  double temperature = 0.8;    // 0 takes the likeliest token
-  int64_t top_k = 40;          // 0: all
-  double top_p = 0.95;         // 1: all
-  double min_p = 0.0;          // tokens below min_p times the likeliest are left out
-  double repeat_penalty = 1.0; // divides positive and multiplies negative logits of recent tokens
+  double temperature = 0.8;     // 0 takes the likeliest token
+  int64_t top_k = 40;           // 0: all
+  double top_p = 0.95;          // 1: all
+  double min_p = 0.0;           // tokens below min_p times the likeliest are left out
+  double repeat_penalty = 1.0;  // divides positive and multiplies negative logits of recent tokens
   uint64_t seed = 0;
 };
 

@@ -4,14 +4,18 @@ namespace motet {
 
 Tensor activated(const Tensor& x, Activation activation) {
   switch (activation) {
-    case Activation::silu: return at::silu(x);
-    case Activation::gelu: return at::gelu(x);
-    case Activation::gelu_tanh: return at::gelu(x, "tanh");
+    case Activation::silu:
+      return at::silu(x);
+    case Activation::gelu:
+      return at::gelu(x);
+    case Activation::gelu_tanh:
+      return at::gelu(x, "tanh");
   }
   TORCH_INTERNAL_ASSERT(false, "unknown activation");
 }
 
-FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated) : activation_(activation) {
+FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated)
+    : activation_(activation) {
   const auto linear = [&](const char* name, int64_t in, int64_t out) {
     return register_module(name, torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(!gated)));
   };

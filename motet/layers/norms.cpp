@@ -6,7 +6,8 @@ namespace {
 // One node instead of eight: RMS norm is called twice a layer and torch's CPU path is composed of single operations.
 class RmsNorm : public torch::autograd::Function<RmsNorm> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& weight, double eps) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& weight,
+                        double eps) {
     const Tensor wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
     const Tensor length = at::linalg_vector_norm(wide, 2, {-1}, true);
     const Tensor inverse = length.pow_(2).div_(static_cast<double>(x.size(-1))).add_(eps).rsqrt_();

@@ -32,14 +32,16 @@ Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, bool inter
 
 class Rotate : public torch::autograd::Function<Rotate> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& cos,
+                        const Tensor& sin, bool interleaved) {
     context->save_for_backward({cos, sin});
     context->saved_data["interleaved"] = interleaved;
     return rotated(x, cos, sin, interleaved, 1);
   }
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     const auto saved = context->get_saved_variables();
-    return {rotated(gradients[0], saved[0], saved[1], context->saved_data["interleaved"].toBool(), -1), Tensor(), Tensor(), Tensor()};
+    return {rotated(gradients[0], saved[0], saved[1], context->saved_data["interleaved"].toBool(), -1), Tensor(),
+            Tensor(), Tensor()};
   }
 };
 
@@ -57,8 +59,8 @@ Tensor llama3(const Tensor& theta, const Options& o) {
 std::string Options::key() const {
   std::ostringstream s;
   s.precision(17);
-  s << dims << ' ' << base << ' ' << int(pairing) << ' ' << int(scaling) << ' ' << factor << ' ' << max_position << ' ' << low_freq_factor
-    << ' ' << high_freq_factor;
+  s << dims << ' ' << base << ' ' << int(pairing) << ' ' << int(scaling) << ' ' << factor << ' ' << max_position << ' '
+    << low_freq_factor << ' ' << high_freq_factor;
   return s.str();
 }
 
@@ -72,7 +74,8 @@ Rotary::Rotary(Options options) : options_(options) {
   if (options.dims > 0 && options.dims <= 2 && stretches)
     fail_usage("rotary embedding: NTK scaling with ", options.dims, " rotary dimensions, want more than 2");
   if (options.scaling == Options::Scaling::llama3 && options.high_freq_factor <= options.low_freq_factor)
-    fail_usage("rotary embedding: high_freq_factor is ", options.high_freq_factor, ", want more than low_freq_factor ", options.low_freq_factor);
+    fail_usage("rotary embedding: high_freq_factor is ", options.high_freq_factor, ", want more than low_freq_factor ",
+               options.low_freq_factor);
 }
 
 Tensor Rotary::inverse_frequencies(int64_t length) const {
@@ -81,7 +84,8 @@ Tensor Rotary::inverse_frequencies(int64_t length) const {
   double base = o.base;
   if (o.scaling == Options::Scaling::ntk) base *= std::pow(o.factor, exponent);
   if (o.scaling == Options::Scaling::dynamic && length > o.max_position)
-    base *= std::pow(o.factor * static_cast<double>(length) / static_cast<double>(o.max_position) - (o.factor - 1), exponent);
+    base *= std::pow(o.factor * static_cast<double>(length) / static_cast<double>(o.max_position) - (o.factor - 1),
+                     exponent);
   const Tensor j = at::arange(0, o.dims, 2, at::kDouble);
   const Tensor theta = at::exp(j * (-std::log(base) / r));
   return o.scaling == Options::Scaling::llama3 ? llama3(theta, o) : theta;

@@ -30,8 +30,9 @@ struct LearnedMap {
   Tensor values_NM;
 };
 
-/// One attention mechanism: a module that turns hidden states into the operator's arguments. It owns all its projections;
-/// the operator knows no mechanism. Self-attention, cross-attention, cached decoding and splits over keys are these calls.
+/// One attention mechanism: a module that turns hidden states into the operator's arguments. It owns all its
+/// projections; the operator knows no mechanism. Self-attention, cross-attention, cached decoding and splits over keys
+/// are these calls.
 class Mechanism : public torch::nn::Module {
  public:
   /// What a cache stores of memory [B,S,C]: every tensor is appended along dimension 1.
@@ -46,7 +47,8 @@ class Mechanism : public torch::nn::Module {
   virtual void initialize_extras(at::Generator) {}
 
   /// All of it: x [B,T,C] attends to memory [B,S,M] (itself when undefined).
-  Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {}, const Positions& memory_at = {});
+  Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
+                 const Positions& memory_at = {});
 };
 
 /// A named variant of a mechanism, as `motet compare` takes it: its [model.attention] section.
@@ -59,7 +61,7 @@ struct Preset {
 /// One row of the registry.
 struct MechanismEntry {
   std::string name, summary;
-  OptionTable options;          // beside the common ones
+  OptionTable options;  // beside the common ones
   std::vector<Preset> presets;
   std::shared_ptr<Mechanism> (*make)(const Setting&);
 };

@@ -14,8 +14,11 @@ Tensor bucket(const Tensor& distance_TS, bool causal) {
   const int64_t buckets = causal ? kBuckets : kBuckets / 2, exact = buckets / 2;
   const Tensor ahead = causal ? at::zeros_like(distance_TS) : (distance_TS < 0).to(at::kLong) * buckets;
   const Tensor d = causal ? distance_TS.clamp_min(0) : distance_TS.abs();
-  const double step = static_cast<double>(buckets - exact) / std::log(static_cast<double>(kFarthest) / static_cast<double>(exact));
-  const Tensor far = (exact + (d.clamp_min(1).to(at::kDouble) / static_cast<double>(exact)).log() * step).to(at::kLong).clamp_max(buckets - 1);
+  const double step =
+      static_cast<double>(buckets - exact) / std::log(static_cast<double>(kFarthest) / static_cast<double>(exact));
+  const Tensor far = (exact + (d.clamp_min(1).to(at::kDouble) / static_cast<double>(exact)).log() * step)
+                         .to(at::kLong)
+                         .clamp_max(buckets - 1);
   return ahead + at::where(d < exact, d, far);
 }
 
@@ -24,13 +27,16 @@ Tensor alibi_slopes(int64_t heads) {
   int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
   std::vector<double> slopes;
-  for (int64_t i = 1; i <= power; ++i) slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
+  for (int64_t i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
   for (int64_t i = 1; static_cast<int64_t>(slopes.size()) < heads; i += 2)
     slopes.push_back(std::exp2(-4.0 * static_cast<double>(i) / static_cast<double>(power)));
   return at::tensor(slopes, at::kDouble);
 }
 
-torch::nn::Linear linear(int64_t in, int64_t out, bool bias) { return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias)); }
+torch::nn::Linear linear(int64_t in, int64_t out, bool bias) {
+  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
+}
 
 }  // namespace
 
@@ -40,40 +46,49 @@ int64_t head_dim(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), given = s.integer("head_dim");
   if (given > 0) return given;
   if (s.hidden_size % heads)
-    refuse_option("num_heads", text(heads, " heads do not divide hidden_size ", s.hidden_size, ", want a divisor or an explicit head_dim"));
+    refuse_option("num_heads", text(heads, " heads do not divide hidden_size ", s.hidden_size,
+                                    ", want a divisor or an explicit head_dim"));
   return s.hidden_size / heads;
 }
 
 int64_t num_kv_heads(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), given = s.integer("num_kv_heads");
   if (given == 0) return heads;
-  if (heads % given) refuse_option("num_kv_heads", text(given, " does not divide num_heads ", heads, ", want a divisor"));
+  if (heads % given)
+    refuse_option("num_kv_heads", text(given, " does not divide num_heads ", heads, ", want a divisor"));
   return given;
 }
 
 Rotary rotary_of(const Setting& s, int64_t key_dim) {
   using Scaling = RotaryOptions::Scaling;
-  static const std::map<std::string, Scaling> scalings{
-      {"none", Scaling::none}, {"linear", Scaling::linear}, {"ntk", Scaling::ntk}, {"dynamic", Scaling::dynamic}, {"llama3", Scaling::llama3}};
+  static const std::map<std::string, Scaling> scalings{{"none", Scaling::none},
+                                                       {"linear", Scaling::linear},
+                                                       {"ntk", Scaling::ntk},
+                                                       {"dynamic", Scaling::dynamic},
+                                                       {"llama3", Scaling::llama3}};
   const int64_t trained = s.integer("rope_trained_length");
   const double fraction = s.number("rope_fraction");
-  RotaryOptions o{.dims = static_cast<int64_t>(static_cast<double>(key_dim) * fraction),
-                  .base = s.number("rope_base"),
-                  .pairing = s.word("rope_pairing") == "half" ? RotaryOptions::Pairing::half : RotaryOptions::Pairing::interleaved,
-                  .scaling = scalings.at(s.word("rope_scaling")),
-                  .factor = s.number("rope_factor"),
-                  .max_position = trained > 0 ? trained : s.max_position,
-                  .low_freq_factor = s.number("rope_low_freq_factor"),
-                  .high_freq_factor = s.number("rope_high_freq_factor")};
+  RotaryOptions o{
+      .dims = static_cast<int64_t>(static_cast<double>(key_dim) * fraction),
+      .base = s.number("rope_base"),
+      .pairing = s.word("rope_pairing") == "half" ? RotaryOptions::Pairing::half : RotaryOptions::Pairing::interleaved,
+      .scaling = scalings.at(s.word("rope_scaling")),
+      .factor = s.number("rope_factor"),
+      .max_position = trained > 0 ? trained : s.max_position,
+      .low_freq_factor = s.number("rope_low_freq_factor"),
+      .high_freq_factor = s.number("rope_high_freq_factor")};
   if (fraction < 1) o.dims -= o.dims % 2;  // a fraction of the head rounds down to whole pairs
-  if (o.dims % 2) refuse_option("rope_fraction", text("a head width of ", key_dim, " has no whole rotary pairs, want an even width or rope_fraction 0"));
+  if (o.dims % 2)
+    refuse_option("rope_fraction", text("a head width of ", key_dim,
+                                        " has no whole rotary pairs, want an even width or rope_fraction 0"));
   return Rotary(o);
 }
 
 int64_t layer_window(const Setting& s) {
   const int64_t window = s.integer("window");
   if (window == 0) return 0;
-  static const std::map<std::string, std::string> patterns{{"local", "L"}, {"LG", "LG"}, {"LGLL", "LGLL"}, {"LGL6", "LGLLLLLL"}};
+  static const std::map<std::string, std::string> patterns{
+      {"local", "L"}, {"LG", "LG"}, {"LGLL", "LGLL"}, {"LGL6", "LGLLLLLL"}};
   const std::string& pattern = patterns.at(s.word("window_pattern"));
   if (pattern[s.layer % pattern.size()] == 'G') return 0;
   if (!s.causal) refuse_option("window", "windows need causal attention, want model.causal = true or window = 0");
@@ -106,7 +121,9 @@ Tensor Projected::key_heads(const Tensor& memory) {
   return k_norm ? k_norm(k) : k;
 }
 
-Tensor Projected::value_heads(const Tensor& memory) { return v_proj(memory).unflatten(-1, {sizes_.value_heads, sizes_.value_dim}); }
+Tensor Projected::value_heads(const Tensor& memory) {
+  return v_proj(memory).unflatten(-1, {sizes_.value_heads, sizes_.value_dim});
+}
 
 Keys Projected::keys(const Tensor& memory, const Positions& at) {
   return {rotary_(key_heads(memory), at), value_heads(memory), {}, {}};

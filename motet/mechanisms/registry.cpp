@@ -34,19 +34,23 @@ OptionTable attention_options(const MechanismEntry& entry) {
                      .default_value = "softmax",
                      .choices = mechanism_names(),
                      .sentence = "the attention mechanism"}};
-  for (const OptionTable* part : {&common_attention_options(), &entry.options}) table.insert(table.end(), part->begin(), part->end());
+  for (const OptionTable* part : {&common_attention_options(), &entry.options})
+    table.insert(table.end(), part->begin(), part->end());
   return table;
 }
 
 nlohmann::json resolve_attention(const nlohmann::json& given, const std::string& section) {
   std::string name = "softmax";
   if (given.is_object() && given.contains("mechanism")) {
-    if (!given["mechanism"].is_string()) fail_usage(section, ".mechanism: want a name, one of ", joined(mechanism_names()));
+    if (!given["mechanism"].is_string())
+      fail_usage(section, ".mechanism: want a name, one of ", joined(mechanism_names()));
     name = given["mechanism"].get<std::string>();
   }
   return resolve(attention_options(find_mechanism(name)), given, section);
 }
 
-std::shared_ptr<Mechanism> make_mechanism(const Setting& setting) { return find_mechanism(setting.word("mechanism")).make(setting); }
+std::shared_ptr<Mechanism> make_mechanism(const Setting& setting) {
+  return find_mechanism(setting.word("mechanism")).make(setting);
+}
 
 }  // namespace motet

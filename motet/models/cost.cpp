@@ -4,14 +4,15 @@ namespace motet {
 namespace {
 
 // Multiply-adds of one mix at one place of the T x S plane.
-double mix_work(const StaticMix& fixed, const Tensor& qdown, const Tensor& qup, const Tensor& qgate, const Tensor& qfull, const KeyMix& key) {
+double mix_work(const StaticMix& fixed, const Tensor& qdown, const Tensor& qup, const Tensor& qgate,
+                const Tensor& qfull, const KeyMix& key) {
   const auto last = [](const Tensor& t, int64_t axes) {
     double n = t.defined() ? 1 : 0;
     for (int64_t i = 1; t.defined() && i <= axes; ++i) n *= static_cast<double>(t.size(-i));
     return n;
   };
-  return last(fixed.weight_HH, 2) + last(qdown, 2) + last(qup, 2) + last(qgate, 1) + last(qfull, 2) + last(key.down_BSRH, 2) +
-         last(key.up_BSRH, 2) + last(key.gate_BSH, 1) + last(key.full_BSHH, 2);
+  return last(fixed.weight_HH, 2) + last(qdown, 2) + last(qup, 2) + last(qgate, 1) + last(qfull, 2) +
+         last(key.down_BSRH, 2) + last(key.up_BSRH, 2) + last(key.gate_BSH, 1) + last(key.full_BSHH, 2);
 }
 
 double pair_work(const Queries& q, const Keys& k, const Attention& a) {
@@ -19,21 +20,23 @@ double pair_work(const Queries& q, const Keys& k, const Attention& a) {
   const double scores = static_cast<double>(q.q_BTHD.size(2) * q.q_BTHD.size(3));
   const double outputs = static_cast<double>(one.out_BTHE.size(2) * one.out_BTHE.size(3));
   const double pairs = q.lambda.defined() ? static_cast<double>(one.out_BTHE.size(2)) : 0;
-  return scores + outputs + pairs + mix_work(a.pre, q.pre.down_BTRH, q.pre.up_BTRH, q.pre.gate_BTH, q.pre.full_BTHH, k.pre) +
+  return scores + outputs + pairs +
+         mix_work(a.pre, q.pre.down_BTRH, q.pre.up_BTRH, q.pre.gate_BTH, q.pre.full_BTHH, k.pre) +
          mix_work(a.post, q.post.down_BTRH, q.post.up_BTRH, q.post.gate_BTH, q.post.full_BTHH, k.post);
 }
 
 int64_t stored_elements(const Keys& k) {
   int64_t n = 0;
-  for (const Tensor& t : {k.k_BSGD, k.v_BSGE, k.pre.down_BSRH, k.pre.up_BSRH, k.pre.gate_BSH, k.pre.full_BSHH, k.post.down_BSRH,
-                          k.post.up_BSRH, k.post.gate_BSH, k.post.full_BSHH})
+  for (const Tensor& t : {k.k_BSGD, k.v_BSGE, k.pre.down_BSRH, k.pre.up_BSRH, k.pre.gate_BSH, k.pre.full_BSHH,
+                          k.post.down_BSRH, k.post.up_BSRH, k.post.gate_BSH, k.post.full_BSHH})
     if (t.defined()) n += t.numel();
   return n;
 }
 
 // Keys that a query sees, averaged over a context of T tokens.
 double mean_visible(const Visibility& v, int64_t length) {
-  const double T = static_cast<double>(length), w = v.window > 0 ? std::min<double>(static_cast<double>(v.window), T) : T;
+  const double T = static_cast<double>(length),
+               w = v.window > 0 ? std::min<double>(static_cast<double>(v.window), T) : T;
   return v.causal ? (w * (w + 1) / 2 + (T - w) * w) / T : T;
 }
 

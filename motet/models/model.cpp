@@ -15,7 +15,9 @@ void fill(Tensor weight, const std::string& kind, double range, int64_t num_laye
   if (kind == "normal") weight.normal_(0, range, random);
   if (kind == "kaiming") weight.uniform_(-1 / std::sqrt(in), 1 / std::sqrt(in), random);  // torch's own default
   if (kind == "xavier") weight.uniform_(-std::sqrt(6 / (in + out)), std::sqrt(6 / (in + out)), random);
-  if (kind == "pythia") weight.normal_(0, output ? 2 / (static_cast<double>(num_layers) * std::sqrt(out)) : std::sqrt(2 / (5 * in)), random);
+  if (kind == "pythia")
+    weight.normal_(0, output ? 2 / (static_cast<double>(num_layers) * std::sqrt(out)) : std::sqrt(2 / (5 * in)),
+                   random);
 }
 
 bool is_output_projection(const std::string& name) { return name.ends_with("o_proj") || name.ends_with("down_proj"); }
@@ -31,9 +33,11 @@ ModelImpl::ModelImpl(ModelConfig config) : config_(std::move(config)) {
     blocks_.emplace_back(Block(config_, i));
     layers->push_back(blocks_.back());
   }
-  norm = trunk->register_module("norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer, config_.options.at("norm_eps").get<double>()));
+  norm = trunk->register_module("norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer,
+                                             config_.options.at("norm_eps").get<double>()));
   if (!config_.options.at("tie_embeddings").get<bool>())
-    lm_head = register_module("lm_head", torch::nn::Linear(torch::nn::LinearOptions(width, config_.vocab_size).bias(false)));
+    lm_head =
+        register_module("lm_head", torch::nn::Linear(torch::nn::LinearOptions(width, config_.vocab_size).bias(false)));
 }
 
 void ModelImpl::initialize(uint64_t seed) {
@@ -64,7 +68,9 @@ Tensor ModelImpl::hidden(const Tensor& ids) {
   return norm(x);
 }
 
-Tensor ModelImpl::logits(const Tensor& hidden) { return lm_head ? lm_head(hidden) : at::linear(hidden, embed_tokens->weight); }
+Tensor ModelImpl::logits(const Tensor& hidden) {
+  return lm_head ? lm_head(hidden) : at::linear(hidden, embed_tokens->weight);
+}
 
 Tensor ModelImpl::forward(const Tensor& ids) { return logits(hidden(ids)); }
 
@@ -99,7 +105,8 @@ int64_t ModelImpl::num_parameters() const {
 }
 
 Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT) {
-  return at::cross_entropy_loss(logits_BTV.flatten(0, 1).to(at::promote_types(logits_BTV.scalar_type(), at::kFloat)), targets_BT.flatten());
+  return at::cross_entropy_loss(logits_BTV.flatten(0, 1).to(at::promote_types(logits_BTV.scalar_type(), at::kFloat)),
+                                targets_BT.flatten());
 }
 
 }  // namespace motet

@@ -25,7 +25,8 @@ struct ModelConfig {
 class BlockImpl : public torch::nn::Module {
  public:
   BlockImpl(const ModelConfig&, int64_t layer);
-  Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {}, const Positions& memory_at = {});
+  Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
+                 const Positions& memory_at = {});
 
   std::shared_ptr<Mechanism> self_attn;
   Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr};

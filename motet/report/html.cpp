@@ -89,9 +89,7 @@ std::string figure(const std::string& name) {
          "texts and the configuration need none.</p></noscript></div>";
 }
 
-std::string paragraph(const std::string& html) {
-  return "<p>" + html + "</p>\n";
-}
+std::string paragraph(const std::string& html) { return "<p>" + html + "</p>\n"; }
 
 std::string cell(const ReportData& data, const Marks& marks, size_t column, const ReportCell& value) {
   const bool numeric = column < data.columns.size() && data.columns[column].numeric;

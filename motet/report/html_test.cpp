@@ -15,9 +15,7 @@ size_t occurrences(std::string_view page, std::string_view what) {
   return count;
 }
 
-bool contains(std::string_view page, std::string_view what) {
-  return page.find(what) != std::string_view::npos;
-}
+bool contains(std::string_view page, std::string_view what) { return page.find(what) != std::string_view::npos; }
 
 AttentionPicture picture(const std::string& kind, int head, int side) {
   AttentionPicture out{"mha", 0, "head " + std::to_string(head + 1), kind, head, side, side, {}};

@@ -9,7 +9,8 @@ bool decays(const std::string& name, const Tensor& parameter) {
   return true;
 }
 
-AdamW::AdamW(ModelImpl& model, AdamWOptions options) : options_(options), groups_{{options.weight_decay, {}, {}, {}, {}}, {0, {}, {}, {}, {}}} {
+AdamW::AdamW(ModelImpl& model, AdamWOptions options)
+    : options_(options), groups_{{options.weight_decay, {}, {}, {}, {}}, {0, {}, {}, {}, {}}} {
   for (const auto& item : model.named_parameters()) {
     const Tensor& p = item.value();
     Group& group = groups_[decays(item.key(), p) ? 0 : 1];
@@ -33,8 +34,8 @@ void AdamW::step(double learning_rate) {
       steps.push_back(group.steps[i].add_(1));
     }
     if (parameters.empty()) continue;
-    at::_fused_adamw_(parameters, gradients, first, second, {}, steps, learning_rate, options_.beta1, options_.beta2, group.weight_decay,
-                      options_.epsilon, false, false);
+    at::_fused_adamw_(parameters, gradients, first, second, {}, steps, learning_rate, options_.beta1, options_.beta2,
+                      group.weight_decay, options_.epsilon, false, false);
   }
 }
 

@@ -11,7 +11,8 @@ const std::vector<std::string> kSections{"model", "model.attention", "data", "tr
 // "model.attention.rank" -> {"model.attention", "rank"}.
 std::pair<std::string, std::string> split_path(const std::string& path) {
   const size_t dot = path.rfind('.');
-  if (dot == std::string::npos) throw UsageError(text("--set: '", path, "' is no key, want section.key such as train.steps"));
+  if (dot == std::string::npos)
+    throw UsageError(text("--set: '", path, "' is no key, want section.key such as train.steps"));
   const std::string section = path.substr(0, dot);
   for (const std::string& known : kSections)
     if (known == section) return {section, path.substr(dot + 1)};
@@ -94,11 +95,13 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
     }
     config.merge_patch(read);
   }
-  for (const auto& pair : request.value("set", nlohmann::json::array())) set_path(config, pair[0].get<std::string>(), pair[1]);
+  for (const auto& pair : request.value("set", nlohmann::json::array()))
+    set_path(config, pair[0].get<std::string>(), pair[1]);
   check_sections(config);
 
   RunConfig run;
-  nlohmann::json model = config.value("model", nlohmann::json::object()), data = config.value("data", nlohmann::json::object());
+  nlohmann::json model = config.value("model", nlohmann::json::object()),
+                 data = config.value("data", nlohmann::json::object());
   run.attention_given = model.value("attention", nlohmann::json::object());
   model.erase("attention");
   run.texts = take_texts(data);
@@ -128,13 +131,15 @@ std::string describe_options() {
   std::string out;
   const auto section = [&](const std::string& name, const OptionTable& table) {
     out += "[" + name + "]\n";
-    for (const Option& o : table) out += text("  ", o.name, " = ", o.default_value.dump(), "  # ", accepted(o), "; ", o.sentence, "\n");
+    for (const Option& o : table)
+      out += text("  ", o.name, " = ", o.default_value.dump(), "  # ", accepted(o), "; ", o.sentence, "\n");
     out += "\n";
   };
   section("model", model_options());
   section("model.attention", common_attention_options());
   for (const MechanismEntry& entry : mechanism_registry())
-    if (!entry.options.empty()) section("model.attention] mechanism = \"" + entry.name + "\" [model.attention", entry.options);
+    if (!entry.options.empty())
+      section("model.attention] mechanism = \"" + entry.name + "\" [model.attention", entry.options);
   section("data", data_options());
   section("train", train_options());
   return out;

@@ -9,8 +9,8 @@ namespace motet {
 const OptionTable& data_options();
 const OptionTable& train_options();
 
-/// A run's configuration: resolved tables. `attention_given` is what was said about [model.attention], unresolved, so that
-/// a comparison can resolve it for each mechanism.
+/// A run's configuration: resolved tables. `attention_given` is what was said about [model.attention], unresolved, so
+/// that a comparison can resolve it for each mechanism.
 struct RunConfig {
   nlohmann::json model, data, train, attention_given;
   std::vector<std::string> texts;  // paths; empty = built-in text
@@ -19,8 +19,8 @@ struct RunConfig {
   nlohmann::json resolved() const;                     // everything, as config.toml shows it
 };
 
-/// Defaults under `base`, under the TOML file request["config"], under request["set"] ([["model.hidden_size","64"], ...])
-/// and request["texts"]. Throws UsageError for unknown sections and keys (nearest named), wrong types and ranges.
+/// Defaults under `base`, under the TOML file request["config"], under request["set"] ([["model.hidden_size","64"],
+/// ...]) and request["texts"]. Throws UsageError for unknown sections and keys (nearest named), wrong types and ranges.
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base = nlohmann::json::object());
 
 /// "1e-3 = learning rate ..." lines of every key, for `motet train --options`.

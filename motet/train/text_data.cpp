@@ -16,7 +16,8 @@ TextData load_text_data(const RunConfig& run) {
   const int64_t needed = run.train.at("context").get<int64_t>() + 1;
   for (const auto& [what, tokens] : {std::pair("training", &data.train), std::pair("validation", &data.validation)})
     if (static_cast<int64_t>(tokens->size()) < needed)
-      fail(corpus.name, ": the ", what, " part has ", tokens->size(), " tokens, want at least ", needed, " for a context of ", needed - 1);
+      fail(corpus.name, ": the ", what, " part has ", tokens->size(), " tokens, want at least ", needed,
+           " for a context of ", needed - 1);
   data.bytes_per_token = static_cast<double>(split.validation.size()) / static_cast<double>(data.validation.size());
   return data;
 }

@@ -13,14 +13,16 @@ namespace motet {
 namespace {
 
 BatchOptions batch_options(const nlohmann::json& train) {
-  return {train.at("batch_size").get<int64_t>(), train.at("context").get<int64_t>(), train.at("data_seed").get<uint64_t>()};
+  return {train.at("batch_size").get<int64_t>(), train.at("context").get<int64_t>(),
+          train.at("data_seed").get<uint64_t>()};
 }
 
 AdamWOptions adamw_options(const nlohmann::json& train) {
-  return {train.at("beta1").get<double>(), train.at("beta2").get<double>(), train.at("epsilon").get<double>(), train.at("weight_decay").get<double>()};
+  return {train.at("beta1").get<double>(), train.at("beta2").get<double>(), train.at("epsilon").get<double>(),
+          train.at("weight_decay").get<double>()};
 }
 
-constexpr int64_t kEvaluations = 10;  // in a run whose eval_every is 0
+constexpr double kEvaluationShare = 0.1;  // of the budget between evaluations when eval_every is 0
 
 }  // namespace
 
@@ -41,14 +43,18 @@ Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
       data_(data),
       train_(train),
       batches_(data.train, batch_options(train)),
-      eval_windows_(eval_windows(data.validation, train.at("context").get<int64_t>(), train.at("eval_windows").get<int64_t>())),
+      eval_windows_(
+          eval_windows(data.validation, train.at("context").get<int64_t>(), train.at("eval_windows").get<int64_t>())),
       optimizer_(*model_, adamw_options(train)) {}
 
-int64_t Trainer::tokens_per_step() const { return train_.at("batch_size").get<int64_t>() * train_.at("context").get<int64_t>(); }
+int64_t Trainer::tokens_per_step() const {
+  return train_.at("batch_size").get<int64_t>() * train_.at("context").get<int64_t>();
+}
 
 int64_t Trainer::planned_steps() const {
   if (const int64_t steps = train_.at("steps").get<int64_t>(); steps > 0) return steps;
-  if (const int64_t tokens = train_.at("tokens").get<int64_t>(); tokens > 0) return (tokens + tokens_per_step() - 1) / tokens_per_step();
+  if (const int64_t tokens = train_.at("tokens").get<int64_t>(); tokens > 0)
+    return (tokens + tokens_per_step() - 1) / tokens_per_step();
   const double seconds = 60 * train_.at("minutes").get<double>();
   return step_ == 0 ? 1 : std::max<int64_t>(step_, std::llround(static_cast<double>(step_) * seconds / seconds_));
 }
@@ -63,7 +69,8 @@ bool Trainer::done() const { return progress() >= 1; }
 double Trainer::learning_rate() const {
   const double peak = train_.at("learning_rate").get<double>(), last = train_.at("final_learning_rate").get<double>();
   const double warmup = train_.at("warmup").get<double>();
-  const double at = std::min(progress() + (train_.at("minutes") > 0 ? 0 : 1.0 / static_cast<double>(planned_steps())), 1.0);
+  const double at =
+      std::min(progress() + (train_.at("minutes") > 0 ? 0 : 1.0 / static_cast<double>(planned_steps())), 1.0);
   if (at < warmup) return peak * at / warmup;
   const double fall = warmup < 1 ? (at - warmup) / (1 - warmup) : 1;
   return peak * (last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * fall)));
@@ -82,12 +89,14 @@ StepRecord Trainer::step() {
   record.loss = loss.item<double>();
   if (!std::isfinite(record.loss)) {
     const std::string place = model_->first_non_finite(tokens.inputs);
-    fail("step ", record.step, ": the loss is ", record.loss, "; the first number that is not finite appears in ", place.empty() ? "the loss" : place);
+    fail("step ", record.step, ": the loss is ", record.loss, "; the first number that is not finite appears in ",
+         place.empty() ? "the loss" : place);
   }
   optimizer_.zero_grad();
   loss.backward();
   record.gradient_norm = optimizer_.clip(train_.at("clip").get<double>());
-  if (!std::isfinite(record.gradient_norm)) fail("step ", record.step, ": the gradient's norm is ", record.gradient_norm);
+  if (!std::isfinite(record.gradient_norm))
+    fail("step ", record.step, ": the gradient's norm is ", record.gradient_norm);
   optimizer_.step(record.learning_rate);
   ++step_;
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -107,13 +116,16 @@ double mean_loss(ModelImpl& model, const Batch& windows, int64_t rows) {
   return sum / static_cast<double>(windows.rows);
 }
 
-EvalRecord Trainer::evaluate() { return {step_, mean_loss(*model_, eval_windows_, train_.at("batch_size").get<int64_t>())}; }
+EvalRecord Trainer::evaluate() {
+  return {step_, mean_loss(*model_, eval_windows_, train_.at("batch_size").get<int64_t>())};
+}
 
-bool Trainer::evaluation_due() const {
+bool Trainer::evaluation_due() {
   if (done()) return true;
   if (const int64_t every = train_.at("eval_every").get<int64_t>(); every > 0) return step_ % every == 0;
-  if (train_.at("minutes") > 0) return std::floor(progress() * kEvaluations) > std::floor((seconds_ - seconds_ / static_cast<double>(step_)) / (60 * train_.at("minutes").get<double>()) * kEvaluations);
-  return step_ % std::max<int64_t>(planned_steps() / kEvaluations, 1) == 0;
+  if (progress() < next_evaluation_ - 1e-9) return false;
+  while (next_evaluation_ - 1e-9 <= progress()) next_evaluation_ += kEvaluationShare;
+  return true;
 }
 
 TrainResult train_model(Trainer& trainer, const TrainEvents& events) {

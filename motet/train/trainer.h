@@ -24,7 +24,7 @@ class Trainer {
   /// One optimiser step. Throws Error naming the step and the layer when the loss is not finite.
   StepRecord step();
   EvalRecord evaluate();
-  bool evaluation_due() const;  // after the step just made
+  bool evaluation_due();  // after the step just made
 
   int64_t steps_done() const { return step_; }
   int64_t planned_steps() const;  // estimated when the budget is minutes
@@ -45,6 +45,7 @@ class Trainer {
   AdamW optimizer_;
   int64_t step_ = 0;
   double seconds_ = 0;
+  double next_evaluation_ = 0.1;  // progress at which the next one is due when eval_every is 0
 };
 
 /// Autocast to bfloat16 in this thread while it lives; nothing for float32.

@@ -7,16 +7,26 @@ namespace {
 
 HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
-  return {.query_heads = heads, .key_heads = kv, .value_heads = kv, .output_heads = heads, .key_dim = dim, .value_dim = dim, .key_name = "t_proj"};
+  return {.query_heads = heads,
+          .key_heads = kv,
+          .value_heads = kv,
+          .output_heads = heads,
+          .key_dim = dim,
+          .value_dim = dim,
+          .key_name = "t_proj"};
 }
 
-std::pair<Tensor, Tensor> halves(const Tensor& x) { return {x.slice(-1, 0, x.size(-1) / 2), x.slice(-1, x.size(-1) / 2)}; }
+std::pair<Tensor, Tensor> halves(const Tensor& x) {
+  return {x.slice(-1, 0, x.size(-1) / 2), x.slice(-1, x.size(-1) / 2)};
+}
 
 }  // namespace
 
 Coca::Coca(const Setting& s) : Projected(s, sizes(s)) {
-  if (sizes_.key_dim % 2) refuse_option("head_dim", text("coca ties the halves of a head, want an even width, have ", sizes_.key_dim));
-  if (s.word("rope_pairing") != "half") refuse_option("rope_pairing", "coca ties dimension j to j + width/2, want half");
+  if (sizes_.key_dim % 2)
+    refuse_option("head_dim", text("coca ties the halves of a head, want an even width, have ", sizes_.key_dim));
+  if (s.word("rope_pairing") != "half")
+    refuse_option("rope_pairing", "coca ties dimension j to j + width/2, want half");
   if (s.word("form") != "slack" && rotary_.options().dims != sizes_.key_dim)
     refuse_option("rope_fraction", text("the ", s.word("form"), " form is defined for a whole rotated head, want 1"));
 }
@@ -47,11 +57,19 @@ Queries Coca::queries(const Tensor& x, const Positions& at) {
 
 MechanismEntry coca_entry() {
   using enum OptionType;
-  return {.name = "coca",
-          .summary = "collinear queries and keys under rotary embedding, for long contexts (CoCA)",
-          .options = {{"form", string, "exact", {}, {}, {"exact", "slack", "strict"}, "exact: the paper's score, shift-invariant; slack: the released code; strict: queries tied too"}},
-          .presets = {{"coca", true, {{"mechanism", "coca"}, {"form", "exact"}}}, {"coca_slack", false, {{"mechanism", "coca"}, {"form", "slack"}}}},
-          .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Coca>(s); }};
+  return {
+      .name = "coca",
+      .summary = "collinear queries and keys under rotary embedding, for long contexts (CoCA)",
+      .options = {{"form",
+                   string,
+                   "exact",
+                   {},
+                   {},
+                   {"exact", "slack", "strict"},
+                   "exact: the paper's score, shift-invariant; slack: the released code; strict: queries tied too"}},
+      .presets = {{"coca", true, {{"mechanism", "coca"}, {"form", "exact"}}},
+                  {"coca_slack", false, {{"mechanism", "coca"}, {"form", "slack"}}}},
+      .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Coca>(s); }};
 }
 
 }  // namespace motet

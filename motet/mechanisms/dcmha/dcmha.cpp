@@ -13,24 +13,34 @@ constexpr double kDownNormEps = 1e-6;  // part of the function: the norms start 
 
 HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
-  return {.query_heads = heads, .key_heads = kv, .value_heads = kv, .output_heads = heads, .key_dim = dim, .value_dim = dim};
+  return {.query_heads = heads,
+          .key_heads = kv,
+          .value_heads = kv,
+          .output_heads = heads,
+          .key_dim = dim,
+          .value_dim = dim};
 }
 
 }  // namespace
 
-Dcmha::Dcmha(const Setting& s) : Projected(s, sizes(s)), heads_(s.integer("num_heads")), groups_(s.integer("groups")), rank_(s.integer("rank")) {
-  if (heads_ % groups_) refuse_option("groups", text(groups_, " groups do not divide num_heads ", heads_, ", want a divisor"));
+Dcmha::Dcmha(const Setting& s)
+    : Projected(s, sizes(s)), heads_(s.integer("num_heads")), groups_(s.integer("groups")), rank_(s.integer("rank")) {
+  if (heads_ % groups_)
+    refuse_option("groups", text(groups_, " groups do not divide num_heads ", heads_, ", want a divisor"));
   const int64_t own = heads_ / groups_, hidden = 2 * rank_ * own;
   if (s.memory_size > 0 && s.memory_size != s.hidden_size)
-    refuse_option("mechanism", text("dcmha has one generator for queries and memory, want memory of width ", s.hidden_size, ", have ", s.memory_size));
+    refuse_option("mechanism", text("dcmha has one generator for queries and memory, want memory of width ",
+                                    s.hidden_size, ", have ", s.memory_size));
   if (s.flag("low_rank")) {
     hidden_CGPK = register_parameter("compose_hidden", at::zeros({s.hidden_size, groups_, kBranches, hidden}));
     up_GPKRN = register_parameter("compose_up", at::zeros({groups_, kBranches, hidden, 2 * rank_, own}));
   }
   if (s.flag("gates")) gate_CPH = register_parameter("compose_gate", at::zeros({s.hidden_size, kBranches, heads_}));
   const std::string where = s.word("where");
-  if (s.flag("static") && where != "post") static_pre_GNN = register_parameter("compose_static_pre", at::zeros({groups_, own, own}));
-  if (s.flag("static") && where != "pre") static_post_GNN = register_parameter("compose_static_post", at::zeros({groups_, own, own}));
+  if (s.flag("static") && where != "post")
+    static_pre_GNN = register_parameter("compose_static_pre", at::zeros({groups_, own, own}));
+  if (s.flag("static") && where != "pre")
+    static_post_GNN = register_parameter("compose_static_post", at::zeros({groups_, own, own}));
 }
 
 bool Dcmha::active(int branch) const {
@@ -45,7 +55,8 @@ Dcmha::Parts Dcmha::parts(const Tensor& x, int branch) const {
   const int64_t own = heads_ / groups_;
   if (hidden_CGPK.defined()) {
     const auto activation = setting_.word("gelu") == "tanh" ? Activation::gelu_tanh : Activation::gelu;
-    const Tensor hidden_BTGK = activated(at::matmul(x, hidden_CGPK.select(2, branch).flatten(1)), activation).unflatten(-1, {groups_, -1});
+    const Tensor hidden_BTGK =
+        activated(at::matmul(x, hidden_CGPK.select(2, branch).flatten(1)), activation).unflatten(-1, {groups_, -1});
     const Tensor rows_BTGRN = at::einsum("btgk,gkrn->btgrn", {hidden_BTGK, up_GPKRN.select(1, branch)});
     const Tensor down = rms_norm(rows_BTGRN.slice(3, 0, rank_), {}, kDownNormEps), up = rows_BTGRN.slice(3, rank_);
     // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
@@ -99,7 +110,8 @@ std::vector<LearnedMap> Dcmha::learned() {
 // The authors' training code (JAX): README.md, Parameters.
 void Dcmha::initialize_extras(at::Generator random) {
   Projected::initialize_extras(random);
-  const double width = static_cast<double>(setting_.hidden_size), own = static_cast<double>(heads_ / groups_), rank = static_cast<double>(rank_);
+  const double width = static_cast<double>(setting_.hidden_size), own = static_cast<double>(heads_ / groups_),
+               rank = static_cast<double>(rank_);
   const double hidden = 2 * rank * own;
   if (hidden_CGPK.defined()) hidden_CGPK.normal_(0, std::sqrt(2 / (width + hidden)), random);
   if (up_GPKRN.defined()) up_GPKRN.normal_(0, std::sqrt(1 / hidden) * 2 / (own + rank) * 0.01, random);
@@ -110,18 +122,27 @@ void Dcmha::initialize_extras(at::Generator random) {
 
 MechanismEntry dcmha_entry() {
   using enum OptionType;
-  return {.name = "dcmha",
-          .summary = "heads composed per query and key, before and after the softmax (DCFormer)",
-          .options = {{"rank", integer, 2, 1, 64, {}, "rank of the dynamic low-rank maps"},
-                      {"sides", string, "both", {}, {}, {"both", "query", "key"}, "maps from the query's hidden state, the key's, or both"},
-                      {"where", string, "both", {}, {}, {"both", "pre", "post"}, "compose before the softmax, after it, or both"},
-                      {"low_rank", boolean, true, {}, {}, {}, "dynamic low-rank maps"},
-                      {"gates", boolean, true, {}, {}, {}, "dynamic gates"},
-                      {"static", boolean, false, {}, {}, {}, "a learned map that is the same everywhere"},
-                      {"groups", integer, 1, 1, 256, {}, "groups of heads; heads are composed inside their group"},
-                      {"gelu", string, "erf", {}, {}, {"erf", "tanh"}, "GELU of the generator"}},
-          .presets = {{"dcmha", true, {{"mechanism", "dcmha"}}}, {"dcmha_query_wise", false, {{"mechanism", "dcmha"}, {"sides", "query"}}}},
-          .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Dcmha>(s); }};
+  return {
+      .name = "dcmha",
+      .summary = "heads composed per query and key, before and after the softmax (DCFormer)",
+      .options =
+          {{"rank", integer, 2, 1, 64, {}, "rank of the dynamic low-rank maps"},
+           {"sides",
+            string,
+            "both",
+            {},
+            {},
+            {"both", "query", "key"},
+            "maps from the query's hidden state, the key's, or both"},
+           {"where", string, "both", {}, {}, {"both", "pre", "post"}, "compose before the softmax, after it, or both"},
+           {"low_rank", boolean, true, {}, {}, {}, "dynamic low-rank maps"},
+           {"gates", boolean, true, {}, {}, {}, "dynamic gates"},
+           {"static", boolean, false, {}, {}, {}, "a learned map that is the same everywhere"},
+           {"groups", integer, 1, 1, 256, {}, "groups of heads; heads are composed inside their group"},
+           {"gelu", string, "erf", {}, {}, {"erf", "tanh"}, "GELU of the generator"}},
+      .presets = {{"dcmha", true, {{"mechanism", "dcmha"}}},
+                  {"dcmha_query_wise", false, {{"mechanism", "dcmha"}, {"sides", "query"}}}},
+      .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Dcmha>(s); }};
 }
 
 }  // namespace motet

@@ -3,8 +3,8 @@
 
 namespace motet {
 
-/// Dynamically composable multi-head attention: heads are recombined per query and key, before and after the softmax, by
-/// low-rank maps and gates made from the layer's input. README.md of this folder.
+/// Dynamically composable multi-head attention: heads are recombined per query and key, before and after the softmax,
+/// by low-rank maps and gates made from the layer's input. README.md of this folder.
 class Dcmha : public Projected {
  public:
   explicit Dcmha(const Setting&);

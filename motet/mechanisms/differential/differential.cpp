@@ -13,10 +13,22 @@ bool second(const Setting& s) { return s.word("version") == "v2"; }
 HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
   if (second(s))
-    return {.query_heads = 2 * heads, .key_heads = kv, .value_heads = kv, .output_heads = heads, .key_dim = dim, .value_dim = dim};
-  if (heads % 2) refuse_option("num_heads", text("differential attention V1 pairs heads, want an even number, have ", heads));
-  if (kv % 2) refuse_option("num_kv_heads", text("differential attention V1 pairs key heads, want an even number, have ", kv));
-  return {.query_heads = heads, .key_heads = kv, .value_heads = kv / 2, .output_heads = heads / 2, .key_dim = dim, .value_dim = 2 * dim};
+    return {.query_heads = 2 * heads,
+            .key_heads = kv,
+            .value_heads = kv,
+            .output_heads = heads,
+            .key_dim = dim,
+            .value_dim = dim};
+  if (heads % 2)
+    refuse_option("num_heads", text("differential attention V1 pairs heads, want an even number, have ", heads));
+  if (kv % 2)
+    refuse_option("num_kv_heads", text("differential attention V1 pairs key heads, want an even number, have ", kv));
+  return {.query_heads = heads,
+          .key_heads = kv,
+          .value_heads = kv / 2,
+          .output_heads = heads / 2,
+          .key_dim = dim,
+          .value_dim = 2 * dim};
 }
 
 double start_of_lambda(const Setting& s) {
@@ -26,9 +38,11 @@ double start_of_lambda(const Setting& s) {
 
 }  // namespace
 
-Differential::Differential(const Setting& s) : Projected(s, sizes(s)), second_(second(s)), lambda_init_(start_of_lambda(s)) {
+Differential::Differential(const Setting& s)
+    : Projected(s, sizes(s)), second_(second(s)), lambda_init_(start_of_lambda(s)) {
   if (second_) {
-    lambda_proj = register_module("lambda_proj", torch::nn::Linear(torch::nn::LinearOptions(s.hidden_size, sizes_.output_heads).bias(false)));
+    lambda_proj = register_module(
+        "lambda_proj", torch::nn::Linear(torch::nn::LinearOptions(s.hidden_size, sizes_.output_heads).bias(false)));
     return;
   }
   const int64_t dim = sizes_.key_dim;
@@ -38,7 +52,8 @@ Differential::Differential(const Setting& s) : Projected(s, sizes(s)), second_(s
   lambda_k2_D = register_parameter("lambda_k2", at::zeros({dim}));
   const std::string norm = s.word("head_norm");
   if (norm != "none")
-    head_norm = register_module("subln", Norm(sizes_.value_dim, norm == "affine" ? NormKind::rms : NormKind::rms_plain, s.number("head_norm_eps")));
+    head_norm = register_module("subln", Norm(sizes_.value_dim, norm == "affine" ? NormKind::rms : NormKind::rms_plain,
+                                              s.number("head_norm_eps")));
 }
 
 Tensor Differential::lambda() const {
@@ -84,12 +99,31 @@ MechanismEntry differential_entry() {
   using enum OptionType;
   return {.name = "differential",
           .summary = "the difference of two softmax maps (Differential Transformer V1, V2)",
-          .options = {{"version", string, "v1", {}, {}, {"v1", "v2"}, "V1: half the heads in pairs, values of double width; V2: double query heads"},
-                      {"lambda_start", string, "schedule", {}, {}, {"schedule", "constant"}, "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"},
-                      {"lambda_init", number, 0.8, 0, 1, {}, "V1: lambda_init of every layer when lambda_start is constant"},
-                      {"lambda_std", number, 0.1, 0, 10, {}, "V1: first standard deviation of the lambda vectors"},
-                      {"head_norm", string, "affine", {}, {}, {"affine", "plain", "none"}, "V1: RMS norm per head with a weight, without, or none"},
-                      {"head_norm_eps", number, 1e-5, 0, 1, {}, "epsilon of the head norm"}},
+          .options =
+              {{"version",
+                string,
+                "v1",
+                {},
+                {},
+                {"v1", "v2"},
+                "V1: half the heads in pairs, values of double width; V2: double query heads"},
+               {"lambda_start",
+                string,
+                "schedule",
+                {},
+                {},
+                {"schedule", "constant"},
+                "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"},
+               {"lambda_init", number, 0.8, 0, 1, {}, "V1: lambda_init of every layer when lambda_start is constant"},
+               {"lambda_std", number, 0.1, 0, 10, {}, "V1: first standard deviation of the lambda vectors"},
+               {"head_norm",
+                string,
+                "affine",
+                {},
+                {},
+                {"affine", "plain", "none"},
+                "V1: RMS norm per head with a weight, without, or none"},
+               {"head_norm_eps", number, 1e-5, 0, 1, {}, "epsilon of the head norm"}},
           .presets = {{"differential_v1", true, {{"mechanism", "differential"}, {"version", "v1"}}},
                       {"differential_v2", true, {{"mechanism", "differential"}, {"version", "v2"}}}},
           .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Differential>(s); }};

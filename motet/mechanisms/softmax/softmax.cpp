@@ -5,7 +5,12 @@ namespace {
 
 HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
-  return {.query_heads = heads, .key_heads = kv, .value_heads = kv, .output_heads = heads, .key_dim = dim, .value_dim = dim};
+  return {.query_heads = heads,
+          .key_heads = kv,
+          .value_heads = kv,
+          .output_heads = heads,
+          .key_dim = dim,
+          .value_dim = dim};
 }
 
 }  // namespace

@@ -19,7 +19,9 @@ Counts counts(const Setting& s) {
 HeadSizes sizes(const Setting& s) {
   const Counts n = counts(s);
   if (s.integer("num_kv_heads") != 0 && s.integer("num_kv_heads") != s.integer("num_heads"))
-    refuse_option("num_kv_heads", "talking heads has a stored key for each score head and a value for each value head; set score_heads and value_heads");
+    refuse_option("num_kv_heads",
+                  "talking heads has a stored key for each score head and a value for each value head; set score_heads "
+                  "and value_heads");
   const int64_t key_dim = s.integer("key_dim"), value_dim = s.integer("value_dim");
   return {.query_heads = n.score,
           .key_heads = n.score,
@@ -45,9 +47,12 @@ void fill_mix(Tensor mix, bool identity, at::Generator random) {
 
 TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)) {
   const Counts n = counts(s);
-  if (!pre(s) && n.score != n.softmax) refuse_option("softmax_heads", "must equal score_heads when only the weights are mixed");
-  if (!post(s) && n.softmax != n.value) refuse_option("value_heads", "must equal softmax_heads when only the logits are mixed");
-  if (s.flag("residual") && n.score != n.softmax) refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
+  if (!pre(s) && n.score != n.softmax)
+    refuse_option("softmax_heads", "must equal score_heads when only the weights are mixed");
+  if (!post(s) && n.softmax != n.value)
+    refuse_option("value_heads", "must equal softmax_heads when only the logits are mixed");
+  if (s.flag("residual") && n.score != n.softmax)
+    refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
   const std::string dynamic = s.word("dynamic");
   const auto add = [&](bool wanted, const char* name, std::vector<int64_t> shape) {
@@ -102,7 +107,9 @@ void TalkingHeads::initialize_extras(at::Generator random) {
   for (const Tensor& mix : {logits_mix_NM, weights_mix_NM})
     if (mix.defined()) fill_mix(mix, identity, random);
   for (Tensor map : {query_logits_CNM, key_logits_CNM, query_weights_CNM, key_weights_CNM})
-    if (map.defined()) map.normal_(0, setting_.number("dynamic_std") / std::sqrt(static_cast<double>(map.size(0) * map.size(1))), random);
+    if (map.defined())
+      map.normal_(0, setting_.number("dynamic_std") / std::sqrt(static_cast<double>(map.size(0) * map.size(1))),
+                  random);
 }
 
 MechanismEntry talking_heads_entry() {
@@ -114,12 +121,42 @@ MechanismEntry talking_heads_entry() {
                       {"value_heads", integer, 0, 0, 1024, {}, "value heads h_v; 0 = num_heads"},
                       {"key_dim", integer, 0, 0, 4096, {}, "width of queries and keys; 0 = head_dim"},
                       {"value_dim", integer, 0, 0, 4096, {}, "width of values; 0 = head_dim"},
-                      {"mixes", string, "both", {}, {}, {"both", "pre", "post"}, "mix the logits (pre), the weights (post) or both"},
-                      {"start", string, "identity", {}, {}, {"identity", "random"}, "first values of the static maps (square ones only can be the identity)"},
-                      {"dynamic", string, "none", {}, {}, {"none", "query", "key", "both"}, "maps computed from the query's or key's hidden state"},
-                      {"dynamic_std", number, 0.01, 0, 1, {}, "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"},
+                      {"mixes",
+                       string,
+                       "both",
+                       {},
+                       {},
+                       {"both", "pre", "post"},
+                       "mix the logits (pre), the weights (post) or both"},
+                      {"start",
+                       string,
+                       "identity",
+                       {},
+                       {},
+                       {"identity", "random"},
+                       "first values of the static maps (square ones only can be the identity)"},
+                      {"dynamic",
+                       string,
+                       "none",
+                       {},
+                       {},
+                       {"none", "query", "key", "both"},
+                       "maps computed from the query's or key's hidden state"},
+                      {"dynamic_std",
+                       number,
+                       0.01,
+                       0,
+                       1,
+                       {},
+                       "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"},
                       {"residual", boolean, false, {}, {}, {}, "add the scores to their mix (x-transformers)"},
-                      {"qk_scale", string, "default", {}, {}, {"default", "none"}, "1/sqrt(key_dim), or 1 as in the authors' weights"}},
+                      {"qk_scale",
+                       string,
+                       "default",
+                       {},
+                       {},
+                       {"default", "none"},
+                       "1/sqrt(key_dim), or 1 as in the authors' weights"}},
           .presets = {{"talking_heads", true, {{"mechanism", "talking_heads"}}}},
           .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<TalkingHeads>(s); }};
 }

@@ -17,7 +17,7 @@ class TalkingHeads : public Projected {
  private:
   Tensor full(const Tensor& map_CNM, const Tensor& x_BTC) const;
 
-  Tensor logits_mix_NM, weights_mix_NM;                                // static, P_l and P_w
+  Tensor logits_mix_NM, weights_mix_NM;                                         // static, P_l and P_w
   Tensor query_logits_CNM, key_logits_CNM, query_weights_CNM, key_weights_CNM;  // dynamic, P_Xl, P_Ml, P_Xw, P_Mw
 };
 

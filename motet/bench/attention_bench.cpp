@@ -1,0 +1,157 @@
+#include "motet/bench/attention_bench.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "motet/attention/definition.h"
+#include "motet/attention/kernels.h"
+#include "motet/attention/stack.h"
+#include "motet/bench/shape.h"
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+// Sizes for all mechanisms without --shape: short rows in a batch, and one long row.
+constexpr AttentionSize kSizes[] = {{4, 128, 8, 64}, {1, 512, 8, 64}};
+
+// The definition keeps about this many [B,H,T,T] tensors for its backward pass (dcmha); above this memory it is left
+// out.
+constexpr double kEagerTensors = 40, kEagerBytes = 6e9;
+
+// out [B,T,H,E] from leaves.
+using Forward = Tensor (*)(const Arguments&);
+
+Tensor ours(const Arguments& a) {
+  torch::jit::Stack stack;
+  push(stack, a);
+  c10::Dispatcher::singleton().findSchemaOrThrow("motet::composed_attention", "").callBoxed(&stack);
+  return stack[0].toTensor();
+}
+
+Tensor sdpa(const Arguments& a) {
+  const auto heads_first = [&](int i) { return a.input[i].transpose(1, 2); };
+  return at::scaled_dot_product_attention(heads_first(kQ), heads_first(kK), heads_first(kV), {}, 0.0, true)
+      .transpose(1, 2);
+}
+
+Tensor eager(const Arguments& a) { return definition(checked_problem(a, "bench")).out_BTHE; }
+
+Arguments as_leaves(Arguments a, at::ScalarType type) {
+  for (Tensor& t : a.input)
+    if (t.defined()) t = t.detach().to(type).requires_grad_();
+  return a;
+}
+
+std::vector<Tensor> leaves(const Arguments& a) {
+  std::vector<Tensor> all;
+  for (const Tensor& t : a.input)
+    if (t.defined()) all.push_back(t);
+  return all;
+}
+
+// The output, then the gradient of each input.
+std::vector<Tensor> both_passes(Forward forward, const Arguments& a, const Tensor& dout_BTHE) {
+  const Tensor out = forward(a);
+  std::vector<Tensor> all = torch::autograd::grad({out}, leaves(a), {dout_BTHE.to(out.scalar_type())});
+  all.insert(all.begin(), out.detach());
+  return all;
+}
+
+std::vector<std::string> result_names(const Arguments& a) {
+  std::vector<std::string> names{"out"};
+  for (int i = 0; i < kNumInputs; ++i)
+    if (a.input[i].defined()) names.push_back("the gradient of " + input_name(i));
+  return names;
+}
+
+double largest(const Tensor& t) { return t.abs().max().item<double>(); }
+
+std::function<void()> pass(Forward forward, const Arguments& a, bool backward) {
+  if (!backward)
+    return [=] {
+      const at::NoGradGuard no_grad;
+      forward(a);
+    };
+  const Tensor dout = at::randn_like(forward(a).detach());
+  return [=] { both_passes(forward, a, dout); };
+}
+
+bool eager_fits(const AttentionSize& n) {
+  return kEagerTensors * 4.0 * static_cast<double>(n.B * n.H * n.T) * static_cast<double>(n.T) < kEagerBytes;
+}
+
+}  // namespace
+
+const OptionTable& attention_shape_options() {
+  using enum OptionType;
+  static const OptionTable table = [] {
+    std::vector<std::string> names = benched_names();
+    names.emplace_back("all");
+    return OptionTable{
+        {"T", integer, 512, 1, 1 << 20, {}, "queries and keys"},
+        {"H", integer, 8, 1, 1024, {}, "heads of plain attention"},
+        {"D", integer, 64, 1, 4096, {}, "width of a head"},
+        {"B", integer, 1, 1, 4096, {}, "sequences"},
+        {"mechanism", string, "all", {}, {}, names, "whose operator"},
+    };
+  }();
+  return table;
+}
+
+std::vector<AttentionCase> attention_cases(const std::string& given) {
+  const nlohmann::json shape = parse_shape(given, attention_shape_options());
+  const auto size = [&](const char* key) { return shape.at(key).get<int64_t>(); };
+  std::vector<AttentionSize> sizes{{size("B"), size("T"), size("H"), size("D")}};
+  if (given.empty()) sizes.assign(std::begin(kSizes), std::end(kSizes));
+  std::vector<AttentionCase> cases;
+  for (const AttentionSize& n : sizes) {
+    for (const BenchedOperator& row : benched_operators()) {
+      if (shape["mechanism"] != "all" && shape["mechanism"] != row.name) continue;
+      if (row.pairs && n.H % 2)
+        fail_usage("--shape: H is ", n.H, ", want an even number of heads for ", row.name, ", which pairs them");
+      cases.push_back({row.name, n});
+    }
+  }
+  return cases;
+}
+
+void check_operator(const AttentionCase& what) {
+  AttentionSize small = what.size;
+  small.B = std::min<int64_t>(small.B, 2), small.T = std::min<int64_t>(small.T, 512);
+  const Arguments given = benched_operator(what.mechanism).arguments(small);
+  const Arguments narrow = as_leaves(given, at::kFloat), wide = as_leaves(given, at::kDouble);
+  const Tensor dout = at::randn_like(ours(narrow).detach());
+  const auto have = both_passes(ours, narrow, dout), plain = both_passes(eager, narrow, dout),
+             want = both_passes(eager, wide, dout);
+  const auto names = result_names(given);
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = largest(have[i].to(at::kDouble) - want[i]),
+                 plain_error = largest(plain[i].to(at::kDouble) - want[i]);
+    const double bound = 2 * plain_error + 8 * std::numeric_limits<float>::epsilon() * largest(want[i]);
+    if (!(error <= bound))
+      fail("bench attention: ", what.mechanism, ": ", names[i], " is ", error,
+           " from the float64 definition, want at most ", bound, "; no time is shown for a wrong result");
+  }
+}
+
+std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns turns) {
+  check_operator(what);
+  const Arguments a = as_leaves(benched_operator(what.mechanism).arguments(what.size), at::kFloat);
+  const Arguments plain = as_leaves(benched_operator("mha").arguments(what.size), at::kFloat);
+  const bool with_eager = eager_fits(what.size);
+  std::vector<AttentionTimes> all;
+  for (const bool backward : {false, true}) {
+    const auto times = interleaved(
+        {pass(ours, a, backward), pass(sdpa, plain, backward), with_eager ? pass(eager, a, backward) : nullptr}, turns);
+    all.push_back({.what = what,
+                   .kernel = choose(checked_problem(a, "bench"), Form::attend).name,
+                   .backward = backward,
+                   .ours = times[0],
+                   .sdpa = times[1],
+                   .eager = with_eager ? std::optional(times[2]) : std::nullopt});
+  }
+  return all;
+}
+
+}  // namespace motet

@@ -1,0 +1,57 @@
+#include "motet/bench/timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+
+namespace motet {
+namespace {
+
+double process_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) fail("median: no values");
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Time median(const std::vector<Time>& times) {
+  std::vector<double> wall, cpu;
+  for (const Time& t : times) wall.push_back(t.wall), cpu.push_back(t.cpu);
+  return {median(std::move(wall)), median(std::move(cpu))};
+}
+
+Time timed(const std::function<void()>& call) {
+  const auto start = std::chrono::steady_clock::now();
+  const double cpu = process_seconds();
+  call();
+  const double used = process_seconds() - cpu;
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), used};
+}
+
+std::vector<Time> interleaved(const std::vector<std::function<void()>>& contestants, Turns turns) {
+  std::vector<std::vector<Time>> times(contestants.size());
+  for (int64_t turn = 0; turn < turns.warmups + turns.repeats; ++turn) {
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      check_interrupt();
+      if (!contestants[i]) continue;
+      const Time t = timed(contestants[i]);
+      if (turn >= turns.warmups) times[i].push_back(t);
+    }
+  }
+  std::vector<Time> medians;
+  for (const auto& all : times) medians.push_back(all.empty() ? Time{} : median(all));
+  return medians;
+}
+
+}  // namespace motet

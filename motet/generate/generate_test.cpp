@@ -1,0 +1,92 @@
+#include "motet/generate/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "motet/core/error.h"
+#include "motet/models/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+class Generate : public ::testing::Test {
+ protected:
+  std::string run(GenerateOptions options, const std::string& prompt = "ab") {
+    return generate(*model_, tokenizer_, prompt, options);
+  }
+  CharTokenizer tokenizer_{"abcdefghijk"};
+  Model model_ = fresh(tiny());
+};
+
+TEST_F(Generate, GreedyIsTheArgmaxStepByStep) {
+  const std::string text =
+      run({.max_tokens = 20, .stop = {}, .sampler = {.temperature = 0}});  // past the context of 16
+  ASSERT_EQ(text.size(), 20u);
+  at::NoGradGuard no_grad;
+  std::string all = "ab";
+  for (char c : text) {
+    const auto ids = tokenizer_.encode(std::string_view(all).substr(all.size() > 16 ? all.size() - 16 : 0));
+    const Tensor logits =
+        model_->forward(at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong).unsqueeze(0));
+    const int32_t best = logits[0][-1].argmax().item<int32_t>();
+    EXPECT_EQ(tokenizer_.decode({&best, 1}), std::string(1, c));
+    all += c;
+  }
+}
+
+TEST_F(Generate, SeedDecides) {
+  const auto with = [&](uint64_t seed) {
+    return run({.max_tokens = 40, .stop = {}, .sampler = {.temperature = 1.5, .seed = seed}});
+  };
+  EXPECT_EQ(with(1), with(1));
+  EXPECT_NE(with(1), with(2));
+}
+
+TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
+  const std::string whole = run({.max_tokens = 30, .stop = {}, .sampler = {.temperature = 1, .seed = 3}});
+  const std::string stop = whole.substr(7, 3);
+  std::string streamed;
+  const std::string text =
+      generate(*model_, tokenizer_, "ab", {.max_tokens = 30, .stop = {stop}, .sampler = {.temperature = 1, .seed = 3}},
+               [&](std::string_view part) { streamed += part; });
+  EXPECT_EQ(text, whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(streamed, text);
+}
+
+TEST_F(Generate, PromptsThatCannotBeAreRefused) {
+  EXPECT_THROW(run({}, ""), UsageError);
+  EXPECT_THROW(run({}, "aaaaaaaaaaaaaaaaa"), UsageError);
+  EXPECT_THROW(run({}, "xyz"), Error);
+}
+
+TEST(Sampler, FiltersLeaveOnlyLikelyTokens) {
+  const Tensor logits = at::tensor({1.0, 3.0, 2.9, -1.0});
+  const auto seen = [&](SamplerOptions options) {
+    options.temperature = 5;
+    Sampler sampler(options);
+    std::set<int32_t> ids;
+    for (int i = 0; i < 300; ++i) ids.insert(sampler.next(logits, {}));
+    return ids;
+  };
+  EXPECT_EQ(seen({.top_k = 0, .top_p = 1}), (std::set<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(seen({.top_k = 1, .top_p = 1}), (std::set<int32_t>{1}));
+  EXPECT_EQ(seen({.top_k = 0, .top_p = 0.6}), (std::set<int32_t>{1, 2}));
+  EXPECT_EQ(seen({.top_k = 0, .top_p = 1, .min_p = 0.5}), (std::set<int32_t>{1, 2}));
+}
+
+TEST(Sampler, RepeatPenaltyLowersSeenTokens) {
+  Sampler sampler({.temperature = 0, .repeat_penalty = 2});
+  const int32_t seen = 1;
+  EXPECT_EQ(sampler.next(at::tensor({2.0, 3.0}), {&seen, 1}), 0);
+}
+
+TEST(Sampler, NonFiniteLogitsAreRefused) {
+  Sampler sampler({});
+  EXPECT_THROW(sampler.next(at::tensor({NAN, 1.0}), {}), Error);
+}
+
+}  // namespace
+}  // namespace motet

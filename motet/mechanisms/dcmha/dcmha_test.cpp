@@ -1,0 +1,54 @@
+#include <gtest/gtest.h>
+
+#include "motet/mechanisms/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+// One place, two heads, rank 2: the worked example of README.md.
+TEST(Dcmha, ComposeWorkedExample) {
+  const auto t = [](std::vector<double> v, std::vector<int64_t> shape) {
+    return at::tensor(v, at::kDouble).view(shape);
+  };
+  const QueryMix q{t({1, 0, 0, 1}, {1, 1, 2, 2}), t({.1, .2, .3, .4}, {1, 1, 2, 2}), t({.5, -.5}, {1, 1, 2}), {}};
+  const KeyMix k{t({1, 1, 0, 0}, {1, 1, 2, 2}), t({.1, -.1, .7, .7}, {1, 1, 2, 2}), t({0, .25}, {1, 1, 2}), {}};
+  const Tensor out = apply_head_mix(t({1, 2}, {1, 2, 1, 1}), {true, {}}, q, k).flatten();
+  EXPECT_NEAR(out[0].item<double>(), 2.5, 1e-14);
+  EXPECT_NEAR(out[1].item<double>(), 2.2, 1e-14);
+}
+
+TEST(Dcmha, QueryWiseHasNoKeySide) {
+  const auto m = make({.options = {{"mechanism", "dcmha"}, {"sides", "query"}}});
+  const Keys keys = m->keys(at::randn({1, 3, 16}, at::kDouble), span_of(0, 3));
+  EXPECT_FALSE(keys.pre.down_BSRH.defined() || keys.pre.gate_BSH.defined() || keys.post.down_BSRH.defined());
+}
+
+TEST(Dcmha, FreshMapIsNearTheIdentity) {
+  const Setting setting{
+      .hidden_size = 64, .causal = true, .options = resolve_attention({{"mechanism", "dcmha"}}, "model.attention")};
+  const auto m = make_mechanism(setting);
+  at::NoGradGuard no_grad;
+  m->initialize_extras(at::detail::createCPUGenerator(1));
+  const Tensor x = at::randn({1, 6, 64});
+  const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 6)), m->keys(x, span_of(0, 6)),
+                                            m->attention(span_of(0, 6), span_of(0, 6)));
+  const double change = (maps.mixed_BHTS - maps.weights_BHTS).abs().max().item<double>();
+  EXPECT_GT(change, 0);
+  EXPECT_LT(change, 0.2);
+}
+
+TEST(Dcmha, GroupsDoNotMix) {
+  const auto m = make({.options = {{"mechanism", "dcmha"}, {"groups", 2}, {"static", true}}});
+  const Tensor x = at::randn({1, 4, 16}, at::kDouble);
+  const Queries q = m->queries(x, span_of(0, 4));
+  const Keys k = m->keys(x, span_of(0, 4));
+  const Attention a = m->attention(span_of(0, 4), span_of(0, 4));
+  Tensor scores = at::zeros({1, 4, 4, 4}, at::kDouble);
+  scores.slice(1, 0, 2).fill_(1);  // only the first group
+  EXPECT_EQ(apply_head_mix(scores, a.pre, q.pre, k.pre).slice(1, 2, 4).abs().max().item<double>(), 0);
+}
+
+}  // namespace
+}  // namespace motet

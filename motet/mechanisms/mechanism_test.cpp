@@ -1,0 +1,194 @@
+// What every mechanism owes: gradients of all parameters, cached decoding equal to the whole sequence, cross attention.
+#include "motet/mechanisms/mechanism.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/mechanisms/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+std::vector<json> variants() {
+  std::vector<json> all;
+  const auto add = [&](const char* mechanism, std::vector<json> options) {
+    for (json o : options) {
+      o["mechanism"] = mechanism;
+      all.push_back(o);
+    }
+  };
+  add("softmax", {{},
+                  {{"num_kv_heads", 1}},
+                  {{"num_kv_heads", 2}, {"qk_norm", true}, {"bias", true}},
+                  {{"window", 2}},
+                  {{"position_bias", "alibi"}, {"rope_fraction", 0.0}},
+                  {{"position_bias", "relative"}},
+                  {{"rope_pairing", "interleaved"}, {"rope_fraction", 0.5}},
+                  {{"rope_scaling", "llama3"}, {"rope_factor", 8.0}}});
+  add("key_size", {{}, {{"key_dim", 6}, {"value_dim", 3}, {"num_kv_heads", 2}, {"bias", true}}});
+  add("talking_heads", {{},
+                        {{"score_heads", 2}, {"softmax_heads", 6}, {"value_heads", 4}, {"dynamic", "both"}},
+                        {{"mixes", "pre"}, {"dynamic", "query"}, {"residual", true}},
+                        {{"mixes", "post"}, {"dynamic", "key"}, {"start", "random"}, {"qk_scale", "none"}}});
+  // The rows of the ablation (D4) and of the local share (D5).
+  add("dcmha", {{},
+                {{"static", true}, {"low_rank", false}, {"gates", false}},
+                {{"low_rank", false}},
+                {{"gates", false}},
+                {{"static", true}},
+                {{"sides", "query"}},
+                {{"sides", "key"}},
+                {{"where", "pre"}},
+                {{"where", "post"}},
+                {{"rank", 1}},
+                {{"rank", 4}},
+                {{"groups", 2}, {"static", true}},
+                {{"qk_norm", true}, {"gelu", "tanh"}, {"num_kv_heads", 2}},
+                {{"window", 3}},
+                {{"window", 3}, {"window_pattern", "LG"}},
+                {{"window", 3}, {"window_pattern", "LGLL"}},
+                {{"window", 3}, {"window_pattern", "LGL6"}, {"sides", "query"}},
+                {{"window", 3}, {"sides", "query"}},
+                {{"window", 3}, {"window_mask", "released"}}});
+  add("differential", {{},
+                       {{"num_kv_heads", 2}, {"rope_pairing", "interleaved"}},
+                       {{"head_norm", "plain"}, {"lambda_start", "constant"}, {"lambda_init", 0.5}},
+                       {{"head_norm", "none"}},
+                       {{"version", "v2"}},
+                       {{"version", "v2"}, {"num_kv_heads", 2}}});
+  for (const char* form : {"exact", "slack", "strict"})
+    for (const char* scaling : {"none", "linear", "ntk", "dynamic", "llama3"})
+      add("coca", {{{"form", form}, {"rope_scaling", scaling}, {"rope_factor", 2.0}, {"head_dim", 6}}});
+  add("coca", {{{"form", "slack"}, {"rope_fraction", 0.5}, {"head_dim", 8}, {"num_kv_heads", 2}}});
+  return all;
+}
+
+TEST(Mechanisms, GradientsOfAllParametersMatchDifferences) {
+  for (const json& options : variants()) {
+    const auto m = make({.options = options});
+    const Tensor x = at::randn({2, 5, 16}, at::kDouble).requires_grad_(), weight = at::randn({2, 5, 16}, at::kDouble);
+    const auto loss = [&] { return (m->forward(x, span_of(0, 5)) * weight).sum(); };
+    loss().backward();
+    at::NoGradGuard no_grad;
+    auto checked = m->named_parameters();
+    checked.insert("x", x);
+    for (const auto& item : checked) {
+      Tensor p = item.value().view(-1);
+      const Tensor direction = at::randn_like(p);
+      const double h = 1e-4;  // four points: the error is of order h^4, for the softmax bends strongly
+      const auto at = [&](double step) {
+        p.add_(direction, step);
+        const double value = loss().item<double>();
+        p.add_(direction, -step);
+        return value;
+      };
+      const double want = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+      const Tensor gradient = item.value().grad();
+      const double got = gradient.defined() ? gradient.view(-1).dot(direction).item<double>() : 0;
+      EXPECT_NEAR(got, want, 1e-6 * std::max(1.0, std::abs(want))) << options << " " << item.key();
+    }
+  }
+}
+
+// Every tensor of Keys appended along dimension 1.
+Keys appended(const Keys& a, const Keys& b) {
+  const auto cat = [](const Tensor& x, const Tensor& y) { return x.defined() ? at::cat({x, y}, 1) : Tensor(); };
+  const auto mix = [&](const KeyMix& x, const KeyMix& y) {
+    return KeyMix{cat(x.down_BSRH, y.down_BSRH), cat(x.up_BSRH, y.up_BSRH), cat(x.gate_BSH, y.gate_BSH),
+                  cat(x.full_BSHH, y.full_BSHH)};
+  };
+  return {cat(a.k_BSGD, b.k_BSGD), cat(a.v_BSGE, b.v_BSGE), mix(a.pre, b.pre), mix(a.post, b.post)};
+}
+
+TEST(Mechanisms, CachedDecodingEqualsFullForward) {
+  at::NoGradGuard no_grad;
+  for (const json& options : variants()) {
+    const auto m = make({.options = options});
+    const int64_t T = 9;  // past the trained length of 8
+    const Tensor x = at::randn({2, T, 16}, at::kDouble);
+    const Tensor whole = m->forward(x, span_of(0, T));
+    Keys cache;
+    for (int64_t t = 0; t < T; ++t) {
+      const Positions at = Positions::range(t, t + 1, T), seen = Positions::range(0, t + 1, T);
+      const Tensor step = x.slice(1, t, t + 1);
+      const Keys keys = m->keys(step, at);
+      cache = t == 0 ? keys : appended(cache, keys);
+      const Tensor out =
+          m->finish(composed_attention(m->queries(step, at), cache, m->attention(at, seen)).out_BTHE, step);
+      EXPECT_LE((out - whole.slice(1, t, t + 1)).abs().max().item<double>(), 1e-10) << options << " step " << t;
+    }
+  }
+}
+
+TEST(Mechanisms, AllAttendToAnotherMemoryInBothDirections) {
+  at::NoGradGuard no_grad;
+  for (const json& options : variants()) {
+    if (options.contains("window")) continue;
+    const auto m = make({.options = options, .causal = false});
+    const Tensor x = at::randn({2, 3, 16}, at::kDouble), memory = at::randn({2, 7, 16}, at::kDouble);
+    const Tensor out = m->forward(x, span_of(0, 3), memory, span_of(0, 7));
+    EXPECT_EQ(out.sizes(), (std::vector<int64_t>{2, 3, 16})) << options;
+    // Every key counts: a change of the last one reaches the first query.
+    Tensor other = memory.clone();
+    other.select(1, 6).add_(1);
+    EXPECT_GT((m->forward(x, span_of(0, 3), other, span_of(0, 7)) - out).select(1, 0).abs().max().item<double>(), 1e-9)
+        << options;
+  }
+}
+
+TEST(Mechanisms, MemoryMayHaveAnotherWidth) {
+  at::NoGradGuard no_grad;
+  const auto m =
+      make({.options = {{"mechanism", "talking_heads"}, {"dynamic", "both"}}, .causal = false, .memory_size = 10});
+  EXPECT_EQ(
+      m->forward(at::randn({1, 3, 16}, at::kDouble), span_of(0, 3), at::randn({1, 4, 10}, at::kDouble), span_of(0, 4))
+          .size(2),
+      16);
+}
+
+TEST(Mechanisms, CausalOnesDoNotLookAhead) {
+  at::NoGradGuard no_grad;
+  for (const json& options : variants()) {
+    const auto m = make({.options = options});
+    const Tensor x = at::randn({1, 6, 16}, at::kDouble);
+    Tensor changed = x.clone();
+    changed.select(1, 5).add_(1);
+    const Tensor difference = m->forward(x, span_of(0, 6)) - m->forward(changed, span_of(0, 6));
+    EXPECT_EQ(difference.slice(1, 0, 5).abs().max().item<double>(), 0) << options;
+  }
+}
+
+std::string refusal(const Made& made) {
+  try {
+    make(made);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Mechanisms, OptionsThatDoNotFitAreRefusedByName) {
+  const auto says = [](json options, const std::string& message, bool causal = true) {
+    EXPECT_NE(refusal({.options = options, .causal = causal}).find(message), std::string::npos)
+        << refusal({.options = options, .causal = causal});
+  };
+  says({{"mechanism", "dcmah"}}, "unknown mechanism 'dcmah': nearest is 'dcmha'");
+  says({{"num_heads", 3}}, "model.attention.num_heads: 3 heads do not divide hidden_size 16");
+  says({{"num_kv_heads", 3}}, "model.attention.num_kv_heads: 3 does not divide num_heads 4");
+  says({{"mechanism", "dcmha"}, {"rnak", 3}}, "rank");
+  says({{"mechanism", "dcmha"}, {"groups", 3}}, "3 groups do not divide num_heads 4");
+  says({{"mechanism", "differential"}, {"num_heads", 3}, {"head_dim", 4}}, "want an even number");
+  says({{"mechanism", "differential"}, {"num_kv_heads", 1}}, "pairs key heads, want an even number, have 1");
+  says({{"mechanism", "coca"}, {"rope_fraction", 0.5}}, "exact form is defined for a whole rotated head");
+  says({{"mechanism", "coca"}, {"rope_pairing", "interleaved"}}, "want half");
+  says({{"mechanism", "talking_heads"}, {"mixes", "pre"}, {"value_heads", 2}}, "must equal softmax_heads");
+  says({{"mechanism", "talking_heads"}, {"softmax_heads", 2}, {"residual", true}}, "needs score_heads = softmax_heads");
+  says({{"window", 4}}, "windows need causal attention", false);
+  says({{"head_dim", 5}}, "no whole rotary pairs");
+}
+
+}  // namespace
+}  // namespace motet

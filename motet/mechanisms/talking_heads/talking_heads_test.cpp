@@ -1,0 +1,42 @@
+#include <gtest/gtest.h>
+
+#include "motet/mechanisms/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+TEST(TalkingHeads, RowsOfTheMixAreInputHeads) {
+  const Tensor mix = at::tensor({.5, .2, .1, .9}, at::kDouble).view({2, 2}),
+               scores = at::tensor({1., -1.}, at::kDouble).view({1, 2, 1, 1});
+  const Tensor out = apply_head_mix(scores, {false, mix}, {}, {}).flatten();
+  EXPECT_NEAR(out[0].item<double>(), 0.4, 1e-15);
+  EXPECT_NEAR(out[1].item<double>(), -0.7, 1e-15);
+}
+
+TEST(TalkingHeads, IdentityStartComputesPlainAttention) {
+  at::NoGradGuard no_grad;
+  const auto talking = make({.options = {{"mechanism", "talking_heads"}, {"dynamic", "both"}}}),
+             plain = make({.options = {{"mechanism", "softmax"}}});
+  talking->initialize_extras(at::detail::createCPUGenerator(1));
+  auto parameters = talking->named_parameters();
+  for (auto& p : parameters)
+    if (p.key().find("mix") != std::string::npos && p.value().dim() == 3) p.value().zero_();
+  for (auto& p : plain->named_parameters()) p.value().copy_(parameters[p.key()]);
+  const Tensor x = at::randn({2, 5, 16}, at::kDouble);
+  EXPECT_TRUE(talking->forward(x, span_of(0, 5)).allclose(plain->forward(x, span_of(0, 5)), 1e-12, 1e-12));
+}
+
+TEST(TalkingHeads, ResidualFormDoublesTheLogitsAtTheStart) {
+  at::NoGradGuard no_grad;
+  const auto m = make({.options = {{"mechanism", "talking_heads"}, {"residual", true}}});
+  m->initialize_extras(at::detail::createCPUGenerator(1));
+  const Tensor x = at::randn({1, 4, 16}, at::kDouble);
+  const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 4)), m->keys(x, span_of(0, 4)),
+                                            m->attention(span_of(0, 4), span_of(0, 4)));
+  EXPECT_TRUE(maps.logits_BHTS.allclose(2 * maps.scores_BHTS));
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,91 @@
+#include "motet/models/model.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/models/cost.h"
+#include "motet/models/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+const Tensor kIds = at::arange(8, at::kLong).view({1, 8});
+
+TEST(Model, NamesAreThoseOfLlama) {
+  const auto names = fresh(tiny())->named_parameters();
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight", "model.layers.0.self_attn.o_proj.weight",
+        "model.layers.0.mlp.gate_proj.weight", "model.layers.0.input_layernorm.weight",
+        "model.layers.1.post_attention_layernorm.weight", "model.norm.weight", "lm_head.weight"})
+    EXPECT_TRUE(names.contains(name)) << name;
+}
+
+TEST(Model, CountOfLlamasParametersFollowsTheFormula) {  // 2 D hd (H + K) + 3 D I + 2 D a layer, 2 V D + D around
+  EXPECT_EQ(fresh(tiny({{"intermediate_size", 40}}, {{"num_kv_heads", 2}}))->num_parameters(),
+            2 * (2 * 16 * 4 * 6 + 3 * 16 * 40 + 32) + 2 * 11 * 16 + 16);
+}
+
+TEST(Model, SameSeedGivesTheSameModel) {
+  for (const char* initializer : {"normal", "kaiming", "xavier", "pythia"}) {
+    const ModelConfig config = tiny({{"initializer", initializer}}, {{"mechanism", "dcmha"}});
+    EXPECT_TRUE(fresh(config, 3)->forward(kIds).equal(fresh(config, 3)->forward(kIds)));
+    EXPECT_FALSE(fresh(config, 3)->forward(kIds).equal(fresh(config, 4)->forward(kIds)));
+  }
+}
+
+TEST(Model, EveryMechanismFitsEveryBlock) {
+  for (const char* block : {"sequential", "parallel"})
+    for (const std::string& mechanism : mechanism_names())
+      for (bool causal : {true, false}) {
+        Model model =
+            fresh(tiny({{"block", block}, {"causal", causal}, {"tie_embeddings", causal}}, {{"mechanism", mechanism}}));
+        const Tensor logits = model->forward(kIds);
+        EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{1, 8, 11}));
+        token_loss(logits, kIds).backward();
+        for (const auto& p : model->named_parameters())
+          EXPECT_TRUE(p.value().grad().defined()) << mechanism << " " << p.key();
+      }
+}
+
+TEST(Model, BlockAttendsToAMemory) {
+  Block block(tiny({{"causal", false}}, {{"mechanism", "dcmha"}}), 0);
+  const Tensor x = at::randn({2, 3, 16}), memory = at::randn({2, 5, 16});
+  EXPECT_EQ(block->forward(x, Positions::range(0, 3, 3), memory, Positions::range(0, 5, 5)).sizes(), x.sizes());
+}
+
+TEST(Model, TooLongInputIsRefused) { EXPECT_THROW(fresh(tiny({}, {}, 11, 4))->forward(kIds), UsageError); }
+
+TEST(Model, FirstNonFiniteNamesTheLayer) {
+  Model model = fresh(tiny());
+  EXPECT_EQ(model->first_non_finite(kIds), "");
+  at::NoGradGuard no_grad;
+  model->named_parameters()["model.layers.1.mlp.down_proj.weight"].fill_(NAN);
+  EXPECT_EQ(model->first_non_finite(kIds), "layer 1");
+}
+
+TEST(Cost, CacheHoldsKeysValuesAndWhatTheMixNeeds) {
+  const auto bytes = [](nlohmann::json attention) {
+    return model_cost(*fresh(tiny({}, attention))).cache_bytes_per_token;
+  };
+  EXPECT_EQ(bytes({}), 2 * 4 * (16 + 16));
+  EXPECT_EQ(bytes({{"num_kv_heads", 2}}), 2 * 4 * (8 + 8));
+  EXPECT_EQ(bytes({{"mechanism", "dcmha"}}), 2 * 4 * (32 + 10 * 4));  // 10 N numbers a token: dcmha's side band
+  EXPECT_EQ(bytes({{"mechanism", "dcmha"}, {"sides", "query"}}), 2 * 4 * 32);
+  EXPECT_EQ(bytes({{"mechanism", "differential"}}), 2 * 4 * 32);
+}
+
+TEST(Cost, WindowsAndShortContextsCostLess) {
+  const auto flops = [](nlohmann::json attention, int64_t context) {
+    return model_cost(*fresh(tiny({}, attention, 11, context))).flops_per_token;
+  };
+  EXPECT_LT(flops({{"window", 4}}, 64), flops({}, 64));
+  EXPECT_LT(flops({}, 16), flops({}, 64));
+  // Scores and values of 4 heads of 4, over (64 + 1) / 2 keys, in two layers, beside 2 for each matrix element.
+  const double matrices = 2 * (4 * 16 * 16 + 3 * 16 * 43) + 11 * 16;
+  EXPECT_DOUBLE_EQ(flops({}, 64), 2 * (matrices + 2 * 32 * 32.5));
+}
+
+}  // namespace
+}  // namespace motet

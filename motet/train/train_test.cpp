@@ -1,0 +1,149 @@
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/models/testing.h"
+#include "motet/train/trainer.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+RunConfig config(std::vector<std::pair<std::string, std::string>> set) {
+  json request{{"set", json::array()}};
+  for (const auto& [key, value] : set) request["set"].push_back({key, value});
+  return read_run_config(
+      request, {{"train", {{"context", 16}, {"batch_size", 4}, {"steps", 40}}}, {"model", {{"hidden_size", 16}}}});
+}
+
+TextData text_data() {
+  const std::string text = "the quick brown fox jumps over the lazy dog and runs away. ";
+  TextData data;
+  data.tokenizer = make_tokenizer("chars", text);
+  for (int i = 0; i < 20; ++i)
+    for (int32_t id : data.tokenizer->encode(text)) data.train.push_back(id);
+  data.validation = data.train;
+  return data;
+}
+
+Trainer trainer(const RunConfig& run, const TextData& data, const char* mechanism = "softmax") {
+  RunConfig own = run;
+  own.attention_given["mechanism"] = mechanism;
+  Model model(own.model_config(data.tokenizer->vocabulary_size()));
+  model->initialize(1);
+  return Trainer(model, data, run.train);
+}
+
+TEST(Trainer, EveryMechanismLearns) {
+  const RunConfig run = config({{"train.learning_rate", "0.01"}});
+  const TextData data = text_data();
+  for (const std::string& mechanism : mechanism_names()) {
+    Trainer t = trainer(run, data, mechanism.c_str());
+    const double before = t.evaluate().loss;
+    const TrainResult result = train_model(t, {});
+    EXPECT_EQ(result.steps.size(), 40u);
+    EXPECT_LT(result.evals.back().loss, before - 0.5) << mechanism;
+    EXPECT_EQ(result.evals.back().step, 40);
+    EXPECT_EQ(result.evals.size(), 10u);
+  }
+}
+
+TEST(Trainer, SameSeedsGiveTheSameLosses) {
+  const RunConfig run = config({{"train.steps", "5"}});
+  const TextData data = text_data();
+  Trainer a = trainer(run, data, "dcmha"), b = trainer(run, data, "dcmha");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(a.step().loss, b.step().loss);
+}
+
+TEST(Trainer, BudgetInTokensRoundsUpToSteps) {
+  const RunConfig run = config({{"train.steps", "0"}, {"train.tokens", "130"}});
+  const TextData data = text_data();
+  EXPECT_EQ(trainer(run, data).planned_steps(), 3);
+}
+
+TEST(Trainer, LearningRateRisesThenFallsToItsEnd) {
+  const RunConfig run =
+      config({{"train.learning_rate", "0.01"}, {"train.warmup", "0.25"}, {"train.final_learning_rate", "0.1"}});
+  const TextData data = text_data();
+  Trainer t = trainer(run, data);
+  const TrainResult r = train_model(t, {});
+  EXPECT_NEAR(r.steps[0].learning_rate, 0.01 / 10, 1e-12);
+  EXPECT_NEAR(r.steps[9].learning_rate, 0.01, 1e-12);
+  EXPECT_NEAR(r.steps[39].learning_rate, 0.001, 1e-12);
+}
+
+TEST(Trainer, NonFiniteLossNamesStepAndLayer) {
+  const RunConfig run = config({});
+  const TextData data = text_data();
+  Trainer t = trainer(run, data);
+  t.step();
+  {
+    at::NoGradGuard no_grad;
+    t.model().named_parameters()["model.layers.1.self_attn.o_proj.weight"].fill_(NAN);
+  }
+  const std::string message = message_of<Error>([&] { t.step(); });
+  EXPECT_NE(message.find("step 2: the loss is nan"), std::string::npos) << message;
+  EXPECT_NE(message.find("layer 1"), std::string::npos) << message;
+}
+
+TEST(Trainer, Bfloat16AutocastLearnsToo) {
+  const RunConfig run = config({{"train.dtype", "bfloat16"}, {"train.learning_rate", "0.01"}});
+  const TextData data = text_data();
+  Trainer t = trainer(run, data, "dcmha");
+  const double before = t.evaluate().loss;
+  EXPECT_LT(train_model(t, {}).evals.back().loss, before - 0.5);
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+}
+
+TEST(Trainer, BatchesDoNotDependOnTheModelsSeed) {
+  const TextData data = text_data();
+  Batches a(data.train, {4, 16, 0}), b(data.train, {4, 16, 0});
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(a.next().inputs, b.next().inputs);
+}
+
+TEST(AdamW, DecaysMatricesOnly) {
+  const auto none = at::zeros({4}), matrix = at::zeros({4, 4});
+  EXPECT_TRUE(decays("model.layers.0.self_attn.q_proj.weight", matrix));
+  EXPECT_TRUE(decays("model.layers.0.mlp.gate_proj.weight", matrix));
+  EXPECT_FALSE(decays("model.norm.weight", none));
+  EXPECT_FALSE(decays("model.layers.0.self_attn.q_proj.bias", none));
+  EXPECT_FALSE(decays("model.layers.0.self_attn.compose_gate", matrix));
+  EXPECT_FALSE(decays("model.layers.0.self_attn.lambda_q1", none));
+}
+
+TEST(AdamW, ClipScalesTheWholeGradient) {
+  Model model = fresh(tiny());
+  AdamW optimizer(*model, {});
+  for (Tensor p : model->parameters()) p.mutable_grad() = at::ones_like(p);
+  const double before = optimizer.clip(0);
+  EXPECT_NEAR(before, std::sqrt(static_cast<double>(model->num_parameters())), 1e-3);
+  optimizer.clip(1.0);
+  EXPECT_NEAR(optimizer.clip(0), 1.0, 1e-4);
+}
+
+TEST(RunConfig, MistakesAreNamedWithTheNearestKey) {
+  const auto says = [](const char* key, const char* value, const char* message) {
+    const std::string got = message_of<UsageError>([&] { config({{key, value}}).model_config(10); });
+    EXPECT_NE(got.find(message), std::string::npos) << got;
+  };
+  says("train.learning_rat", "1", "learning_rate");
+  says("trian.steps", "1", "nearest is 'train'");
+  says("model.hidden_size", "-3", "model.hidden_size: '-3' is below 1");
+  says("train.steps", "many", "train.steps: 'many' is not");
+  says("model.attention.rank", "2", "unknown");
+  says("train.tokens", "5", "more than one of steps, tokens and minutes");
+  says("train.steps", "0", "no budget");
+  says("steps", "3", "is no key");
+}
+
+TEST(RunConfig, DescribesEveryOption) {
+  const std::string all = describe_options();
+  for (const char* key : {"hidden_size", "rank", "lambda_start", "learning_rate", "tokenizer", "rope_base"})
+    EXPECT_NE(all.find(std::string("  ") + key + " = "), std::string::npos) << key;
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,51 @@
+#include "motet/verify/programs.h"
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+struct Program {
+  const char* name;
+  Evaluation (*run)(const GoldenFile&, const Spec&, const Wanted&);
+};
+constexpr const char* kOnDemand[] = {"scores", "logits", "probs", "mixed", "key_matrices", "visible"};
+constexpr Program kPrograms[] = {
+    {"operator", run_operator}, {"layer", run_layer}, {"head_mix", run_head_mix}, {"rope", run_rope}};
+
+}  // namespace
+
+const Quantity& Evaluation::quantity(const std::string& name) const {
+  const auto found = quantities.find(name);
+  if (found != quantities.end()) return found->second;
+  std::set<std::string> known(std::begin(kOnDemand), std::end(kOnDemand));
+  for (const auto& [own, ignored] : quantities) known.insert(own);
+  fail(unknown_name("quantity", name, {known.begin(), known.end()}));
+}
+
+void Evaluation::backward(const Tensor& loss) const {
+  loss.backward();
+  std::vector<Tensor> functions, gradients;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].grad().defined() || !expressions[i].requires_grad()) continue;
+    functions.push_back(expressions[i]);
+    gradients.push_back(parameters[i].grad());
+  }
+  if (!functions.empty()) torch::autograd::backward(functions, gradients);
+}
+
+std::vector<std::string> program_names() {
+  std::vector<std::string> names;
+  for (const Program& program : kPrograms) names.push_back(program.name);
+  return names;
+}
+
+Evaluation evaluate(const GoldenFile& file, const Spec& spec, const Wanted& wanted) {
+  const std::string name = spec["program"].word();
+  if (name == "model") fail("spec.program is 'model': verify does not run whole models yet");
+  for (const Program& program : kPrograms)
+    if (program.name == name) return program.run(file, spec, wanted);
+  fail(unknown_name("spec.program", name, program_names()));
+}
+
+}  // namespace motet
