@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 #include <iostream>
 
@@ -49,8 +50,8 @@ fs::path run_folder(const nlohmann::json& request, const std::string& kind) {
     fail_usage("--out: ", folder.string(), " already holds a run, want a new folder");
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail(folder.string(), ": cannot make the folder: ", error.message());
-  if (::access(folder.c_str(), W_OK) != 0) fail(folder.string(), ": the folder is not writable");
+  if (!error && ::access(folder.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
+  if (error) fail("cannot write ", quote(folder.string()), ": ", error.message());
   return folder;
 }
 

@@ -50,9 +50,9 @@ std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::st
                      const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   at::NoGradGuard no_grad;
   std::vector<int32_t> ids = tokenizer.encode(prompt);
-  if (ids.empty()) fail_usage("generate: the prompt is empty, want at least one token");
+  if (ids.empty()) fail("generate: the prompt is empty, want at least one token");
   if (static_cast<int64_t>(ids.size()) > model.config().context)
-    fail_usage("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ",
+    fail("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ",
                model.config().context);
   Sampler sampler(options.sampler);
   StreamDecoder decoder(tokenizer);

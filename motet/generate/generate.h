@@ -17,7 +17,7 @@ struct GenerateOptions {
 
 /// Continues the prompt and returns the continuation. Each step runs the last tokens that fit the model's context anew.
 /// `on_text` receives the text as it becomes certain: whole UTF-8 characters that no stop string can still take back.
-/// Throws UsageError for an empty prompt or one longer than the context, Interrupted on Ctrl-C.
+/// Throws Error for an empty prompt or one longer than the context, Interrupted on Ctrl-C.
 std::string generate(
     ModelImpl&, const Tokenizer&, const std::string& prompt, const GenerateOptions&,
     const std::function<void(std::string_view)>& on_text = [](std::string_view) {});

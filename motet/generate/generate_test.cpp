@@ -57,8 +57,8 @@ TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
 }
 
 TEST_F(Generate, PromptsThatCannotBeAreRefused) {
-  EXPECT_THROW(run({}, ""), UsageError);
-  EXPECT_THROW(run({}, "aaaaaaaaaaaaaaaaa"), UsageError);
+  EXPECT_THROW(run({}, ""), Error);
+  EXPECT_THROW(run({}, "aaaaaaaaaaaaaaaaa"), Error);
   EXPECT_THROW(run({}, "xyz"), Error);
 }
 
