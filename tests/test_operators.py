@@ -1,4 +1,4 @@
-"""The torch operators from Python: build/libmotet_ops.so alone, without Motet. The oracle is written here, in plain loops."""
+"""The torch operators from Python, out of build/libmotet_ops.so alone. The oracle is written here, in plain loops."""
 import itertools
 import math
 import pathlib
@@ -173,7 +173,7 @@ def oracle(given):
 
 # Float32: sums of some ten products of numbers near 1.
 @cases
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-13), (torch.float32, 3e-6)], ids=["float64", "float32"])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-13), (torch.float32, 3e-6)], ids=["double", "float"])
 def test_the_operator_equals_plain_loops(case, dtype, tolerance):
     given = problem(dtype=dtype, **case)
     out, lse = call(given)
@@ -277,11 +277,18 @@ def test_gradients_of_bias(bias):
     check_gradients(problem(pre=["weight"], post=["weight"], bias=bias, causal=True, sizes=TINY))
 
 
-@pytest.mark.parametrize("more", [{}, dict(window=2), dict(key_end=torch.tensor([2, 3])), dict(key_of=[1, 0], value_of=[0, 1])],
-                         ids=["causal", "window", "lengths", "heads named"])
-def test_gradients_under_visibility_and_head_tables(more):
-    sizes = {**TINY, "Gk": 2, "Gv": 2} if "key_of" in more else TINY
-    check_gradients(problem(pre=DCMHA, post=DCMHA, causal=True, sizes=sizes, **more))
+VISIBLE = {
+    "causal": {},
+    "window": dict(window=2),
+    "lengths": dict(key_end=torch.tensor([2, 3])),
+    "heads named": dict(key_of=[1, 0], value_of=[0, 1], sizes={**TINY, "Gk": 2, "Gv": 2}),
+}
+
+
+@pytest.mark.parametrize("mix", [[], DCMHA], ids=["plain", "dcmha"])
+@pytest.mark.parametrize("more", VISIBLE.values(), ids=VISIBLE.keys())
+def test_gradients_under_visibility_and_head_tables(more, mix):
+    check_gradients(problem(pre=mix, post=mix, causal=True, **{"sizes": TINY, **more}))
 
 
 def test_gradients_of_apply_head_mix():
@@ -329,10 +336,10 @@ def test_opcheck_of_the_other_operators(name):
     given = problem(**CASES[name])
     out, lse = call(given)
     inputs = (given.pop("q"), given.pop("k"), given.pop("v"))
-    order = [argument.name for argument in attend.default._schema.arguments if str(argument.type) in ("Tensor", "Optional[Tensor]")]
-    differentiable = order[:order.index("query_start")]
-    wanted = [argument in ("q", "k", "v") or argument in given for argument in differentiable]
-    torch.library.opcheck(MOTET.composed_attention_backward, (torch.ones_like(out), out, lse, *inputs), {**given, "wanted": wanted})
+    order = [argument.name for argument in attend.default._schema.arguments]
+    wanted = [argument in ("q", "k", "v") or argument in given for argument in order[:order.index("query_start")]]
+    backward = (torch.ones_like(out), out, lse, *inputs)
+    torch.library.opcheck(MOTET.composed_attention_backward, backward, {**given, "wanted": wanted})
     torch.library.opcheck(MOTET.attention_lse, inputs, given)
     torch.library.opcheck(MOTET.attention_given_lse, (lse, *inputs), given)
 
@@ -370,7 +377,7 @@ def test_compiled_equals_eager(case):
 def test_one_compilation_serves_other_lengths(name):
     torch._dynamo.reset()
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
-    # Dynamo takes sizes that are equal at first for one size for ever, so these differ from each other and from the heads.
+    # Dynamo takes sizes that are equal at first for one size for ever: these differ from each other and from the heads.
     lengths = [dict(B=6, T=5, S=7), dict(B=8, T=9, S=11), dict(B=5, T=6, S=12)]
     for index, sizes in enumerate(lengths):
         given = problem(**{**CASES[name], "sizes": {**CASES[name].get("sizes", {}), **sizes}})
@@ -389,6 +396,29 @@ def test_autocast_takes_the_inputs_to_bfloat16_and_leaves_the_mixes():
     for name, a, b in zip(["out", *leaves(given)], have, want, strict=True):
         assert name == "out" or a.dtype == torch.float32, name
         torch.testing.assert_close(a.to(b.dtype), b, rtol=0, atol=0)
+
+
+def test_autocast_does_not_reach_into_the_other_operators():
+    given = problem(pre=DCMHA, dtype=torch.float32)
+    rounded = {name: t.bfloat16() if name in ("q", "k", "v") else t for name, t in given.items()}
+    scores = torch.randn(2, 4, 5, 7)
+    mix = dict(weight=torch.randn(4, 4))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        lse, of_scores = call(given, MOTET.attention_lse), MOTET.apply_head_mix(scores, **mix)
+    assert torch.equal(lse, call(rounded, MOTET.attention_lse))
+    assert torch.equal(of_scores, MOTET.apply_head_mix(scores, **mix))
+
+
+def test_a_fused_projection_may_be_sliced():
+    given = problem(pre=DCMHA, causal=True, sizes=dict(T=7, Gk=4, Gv=4, E=3))
+    fused = torch.cat([given[name] for name in "qkv"], dim=2).requires_grad_()
+    q, k, v = fused.split(4, dim=2)
+    strided = {**given, "q": q, "k": k, "v": v.flip(1).flip(1)}
+    want = trained(lambda g: call(g)[0], given)
+    out = call(strided)[0]
+    assert torch.equal(out, want[0])
+    (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+    torch.testing.assert_close(fused.grad, torch.cat(want[1:4], dim=2))
 
 
 def test_autocast_leaves_float64_alone():
@@ -420,7 +450,10 @@ ERRORS = [
     (dict(pre_query_gate=torch.zeros(2, 5, 3).double()), "pre_query_gate has shape [2, 5, 3], want [B=2,T=5,M=4]"),
     (dict(pre_identity=True, pre_weight=torch.zeros(4, 3).double()), "pre_weight has shape [4, 3], want [N=4,M=4]"),
     (dict(post_key_down=torch.zeros(2, 7, 2, 4).double()), "post_key_down stands without key_up, want both"),
-    (dict(pair_lambda=torch.tensor(0.5).double(), post_identity=True), "pair_lambda stands beside another part of the post mix"),
+    (
+        dict(pair_lambda=torch.zeros(2).double(), post_identity=True),
+        "pair_lambda stands beside another part of the post mix, want it alone",
+    ),
     (dict(pair_lambda=torch.zeros(3).double()), "pair_lambda has shape [3], want [], [2] or [2,5,2]"),
     (dict(bias=torch.zeros(2, 3, 5, 7).double()), "bias has shape [2, 3, 5, 7], want [1 or 2,1 or 4,5,7]"),
     (dict(key_end=torch.tensor([7, 9])), "key_end holds 9, want 0 to the 7 keys"),

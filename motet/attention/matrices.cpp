@@ -45,7 +45,7 @@ MixMatrices mix_matrices(const HeadMix& mix, at::ScalarType type) {
     fixed = fixed + at::eye(heads, fixed.options());
   }
   m.query = varying_matrix(mix, kFirst[0], type);
-  m.key = varying_matrix(mix, kFirst[1], type);
+  if (mix.on(Side::key)) m.key = varying_matrix(mix, kFirst[1], type).permute({0, 2, 3, 1}).contiguous();
   if (fixed.defined()) m.query = m.query.defined() ? m.query.add_(fixed) : fixed;
   return m;
 }
@@ -63,7 +63,8 @@ std::array<Tensor, kNumMixParts> part_gradients(const HeadMix& mix, const MixMat
     out[kWeight] = (g.dim() == 4 ? g.sum({0, 1}) : g).to(mix.part[kWeight].scalar_type());
   }
   if (mix.on(Side::query)) varying_gradients(mix, kFirst[0], gradient.query, wanted, out);
-  if (mix.on(Side::key)) varying_gradients(mix, kFirst[1], gradient.key, wanted, out);
+  if (mix.on(Side::key))
+    varying_gradients(mix, kFirst[1], gradient.key.permute({0, 3, 1, 2}).contiguous(), wanted, out);
   return out;
 }
 

@@ -53,7 +53,7 @@ std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::st
   if (ids.empty()) fail("generate: the prompt is empty, want at least one token");
   if (static_cast<int64_t>(ids.size()) > model.config().context)
     fail("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ",
-               model.config().context);
+         model.config().context);
   Sampler sampler(options.sampler);
   StreamDecoder decoder(tokenizer);
   StopFilter filter(options.stop);
