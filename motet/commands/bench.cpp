@@ -35,8 +35,8 @@ void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) 
                                                 {"motet", kVersion},
                                                 {"torch", torch_version()}};
   if (for_people(request)) {
-    table.note += text("Medians of ", setup.repeats, "; ", setup.threads, " threads of ", processor_name(), "; motet ",
-                       kVersion, ", torch ", torch_version(), ".");
+    table.note += text("Medians of ", setup.repeats, "; ", setup.threads, setup.threads == 1 ? " thread" : " threads",
+                       " of ", processor_name(), "; motet ", kVersion, ", torch ", torch_version(), ".");
     return;
   }
   for (const auto& [name, cell] : facts) {

@@ -60,7 +60,7 @@ std::vector<Cell> cells(const Row& row) {
   const FileReport& r = row.report;
   std::vector<Cell> out{{std::filesystem::path(row.path).filename().string(), row.path},
                         r.program,
-                        {r.mechanism.empty() ? "-" : r.mechanism, r.mechanism}};
+                        r.mechanism.empty() ? Cell("-", nullptr) : Cell(r.mechanism)};
   for (const Findings* group : r.groups()) out.push_back(error_cell(*group));
   json failing = json::array();
   for (const Finding& f : r.failing())

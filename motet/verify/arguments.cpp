@@ -1,6 +1,5 @@
 #include "motet/verify/arguments.h"
 
-#include "motet/attention/matrices.h"
 #include "motet/core/error.h"
 #include "motet/verify/layouts.h"
 
@@ -33,10 +32,18 @@ Tensor bias(const GoldenFile& file, const Spec& spec) {
   return arranged(file.input(name), spec["layout"].word(), "BHTS", name);
 }
 
-// The key side of both mixes as matrices [B,S,2,N,M]; undefined when nothing depends on the key.
+// The key side of one mix as matrices [B,S,N,M]: what it makes of each input head alone, as if that were a query.
+Tensor key_matrix(const KeyMix& mix) {
+  const Tensor& any = mix.down_BSRH.defined() ? mix.down_BSRH : mix.gate_BSH.defined() ? mix.gate_BSH : mix.full_BSHH;
+  if (!any.defined()) return {};
+  const int64_t N = any.size(mix.down_BSRH.defined() ? 3 : 2);
+  const Tensor one_head_BHTS = at::eye(N, any.options()).view({1, N, N, 1}).expand({any.size(0), N, N, any.size(1)});
+  return apply_head_mix(one_head_BHTS, {}, {}, mix).permute({0, 3, 2, 1});
+}
+
+// Both mixes, [B,S,2,N,M]; undefined when nothing depends on the key.
 Tensor key_matrices(const Keys& keys) {
-  Tensor pre = mix_matrices(head_mix({}, {}, keys.pre), at::kDouble).key,
-         post = mix_matrices(head_mix({}, {}, keys.post), at::kDouble).key;
+  Tensor pre = key_matrix(keys.pre), post = key_matrix(keys.post);
   if (!pre.defined() && !post.defined()) return {};
   if (!pre.defined()) pre = at::zeros_like(post);
   if (!post.defined()) post = at::zeros_like(pre);

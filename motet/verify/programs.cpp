@@ -1,5 +1,7 @@
 #include "motet/verify/programs.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
 
 namespace motet {
@@ -40,12 +42,18 @@ std::vector<std::string> program_names() {
   return names;
 }
 
-Evaluation evaluate(const GoldenFile& file, const Spec& spec, const Wanted& wanted) {
+void check_program(const Spec& spec) {
   const std::string name = spec["program"].word();
   if (name == "model") fail("spec.program is 'model': verify does not run whole models yet");
-  for (const Program& program : kPrograms)
-    if (program.name == name) return program.run(file, spec, wanted);
-  fail(unknown_name("spec.program", name, program_names()));
+  const std::vector<std::string> known = program_names();
+  if (std::find(known.begin(), known.end(), name) == known.end()) fail(unknown_name("spec.program", name, known));
+}
+
+Evaluation evaluate(const GoldenFile& file, const Spec& spec, const Wanted& wanted) {
+  check_program(spec);
+  const std::string name = spec["program"].word();
+  return std::find_if(std::begin(kPrograms), std::end(kPrograms), [&](const Program& p) { return name == p.name; })
+      ->run(file, spec, wanted);
 }
 
 }  // namespace motet

@@ -29,6 +29,8 @@ struct Evaluation {
 /// Names of quantities that the caller reads; costly ones are made on demand only.
 using Wanted = std::set<std::string>;
 
+/// Throws Error unless spec.program is one of ours.
+void check_program(const Spec&);
 /// Runs spec.program. Throws Error.
 Evaluation evaluate(const GoldenFile&, const Spec&, const Wanted&);
 std::vector<std::string> program_names();

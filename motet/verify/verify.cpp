@@ -44,17 +44,14 @@ Wanted quantities(const Recorded& a, const Recorded& b) {
 class Verification {
  public:
   Verification(const GoldenFile& file, const VerifyOptions& options, FileReport& report)
-      : file_(file),
-        spec_(file.spec(), "spec"),
-        outputs_(recorded(spec_, "outputs")),
-        mids_(recorded(spec_, "mids")),
-        options_(options),
-        report_(report) {
-    add_rope_tables(spec_, mids_);
-  }
+      : file_(file), spec_(file.spec(), "spec"), options_(options), report_(report) {}
 
   void run() {
     report_.program = spec_["program"].word();
+    check_program(spec_);
+    outputs_ = recorded(spec_, "outputs");
+    mids_ = recorded(spec_, "mids");
+    add_rope_tables(spec_, mids_);
     if (spec_.has("mechanism")) report_.mechanism = spec_["mechanism"].word();
     check_complete();
     const Evaluation base = evaluation(spec_, quantities(outputs_, mids_), outputs_.contains(file_.grad_of()));

@@ -203,6 +203,9 @@ TEST(Verify, FoldersAreListedAndModelFoldersRefused) {
   EXPECT_NE(message_of<Error>([&] { golden_files({folder.path().string()}); }).find("has no *.safetensors"),
             std::string::npos);
   EXPECT_NE(message_of<Error>([&] { golden_files({folder / "absent"}); }).find("no such file"), std::string::npos);
+  const std::string model = "tests/golden/model/llama_mha/expected.safetensors";
+  EXPECT_EQ(message_of<Error>([&] { verify_file(model, {}); }),
+            model + ": spec.program is 'model': verify does not run whole models yet");
   EXPECT_NE(message_of<Error>([] { golden_files({"tests/golden/model/llama_mha"}); }).find("is a model folder"),
             std::string::npos);
   const std::vector<std::string> files = golden_files({kFolder});
