@@ -4,9 +4,9 @@
 // A head mix folded into one matrix per query and one per key: what the blocked path multiplies by.
 namespace motet {
 
-/// query: [B,T,N,M] with identity, weight, low rank, gate and full part of the query side; or [N,M] when no part depends
-/// on the query; undefined when there is none. key: [B,N,M,S] with the key-side parts, the key last because products over
-/// it run along rows of [.., T, S]; undefined without them. Both undefined: no mix.
+/// query: [B,T,N,M] with identity, weight, low rank, gate and full part of the query side; or [N,M] when no part
+/// depends on the query; undefined when there is none. key: [B,N,M,S] with the key-side parts, the key last because
+/// products over it run along rows of [.., T, S]; undefined without them. Both undefined: no mix.
 struct MixMatrices {
   Tensor query, key;
   bool none() const { return !query.defined() && !key.defined(); }
