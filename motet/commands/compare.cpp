@@ -18,7 +18,7 @@ const OptionTable& compare_options() {
   using enum OptionType;
   static const OptionTable table{
       {"mechanisms", string, "", {}, {}, {}, "contenders"},
-      {"seeds", integer, 1, 1, 1000, {}, "models of each mechanism"},
+      {"seeds", integer, 2, 1, 1000, {}, "models of each mechanism"},
       {"match", string, "parameters", {}, {}, {"parameters", "flops", "none"}, "what is equal"},
       {"jobs", integer, 0, 0, 1024, {}, "models at once; 0: one for each thread"},
       {"prompt", string, "\n", {}, {}, {}, "what each model continues"},
