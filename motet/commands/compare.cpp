@@ -80,14 +80,11 @@ int run_compare(const nlohmann::json& request) {
   data.tokenizer->encode(prompt);  // a prompt that cannot be written in these tokens is refused before the training
   if (request.value("dry_run", false)) {
     print_table(plan_table(planned_comparison(run, data, options)), request);
-    nlohmann::json shown{{"model", run.model}, {"data", run.data}, {"train", run.train}};
-    if (format == TableFormat::table) std::cout << "\n" << toml_text(shown);
+    if (format == TableFormat::table) std::cout << "\n" << toml_text(run.as_given());
     return 0;
   }
   options.folder = run_folder(request, "compare");
-  nlohmann::json configuration{{"model", run.model}, {"data", run.data}, {"train", run.train}};
-  configuration["model"]["attention"] = run.attention_given;
-  write_file_atomic(options.folder / "config.toml", toml_text(configuration));
+  write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
   Comparison all = run_comparison(run, data, options);
   const Presentation shown{request.value("command", ""), prompt,
                            samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};

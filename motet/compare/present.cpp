@@ -173,9 +173,7 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
                   {"Matched by", matched_name(shown.match)},
                   {"Context", train.at("context").dump()}};
   report.command = shown.command;
-  nlohmann::json configuration{{"model", run.model}, {"data", run.data}, {"train", run.train}};
-  configuration["model"]["attention"] = run.attention_given;
-  report.configuration = toml_text(configuration);
+  report.configuration = toml_text(run.as_given());
   report.created = today();
   report.version = kVersion;
   report.baseline = all.arms[all.baseline].arm.label;

@@ -59,6 +59,16 @@ int64_t num_kv_heads(const Setting& s) {
   return given;
 }
 
+HeadSizes plain_sizes(const Setting& s) {
+  const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
+  return {.query_heads = heads,
+          .key_heads = kv,
+          .value_heads = kv,
+          .output_heads = heads,
+          .key_dim = dim,
+          .value_dim = dim};
+}
+
 Rotary rotary_of(const Setting& s, int64_t key_dim) {
   using Scaling = RotaryOptions::Scaling;
   static const std::map<std::string, Scaling> scalings{{"none", Scaling::none},

@@ -37,6 +37,8 @@ class Projected : public Mechanism {
   Tensor position_bias(const Positions& queries, const Positions& keys) const;
 };
 
+/// num_heads queries over num_kv_heads keys and values, all of one width: plain multi-head attention.
+HeadSizes plain_sizes(const Setting&);
 /// head_dim, or hidden_size / num_heads; throws UsageError when that does not divide.
 int64_t head_dim(const Setting&);
 /// num_kv_heads, or num_heads; throws UsageError unless it divides num_heads.

@@ -120,10 +120,16 @@ ModelConfig RunConfig::model_config(int64_t vocab_size) const {
   return {model, resolve_attention(attention_given, "model.attention"), vocab_size, train["context"].get<int64_t>()};
 }
 
-nlohmann::json RunConfig::resolved() const {
+nlohmann::json RunConfig::as_given() const {
   nlohmann::json all{{"model", model}, {"data", data}, {"train", train}};
-  all["model"]["attention"] = resolve_attention(attention_given, "model.attention");
+  all["model"]["attention"] = attention_given;
   if (!texts.empty()) all["data"]["text"] = texts;
+  return all;
+}
+
+nlohmann::json RunConfig::resolved() const {
+  nlohmann::json all = as_given();
+  all["model"]["attention"] = resolve_attention(attention_given, "model.attention");
   return all;
 }
 

@@ -16,6 +16,7 @@ struct RunConfig {
   std::vector<std::string> texts;  // paths; empty = built-in text
 
   ModelConfig model_config(int64_t vocab_size) const;  // for the mechanism of attention_given
+  nlohmann::json as_given() const;                     // all tables, [model.attention] as it was given
   nlohmann::json resolved() const;                     // everything, as config.toml shows it
 };
 

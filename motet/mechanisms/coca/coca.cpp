@@ -6,14 +6,9 @@ namespace motet {
 namespace {
 
 HeadSizes sizes(const Setting& s) {
-  const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
-  return {.query_heads = heads,
-          .key_heads = kv,
-          .value_heads = kv,
-          .output_heads = heads,
-          .key_dim = dim,
-          .value_dim = dim,
-          .key_name = "t_proj"};
+  HeadSizes plain = plain_sizes(s);
+  plain.key_name = "t_proj";
+  return plain;
 }
 
 std::pair<Tensor, Tensor> halves(const Tensor& x) {

@@ -11,20 +11,13 @@ namespace {
 constexpr int kPreQuery = 0, kPreKey = 1, kPostQuery = 2, kPostKey = 3, kBranches = 4;
 constexpr double kDownNormEps = 1e-6;  // part of the function: the norms start near it (README.md, trap 3)
 
-HeadSizes sizes(const Setting& s) {
-  const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
-  return {.query_heads = heads,
-          .key_heads = kv,
-          .value_heads = kv,
-          .output_heads = heads,
-          .key_dim = dim,
-          .value_dim = dim};
-}
-
 }  // namespace
 
 Dcmha::Dcmha(const Setting& s)
-    : Projected(s, sizes(s)), heads_(s.integer("num_heads")), groups_(s.integer("groups")), rank_(s.integer("rank")) {
+    : Projected(s, plain_sizes(s)),
+      heads_(s.integer("num_heads")),
+      groups_(s.integer("groups")),
+      rank_(s.integer("rank")) {
   if (heads_ % groups_)
     refuse_option("groups", text(groups_, " groups do not divide num_heads ", heads_, ", want a divisor"));
   const int64_t own = heads_ / groups_, hidden = 2 * rank_ * own;
