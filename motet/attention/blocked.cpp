@@ -179,7 +179,7 @@ struct Sums {
 Tensor pairs_backward(const Tensor& x, const Tensor& g, const Tensor& lambda, Tensor dlambda) {
   const Tensor d_BHT = -(g * x.slice(1, 1, {}, 2)).sum(3);
   if (lambda.dim() == 3) dlambda.add_(d_BHT.transpose(1, 2));
-  if (lambda.dim() == 1) dlambda.add_(d_BHT.sum({0, 2}));
+  if (lambda.dim() == 1) dlambda.add_(d_BHT.sum(at::IntArrayRef{0, 2}));
   if (lambda.dim() == 0) dlambda.add_(d_BHT.sum());
   const Tensor l = lambda.to(g.scalar_type());
   Tensor dx = at::empty_like(x);

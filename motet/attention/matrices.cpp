@@ -60,7 +60,7 @@ std::array<Tensor, kNumMixParts> part_gradients(const HeadMix& mix, const MixMat
   std::array<Tensor, kNumMixParts> out;
   if (mix.has(kWeight) && wanted[kWeight]) {
     const Tensor& g = gradient.query;
-    out[kWeight] = (g.dim() == 4 ? g.sum({0, 1}) : g).to(mix.part[kWeight].scalar_type());
+    out[kWeight] = (g.dim() == 4 ? g.sum(at::IntArrayRef{0, 1}) : g).to(mix.part[kWeight].scalar_type());
   }
   if (mix.on(Side::query)) varying_gradients(mix, kFirst[0], gradient.query, wanted, out);
   if (mix.on(Side::key))
