@@ -10,8 +10,9 @@
 namespace motet {
 namespace {
 
-// Elements of one [heads, rows, S] tensor of a block; about ten are alive in the backward pass. Measured with
-// `motet bench attention --kernel blocked`: larger blocks leave the CPU's caches, smaller ones drown in calls.
+// Elements of one [heads, rows, S] tensor of a block; about ten are alive in the backward pass. First values, chosen
+// for memory (4 MB a tensor on the CPU) and not tuned for speed; measure with `MOTET_KERNEL=blocked motet bench
+// attention`.
 constexpr int64_t kBlockElements = 1 << 20;
 constexpr int64_t kBlockElementsCuda = 1 << 26;
 
