@@ -33,6 +33,7 @@ TABLE = {
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
 TORCH_FREE = {"core", "formats", "text", "data", "report", "kernels"}
+ALONE = {"attention/cpu"}  # folders inside a folder that see only themselves and core: torch-free kernels
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/attention/torch\.h$")
@@ -48,7 +49,8 @@ def place(path):
 def wrong_include(path, included, quoted, root):
     """The reason why `path` may not include `included`, or None."""
     owner, folder = place(path)
-    torch_free = owner == "apps" or (owner == "motet" and folder in TORCH_FREE)
+    alone = next((inner for inner in ALONE if path.startswith(f"motet/{inner}/")), None)
+    torch_free = owner == "apps" or (owner == "motet" and folder in TORCH_FREE) or alone
     if torch_free and TORCH.search(included):
         return "is torch-free"
     if not quoted:
@@ -58,6 +60,8 @@ def wrong_include(path, included, quoted, root):
         return 'wants "motet/<folder>/<file>" between quotes'
     if not (root / included).is_file():
         return "there is no such file"
+    if alone and not included.startswith((f"motet/{alone}/", "motet/core/")) and quoted and included.startswith("motet/"):
+        return f"motet/{alone} may include itself and core only"
     if owner == "apps":
         own = target_owner == "apps" and target_folder == folder
         return None if own or target_folder == "core" or included == ENTRY else f"may include core and {ENTRY} only"
@@ -95,6 +99,7 @@ def self_test():
         "motet/core/error.h": "#include <string>\n",
         "motet/motet.h": "",
         "motet/data/corpus.h": '#include "motet/core/error.h"\n',
+        "motet/attention/attention.h": "",
         "motet/train/loop.h": '#include "motet/data/corpus.h"\n#include <torch/torch.h>\n',
         "motet/commands/train.cpp": '#include "motet/train/loop.h"\n',
         "motet/motet.cpp": '#include "motet/commands/train.cpp"\n',
@@ -104,6 +109,8 @@ def self_test():
         "motet/data/wrong.cpp": '#include "motet/train/loop.h"\n',
         "motet/core/wrong.h": '#include "motet/data/corpus.h"\n',
         "motet/core/torch.cpp": "#include <ATen/core/Tensor.h>\n",
+        "motet/attention/cpu/torch.cpp": "#include <ATen/core/Tensor.h>\n",
+        "motet/attention/cpu/wrong.cpp": '#include "motet/attention/attention.h"\n',
         "motet/train/missing.cpp": '#include "motet/data/none.h"\n',
         "motet/train/relative.cpp": '#include "loop.h"\n',
         "motet/train/program.cpp": '#include "apps/motet/main.cpp"\n',

@@ -2,11 +2,11 @@
 from conftest import refused, run
 
 
-def test_doctor_gives_the_reason_against_each_kernel():
+def test_doctor_names_the_kernels():
     done = run("doctor")
     assert done.returncode == 0, done.stderr
-    assert "sdpa, blocked" in done.stdout
-    assert "blocked (not sdpa: heads are mixed)" in done.stdout
+    assert "fused, sdpa, blocked" in done.stdout
+    assert "mixed heads run       fused" in done.stdout
 
 
 def test_a_forced_kernel_runs_everything_it_can():
@@ -20,7 +20,7 @@ def test_a_forced_kernel_that_cannot_run_is_an_error():
 
 
 def test_an_unknown_kernel_is_an_error():
-    assert refused(1, "doctor", MOTET_KERNEL="fast") == "motet: MOTET_KERNEL=fast is not a kernel; have sdpa, blocked"
+    assert refused(1, "doctor", MOTET_KERNEL="fast") == "motet: MOTET_KERNEL=fast is not a kernel; have fused, sdpa, blocked"
 
 
 def test_an_unknown_variable_of_ours_is_an_error():

@@ -320,11 +320,15 @@ TEST(Attention, AutocastRunsInTheLowerDtype) {
 
 TEST(Attention, ExplainSaysWhyNot) {
   const Tensor x = at::randn({1, 4, 2, 8});
-  EXPECT_EQ(explain({x, {}, {}, {}}, {x, x, {}, {}}, {}).kernel, "sdpa");
-  const Choice mixed = explain({x, {}, {}, {}}, {x, x, {}, {}}, {.post = {false, at::randn({2, 2})}});
+  const Choice plain = explain({x, {}, {}, {}}, {x, x, {}, {}}, {.post = {false, at::randn({2, 2})}});
+  EXPECT_EQ(plain.kernel, "fused");
+  EXPECT_TRUE(plain.passed_over.empty());
+  const Tensor wide = x.to(at::kDouble);
+  const Choice mixed = explain({wide, {}, {}, {}}, {wide, wide, {}, {}}, {.post = {false, at::randn({2, 2})}});
   EXPECT_EQ(mixed.kernel, "blocked");
-  ASSERT_EQ(mixed.passed_over.size(), 1u);
-  EXPECT_EQ(mixed.passed_over[0], (std::pair<std::string, std::string>("sdpa", "heads are mixed")));
+  using Reason = std::pair<std::string, std::string>;
+  EXPECT_EQ(mixed.passed_over,
+            (std::vector<Reason>{{"fused", "float64 stays on the plain paths"}, {"sdpa", "heads are mixed"}}));
 }
 
 }  // namespace

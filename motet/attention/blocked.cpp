@@ -70,9 +70,14 @@ std::vector<Place> places(const Problem& p) {
   return all;
 }
 
+// The mask of the block's own sequences: that of all would cost B times as much for each of B places.
 Tensor block_hidden(const Prepared& r, const Place& place) {
-  const Tensor hidden_BHTS = hidden(r.p, place.at);
-  return hidden_BHTS.defined() ? place.sequences(hidden_BHTS) : hidden_BHTS;
+  Problem own = r.p;
+  own.B = place.b1 - place.b0;
+  for (Tensor& table : own.table)
+    if (table.defined()) table = table.slice(0, place.b0, place.b1);
+  if (own.bias_BHTS.defined()) own.bias_BHTS = place.sequences(own.bias_BHTS);
+  return hidden(own, place.at);
 }
 
 // y = x mixed over heads; x [b,N,t,s]. By query: products of matrices. By key: head by head along contiguous rows, for

@@ -7,7 +7,7 @@
 namespace motet {
 namespace {
 
-constexpr const Kernel* kTable[] = {&kSdpa, &kBlocked};
+constexpr const Kernel* kTable[] = {&kFused, &kSdpa, &kBlocked};
 
 std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
   if (form == Form::two_phase && !kernel.given_lse) return "it has no two-phase form";
@@ -35,9 +35,10 @@ const Kernel& choose(const Problem& p, Form form) {
 
 Choice explain(const Problem& p) {
   Choice choice{choose(p, Form::attend).name, {}};
-  for (const Kernel* kernel : kTable)
-    if (const std::string reason = kernel->why_not(p); !reason.empty())
-      choice.passed_over.emplace_back(kernel->name, reason);
+  for (const Kernel* kernel : kTable) {
+    if (kernel->name == choice.kernel) break;
+    choice.passed_over.emplace_back(kernel->name, kernel->why_not(p));
+  }
   return choice;
 }
 

@@ -1,4 +1,6 @@
 // No mix and equal widths: PyTorch's own flash kernel on the CPU, forward and backward.
+#include <numeric>
+
 #include "motet/attention/kernels.h"
 
 namespace motet {
@@ -38,22 +40,23 @@ Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, co
   return at::zeros_like(x_BSGD, at::MemoryFormat::Contiguous).index_add_(2, index(table, x_BSGD), dx);
 }
 
+std::vector<int64_t> every_head(const Problem& p) {
+  std::vector<int64_t> heads(p.score_heads);
+  std::iota(heads.begin(), heads.end(), 0);
+  return heads;
+}
+
 Attended forward(const Problem& p) {
-  const std::vector<int64_t> all = [&] {
-    std::vector<int64_t> heads(p.score_heads);
-    for (size_t h = 0; h < heads.size(); ++h) heads[h] = static_cast<int64_t>(h);
-    return heads;
-  }();
   auto [out, lse] =
-      at::_scaled_dot_product_flash_attention_for_cpu(heads_of(p.q_BTHD, all), heads_of(p.k_BSGD, p.key_of),
+      at::_scaled_dot_product_flash_attention_for_cpu(heads_of(p.q_BTHD, every_head(p)), heads_of(p.k_BSGD, p.key_of),
                                                       heads_of(p.v_BSGE, p.value_of), 0.0, p.causal, {}, p.scale);
   return {out.transpose(1, 2), lse};
 }
 
 Gradients backward(const Problem& p, const Backward& b) {
   auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      b.dout_BTHE.contiguous().transpose(1, 2), p.q_BTHD.transpose(1, 2), heads_of(p.k_BSGD, p.key_of),
-      heads_of(p.v_BSGE, p.value_of), b.out_BTHE.transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
+      b.dout_BTHE.contiguous().transpose(1, 2), heads_of(p.q_BTHD, every_head(p)), heads_of(p.k_BSGD, p.key_of),
+      heads_of(p.v_BSGE, p.value_of), b.out_BTHE.contiguous().transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
   Gradients g;
   g[kQ] = dq.transpose(1, 2);
   g[kK] = summed_heads(dk, p.key_of, p.k_BSGD);

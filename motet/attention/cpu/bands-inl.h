@@ -1,0 +1,256 @@
+// The bands of a mix: its tensors gathered for a sub-block or a tile, and their gradients scattered back.
+#if defined(MOTET_CPU_BANDS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_BANDS_INL_H
+#undef MOTET_CPU_BANDS_INL_H
+#else
+#define MOTET_CPU_BANDS_INL_H
+#endif
+
+#include "motet/attention/cpu/mix_dense-inl.h"
+#include "motet/attention/cpu/mix_factored-inl.h"
+#include "motet/attention/cpu/mix_pairs-inl.h"
+#include "motet/attention/cpu/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+
+/// The mix of a unit; `heads_in` and `heads_out` are the unit's, `first_out` its first output head.
+HWY_INLINE Mix make_mix(MixKind kind, const HeadMix& parts, const Pairs& pairs, int heads_in, int heads_out) {
+  Mix mix;
+  mix.kind = kind, mix.in = heads_in, mix.out = heads_out, mix.parts = &parts, mix.pairs = &pairs;
+  if (kind == MixKind::pairs) set_pairs_mix(mix);
+  if (kind == MixKind::factored) set_factored_mix(mix);
+  if (kind == MixKind::dense) set_dense_mix(mix);
+  return mix;
+}
+
+/// Sizes of one part: numbers of a row.
+struct PartSize {
+  int64_t rows, columns;
+  int64_t numbers() const { return rows * columns; }
+};
+HWY_INLINE PartSize part_size(const Mix& mix, int part) {
+  const HeadMix& h = *mix.parts;
+  switch (part) {
+    case kQueryDown:
+      return {h.query_rank, mix.in};
+    case kQueryUp:
+      return {h.query_rank, mix.out};
+    case kKeyDown:
+      return {h.key_rank, mix.in};
+    case kKeyUp:
+      return {h.key_rank, mix.out};
+    case kQueryGate:
+    case kKeyGate:
+      return {1, mix.out};
+    default:
+      return {mix.in, mix.out};
+  }
+}
+
+/// The numbers of a query-side (key-side) part at row (key) `at` of sequence b.
+HWY_INLINE const float* part_row(const Mix& mix, int part, int64_t b, int64_t at) {
+  const MixTensor& t = mix.parts->part[part];
+  return t.data + b * t.batch_stride + at * part_size(mix, part).numbers();
+}
+
+HWY_INLINE void gather_factored_row(const Mix& mix, int64_t b, int64_t t, float* to) {
+  const HeadMix& parts = *mix.parts;
+  const int64_t heads = mix.in;
+  if (mix.query_ranks) {
+    const int64_t have = parts.query_rank * heads, want = mix.query_ranks * heads;
+    for (const int part : {kQueryDown, kQueryUp}) {
+      std::memcpy(to, part_row(mix, part, b, t), have * sizeof(float));
+      std::fill(to + have, to + want, 0.f);
+      to += want;
+    }
+  }
+  const float one = parts.identity ? 1.f : 0.f;
+  const float* gate = parts.has(kQueryGate) ? part_row(mix, kQueryGate, b, t) : nullptr;
+  for (int64_t h = 0; h < heads; ++h) to[h] = one + (gate ? gate[h] : 0.f);
+}
+
+/// The matrix [in][out] of a query with everything of its side, then its transpose.
+HWY_INLINE void gather_dense_row(const Mix& mix, int64_t b, int64_t t, float* to) {
+  const HeadMix& parts = *mix.parts;
+  const int64_t n = mix.in, m = mix.out;
+  if (parts.has(kWeight))
+    std::memcpy(to, parts.part[kWeight].data, n * m * sizeof(float));
+  else
+    std::fill_n(to, n * m, 0.f);
+  if (parts.has(kQueryFull)) {
+    const float* full = part_row(mix, kQueryFull, b, t);
+    for (int64_t i = 0; i < n * m; ++i) to[i] += full[i];
+  }
+  if (parts.has(kQueryDown)) {
+    const float *down = part_row(mix, kQueryDown, b, t), *up = part_row(mix, kQueryUp, b, t);
+    for (int64_t r = 0; r < parts.query_rank; ++r)
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < m; ++j) to[i * m + j] += down[r * n + i] * up[r * m + j];
+  }
+  const float* gate = parts.has(kQueryGate) ? part_row(mix, kQueryGate, b, t) : nullptr;
+  if (parts.identity || gate)
+    for (int64_t i = 0; i < n; ++i) to[i * m + i] += (parts.identity ? 1.f : 0.f) + (gate ? gate[i] : 0.f);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < m; ++j) to[n * m + j * n + i] = to[i * m + j];
+}
+
+/// Row band of queries [t0, t0 + count); rows beyond `count` are 0.
+HWY_NOINLINE void gather_rows(const Mix& mix, int64_t b, int64_t t0, int count, float* band) {
+  if (!mix.row_band) return;
+  if (mix.kind == MixKind::dense && !mix.per_row) {
+    gather_dense_row(mix, b, t0, band);
+    return;
+  }
+  const int64_t step = mix.row_band / kRows;
+  for (int r = 0; r < kRows; ++r) {
+    float* to = band + r * step;
+    const int64_t t = t0 + r;
+    if (r >= count)
+      std::fill_n(to, step, 0.f);
+    else if (mix.kind == MixKind::factored)
+      gather_factored_row(mix, b, t, to);
+    else if (mix.kind == MixKind::dense)
+      gather_dense_row(mix, b, t, to);
+    else
+      for (int i = 0; i < mix.out; ++i)
+        to[i] = mix.pairs->lambda[b * mix.pairs->batch_stride + t * mix.pairs->row_stride +
+                                  (mix.first_out + i) * mix.pairs->head_stride];
+  }
+}
+
+/// The key-side parts in the order of a key band, with the number each starts at and how many the band keeps of it.
+struct KeyPart {
+  int part;
+  int64_t first, have, kept;
+};
+struct KeyParts {
+  KeyPart list[4];
+  int count = 0;
+};
+HWY_INLINE KeyParts key_parts(const Mix& mix) {
+  KeyParts all;
+  int64_t first = 0;
+  const bool factored = mix.kind == MixKind::factored;
+  for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
+    const int64_t have = mix.parts->has(part) ? part_size(mix, part).numbers() : 0;
+    int64_t kept = have;
+    if (factored && part != kKeyFull) kept = (part == kKeyGate ? 1 : mix.key_ranks) * mix.in;
+    if (kept) all.list[all.count++] = {part, first, have, kept};
+    first += kept;
+  }
+  return all;
+}
+
+/// Key band [key_numbers][kKeys] of the tile at key s0; keys outside `readable` and S give 0.
+template <int kKeys>
+HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readable, float* band) {
+  if (!mix.key_numbers) return;
+  const KeyParts parts = key_parts(mix);
+  for (int i = 0; i < parts.count; ++i) {
+    const KeyPart& p = parts.list[i];
+    float* to = band + p.first * kKeys;
+    for (int panel = 0; panel < kKeys && p.have; panel += kPanel) {
+      const int64_t first = std::clamp<int64_t>(readable.begin - s0 - panel, 0, kPanel);
+      const int64_t last = std::clamp<int64_t>(readable.end - s0 - panel, first, kPanel);
+      pack_transposed({part_row(mix, p.part, b, s0 + panel + first), p.have}, static_cast<int>(first),
+                      static_cast<int>(last), p.have, to + panel, kKeys);
+    }
+    std::fill(to + p.have * kKeys, to + p.kept * kKeys, 0.f);
+  }
+}
+
+/// Gradients of the key band of a tile to the tensors; `count` keys are real.
+template <int kKeys>
+HWY_NOINLINE void scatter_keys(const Mix& mix, const std::array<float*, kNumParts>& to, int64_t row0, int count,
+                               const float* band) {
+  const KeyParts parts = key_parts(mix);
+  for (int i = 0; i < parts.count; ++i) {
+    const KeyPart& p = parts.list[i];
+    if (p.have && to[p.part])
+      unpack_transposed(band + p.first * kKeys, kKeys, count, p.have, to[p.part] + row0 * p.have, p.have);
+  }
+}
+
+/// Number (n, m) of a gradient of a matrix as dense_outer leaves it.
+HWY_INLINE int64_t outer_place(const Mix& mix, int64_t n, int64_t m) {
+  const int64_t blocks_m = (mix.out + kBlockM - 1) / kBlockM;
+  return (n / kBlockN * blocks_m + m / kBlockM) * kRows * kLanes + n % kBlockN * kBlockM + m % kBlockM;
+}
+
+/// Gradients of one query's dense parts; the static weight's are added to `weight` [in][out].
+HWY_INLINE void scatter_dense_row(const Mix& mix, const std::array<float*, kNumParts>& to, int64_t b, int64_t t,
+                                  int64_t T, const float* sums, float* weight) {
+  const HeadMix& parts = *mix.parts;
+  const int64_t n = mix.in, m = mix.out, at = b * T + t;
+  const auto gradient = [&](int64_t i, int64_t j) { return sums[outer_place(mix, i, j)]; };
+  const bool low_rank = parts.has(kQueryDown);
+  float* down = low_rank && to[kQueryDown] ? to[kQueryDown] + at * parts.query_rank * n : nullptr;
+  float* up = low_rank && to[kQueryUp] ? to[kQueryUp] + at * parts.query_rank * m : nullptr;
+  if (down) std::fill_n(down, parts.query_rank * n, 0.f);
+  if (up) std::fill_n(up, parts.query_rank * m, 0.f);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < m; ++j) {
+      const float g = gradient(i, j);
+      if (weight) weight[i * m + j] += g;
+      if (parts.has(kQueryFull) && to[kQueryFull]) to[kQueryFull][(at * n + i) * m + j] = g;
+      for (int64_t r = 0; low_rank && r < parts.query_rank; ++r) {
+        if (down) down[r * n + i] += g * part_row(mix, kQueryUp, b, t)[r * m + j];
+        if (up) up[r * m + j] += g * part_row(mix, kQueryDown, b, t)[r * n + i];
+      }
+    }
+  if (parts.has(kQueryGate) && to[kQueryGate])
+    for (int64_t i = 0; i < n; ++i) to[kQueryGate][at * n + i] = gradient(i, i);
+}
+
+/// Gradients of the row band of queries [t0, t0 + count) to the tensors (lambda's to [B,T,Ho]).
+struct RowScatter {
+  int64_t b, t0, T;
+  int count;
+  const std::array<float*, kNumParts>* to;
+  float* lambda;
+  int64_t lambda_heads;
+  float* weight;  // sum of the block for the static weight; null: not wanted
+};
+HWY_NOINLINE void scatter_rows(const Mix& mix, const RowScatter& s, const float* sums) {
+  if (!mix.row_gradients) return;
+  const int64_t list = kRows * padded_heads(mix.in);
+  for (int r = 0; r < s.count; ++r) {
+    const int64_t at = s.b * s.T + s.t0 + r;
+    if (mix.kind == MixKind::dense) {
+      scatter_dense_row(mix, *s.to, s.b, s.t0 + r, s.T, sums + r * kLanes, s.weight);
+    } else if (mix.kind == MixKind::pairs) {
+      for (int i = 0; s.lambda && i < mix.out; ++i)
+        s.lambda[at * s.lambda_heads + mix.first_out + i] = sums[pair_place(r, i, mix.out)];
+    } else {
+      const int64_t q = mix.query_ranks, heads = mix.in, have = mix.parts->query_rank;
+      const auto copy = [&](int part, int64_t ranks, int64_t first) {
+        if (!mix.parts->has(part) || !(*s.to)[part]) return;
+        for (int64_t k = 0; k < ranks; ++k)
+          for (int64_t h = 0; h < heads; ++h)
+            (*s.to)[part][(at * ranks + k) * heads + h] = sums[(first + k) * list + pair_place(r, h, heads)];
+      };
+      copy(kQueryDown, have, 0);
+      copy(kQueryUp, have, q);
+      copy(kQueryGate, 1, 2 * q);
+    }
+  }
+}
+
+/// The gradient of a shared matrix, summed over lanes, added to `weight` [in][out].
+HWY_NOINLINE void scatter_shared(const Mix& mix, const float* sums, float* weight) {
+  if (!mix.shared_gradients || !weight) return;
+  const int64_t blocks_m = (mix.out + kBlockM - 1) / kBlockM;
+  for (int64_t n = 0; n < mix.in; ++n)
+    for (int64_t m = 0; m < mix.out; ++m) {
+      const int64_t block = n / kBlockN * blocks_m + m / kBlockM, place = n % kBlockN * kBlockM + m % kBlockM;
+      float total = 0;
+      for (int i = 0; i < kLanes; ++i) total += sums[(block * kLanes + place) * kLanes + i];
+      weight[n * mix.out + m] += total;
+    }
+}
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

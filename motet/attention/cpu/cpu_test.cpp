@@ -1,0 +1,337 @@
+// The fused kernels against loops in double, on every instruction set of this machine, in memory filled with NaN.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "motet/attention/cpu/testing.h"
+#include "motet/attention/cpu/workspace.h"
+
+namespace motet::cpu {
+namespace {
+
+using namespace testing;
+
+Runtime runtime(int threads, Instructions instructions) {
+  return {threads,
+          [](int64_t n, const std::function<void(int64_t)>& task) {
+            std::vector<std::thread> pool;
+            for (int64_t i = 0; i < n; ++i) pool.emplace_back(task, i);
+            for (std::thread& t : pool) t.join();
+          },
+          instructions};
+}
+
+/// The results of one run, forward and backward.
+struct Results {
+  std::vector<float> out, lse, q, k, v, lambda;
+  std::array<std::vector<float>, kNumParts> pre, post;
+};
+
+std::vector<float> attended(const Sample& s, std::vector<float>& lse, const Runtime& run) {
+  const size_t size = static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E);
+  std::vector<float> out(size, NAN);
+  lse.assign(static_cast<size_t>(s.p.B * s.p.softmax_heads * s.p.T), NAN);
+  if (s.o.type == Type::float32) {
+    EXPECT_EQ(forward(s.p, {out.data(), lse.data()}, run), Status::ok);
+    return out;
+  }
+  std::vector<uint16_t> half(size, 0x7fff);
+  EXPECT_EQ(forward(s.p, {half.data(), lse.data()}, run), Status::ok);
+  for (size_t i = 0; i < size; ++i) out[i] = widen_bits(half[i], s.o.type);
+  return out;
+}
+
+Operand outputs(const Problem& p, const std::vector<float>& x) {
+  const int64_t row = p.output_heads * p.E;
+  return {x.data(), Type::float32, p.T * row, row, p.E};
+}
+
+Results run_all(const Sample& s, const std::vector<float>& dout, const Runtime& run) {
+  const Problem& p = s.p;
+  Results r;
+  r.out = attended(s, r.lse, run);
+  const auto make = [](std::vector<float>& x, int64_t size) {
+    return x.assign(static_cast<size_t>(size), NAN), x.data();
+  };
+  Gradients g;
+  g.q = make(r.q, p.B * p.T * p.score_heads * p.D);
+  g.k = make(r.k, p.B * p.S * p.key_heads * p.D);
+  g.v = make(r.v, p.B * p.S * p.value_heads * p.E);
+  if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
+  const auto parts = [&](const HeadMix& mix, std::array<float*, kNumParts>& to,
+                         std::array<std::vector<float>, kNumParts>& memory, int64_t n, int64_t m) {
+    for (int part = 0; part < kNumParts; ++part) {
+      if (!mix.has(part)) continue;
+      const bool query = part < kKeyDown;
+      const int64_t rank = query ? mix.query_rank : mix.key_rank,
+                    rows = part == kWeight ? 1 : p.B * (query ? p.T : p.S);
+      const int64_t size = part == kQueryDown || part == kKeyDown   ? rank * n
+                           : part == kQueryUp || part == kKeyUp     ? rank * m
+                           : part == kQueryGate || part == kKeyGate ? m
+                                                                    : n * m;
+      to[part] = make(memory[part], rows * size);
+    }
+  };
+  parts(p.pre, g.pre, r.pre, p.score_heads, p.softmax_heads);
+  parts(p.post, g.post, r.post, p.softmax_heads, p.output_heads);
+  EXPECT_EQ(backward(p, {outputs(p, dout), outputs(p, r.out), r.lse.data()}, g, run), Status::ok);
+  return r;
+}
+
+/// Compares everything with the oracle; 16-bit outputs carry their own rounding, gradients use float32 sums.
+void expect_close(const Results& r, const Sample& s, const std::vector<float>& dout, double limit) {
+  const NaiveResult expected = naive_forward(s.p);
+  const double out_limit = s.o.type == Type::bfloat16 ? 8e-3 : s.o.type == Type::float16 ? 1e-3 : limit;
+  const bool rounded =
+      s.o.type != Type::float32;  // then `out`, from which plain attention's backward starts, is rounded
+  const double grad_limit = rounded ? out_limit : 4 * limit;
+  EXPECT_LE(error(widened(r.out), expected.out), out_limit) << "out";
+  EXPECT_LE(error(widened(r.lse), expected.lse), rounded ? out_limit : limit) << "lse";
+  const NaiveGradients g = naive_backward(s.p, widened(dout));
+  EXPECT_LE(error(widened(r.q), g.q), grad_limit) << "dq";
+  EXPECT_LE(error(widened(r.k), g.k), grad_limit) << "dk";
+  EXPECT_LE(error(widened(r.v), g.v), grad_limit) << "dv";
+  if (s.p.pairs.lambda) EXPECT_LE(error(widened(r.lambda), g.lambda), grad_limit) << "dlambda";
+  for (int part = 0; part < kNumParts; ++part) {
+    if (s.p.pre.has(part)) EXPECT_LE(error(widened(r.pre[part]), g.pre[part]), grad_limit) << "pre part " << part;
+    if (s.p.post.has(part)) EXPECT_LE(error(widened(r.post[part]), g.post[part]), grad_limit) << "post part " << part;
+  }
+}
+
+struct Named {
+  const char* name;
+  Options options;
+};
+
+std::vector<Named> cases() {
+  Options plain;
+  plain.T = plain.S = 70, plain.D = 24, plain.E = 40, plain.causal = true;
+  Options wide = plain;
+  wide.D = wide.E = 33, wide.B = 2, wide.key_heads = wide.value_heads = 1, wide.strided = true;
+  Options window = plain;
+  window.window = 13;
+  Options dcmha = plain;
+  dcmha.pre = dcmha.post = kDcmha, dcmha.pre_identity = dcmha.post_identity = true;
+  Options ragged = dcmha;
+  ragged.B = 3, ragged.score_heads = ragged.softmax_heads = ragged.output_heads = 6, ragged.lengths = ragged.start = 1,
+  ragged.strided = true;
+  Options documents = ragged;
+  documents.documents = 1, documents.lengths = 0, documents.start = 0;
+  Options scattered = documents;
+  scattered.documents = 2, scattered.tables = true;
+  Options everything = plain;
+  everything.pre = everything.post = kEverything, everything.pre_identity = everything.post_identity = true;
+  everything.query_rank = everything.key_rank = 5;
+  Options talking = plain;
+  talking.pre = talking.post = {kWeight}, talking.softmax_heads = 5, talking.output_heads = 7, talking.value_heads = 1;
+  Options key_full = talking;
+  key_full.pre = {kWeight, kKeyDown, kKeyUp, kKeyFull}, key_full.post = {kQueryFull};
+  Options pairs = plain;
+  pairs.score_heads = pairs.softmax_heads = 6, pairs.output_heads = 3, pairs.pairs = true, pairs.value_heads = 1;
+  Options pairs3 = pairs;
+  pairs3.lambda_dim = 3, pairs3.tables = true, pairs3.key_heads = 3;
+  Options mixed_pairs = pairs;
+  mixed_pairs.pre = kDcmha, mixed_pairs.pre_identity = true;
+  Options one = dcmha;
+  one.T = one.S = 1;
+  Options cross = dcmha;
+  cross.causal = false, cross.T = 19, cross.S = 131;
+  Options query_only = dcmha;
+  query_only.pre = {kQueryDown, kQueryUp, kQueryGate}, query_only.post = {}, query_only.post_identity = false;
+  Options key_only = dcmha;
+  key_only.post = {kKeyDown, kKeyUp, kKeyGate}, key_only.pre = {}, key_only.pre_identity = false, key_only.key_rank = 1;
+  Options decode = ragged;
+  decode.T = 1, decode.S = 1100, decode.start = decode.lengths = 0, decode.D = 32;
+  Options decode_pairs = pairs3;
+  decode_pairs.T = 5, decode_pairs.S = 700, decode_pairs.lambda_dim = 1;
+  Options decode_plain = wide;
+  decode_plain.T = 2, decode_plain.S = 600, decode_plain.D = 64, decode_plain.lengths = 1;
+  Options decode_dense = everything;
+  decode_dense.T = 13, decode_dense.S = 90, decode_dense.window = 20;
+  Options decode_half = decode;
+  decode_half.type = Type::float16, decode_half.S = 130;
+  Options bfloat = dcmha, half = pairs, bfloat_plain = plain;
+  bfloat.type = bfloat_plain.type = Type::bfloat16, half.type = Type::float16;
+  return {{"plain", plain},
+          {"wide", wide},
+          {"window", window},
+          {"dcmha", dcmha},
+          {"ragged", ragged},
+          {"documents", documents},
+          {"scattered", scattered},
+          {"everything", everything},
+          {"talking", talking},
+          {"key_full", key_full},
+          {"pairs", pairs},
+          {"pairs3", pairs3},
+          {"mixed_pairs", mixed_pairs},
+          {"one", one},
+          {"cross", cross},
+          {"query_only", query_only},
+          {"key_only", key_only},
+          {"decode", decode},
+          {"decode_pairs", decode_pairs},
+          {"decode_plain", decode_plain},
+          {"decode_dense", decode_dense},
+          {"decode_half", decode_half},
+          {"bfloat", bfloat},
+          {"half", half},
+          {"bfloat_plain", bfloat_plain}};
+}
+
+class Fused : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (available_instructions().empty()) GTEST_SKIP() << "this CPU has no AVX2";
+    poison_workspaces(true);
+  }
+  void TearDown() override { poison_workspaces(false); }
+};
+
+TEST_F(Fused, ForwardAndAllGradientsMatchTheOracle) {
+  for (const Instructions instructions : available_instructions())
+    for (const Named& c : cases()) {
+      SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+      Sample s(c.options);
+      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      expect_close(run_all(s, dout, runtime(2, instructions)), s, dout, 2e-6);
+    }
+}
+
+TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
+  for (const Named& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Options options = c.options;
+    if (options.T > 16) options.T = std::min<int64_t>(options.T * 3, 200), options.S = std::max(options.S, options.T);
+    Sample s(options);
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const Results one = run_all(s, dout, runtime(1, Instructions::best));
+    for (const int threads : {2, 4, 7}) {
+      const Results many = run_all(s, dout, runtime(threads, Instructions::best));
+      const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+        return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
+      };
+      EXPECT_TRUE(same(one.out, many.out) && same(one.lse, many.lse)) << threads;
+      EXPECT_TRUE(same(one.q, many.q) && same(one.k, many.k) && same(one.v, many.v)) << threads;
+      for (int part = 0; part < kNumParts; ++part)
+        EXPECT_TRUE(same(one.pre[part], many.pre[part]) && same(one.post[part], many.post[part]))
+            << threads << " part " << part;
+    }
+  }
+}
+
+TEST_F(Fused, PartsOfTheKeysAddUpUnderTheGlobalLse) {
+  for (const Named& c : cases()) {
+    if (c.options.documents || c.options.lengths || c.options.type != Type::float32) continue;
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    std::vector<float> lse_whole;
+    const std::vector<float> whole = attended(s, lse_whole, runtime(1, Instructions::best));
+    const int64_t cut = s.p.S / 3;
+    std::vector<int64_t> low(s.p.B, 0), middle(s.p.B, cut), high(s.p.B, s.p.S);
+    std::vector<double> sum(whole.size(), 0), weights(lse_whole.size(), 0);
+    for (const bool second : {false, true}) {
+      Problem part = s.p;
+      part.key_begin = second ? middle.data() : low.data(), part.key_end = second ? high.data() : middle.data();
+      std::vector<float> lse_part(lse_whole.size(), NAN), out(whole.size(), NAN);
+      ASSERT_EQ(lse(part, lse_part.data(), runtime(2, Instructions::best)), Status::ok);
+      ASSERT_EQ(given_lse(part, lse_whole.data(), out.data(), runtime(2, Instructions::best)), Status::ok);
+      for (size_t i = 0; i < out.size(); ++i) sum[i] += out[i];
+      for (size_t i = 0; i < weights.size(); ++i)
+        weights[i] += std::exp(static_cast<double>(lse_part[i]) - lse_whole[i]);
+    }
+    EXPECT_LE(error(sum, widened(whole)), 3e-6);
+    for (size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(weights[i], 1, 1e-5);
+  }
+}
+
+TEST_F(Fused, QueryThatSeesNoKeyGivesZeroAndMinusInfinity) {
+  for (const Named& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    std::vector<int64_t> none(s.p.B, 0);
+    s.p.key_end = none.data(), s.p.key_begin = nullptr;
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const Results r = run_all(s, dout, runtime(2, Instructions::best));
+    for (const std::vector<float>* x : {&r.out, &r.q, &r.k, &r.v})
+      for (const float f : *x) ASSERT_EQ(f, 0);
+    for (const float f : r.lse) ASSERT_EQ(f, -INFINITY);
+    for (int part = 0; part < kNumParts; ++part)
+      for (const float f : r.pre[part]) ASSERT_EQ(f, 0);
+  }
+}
+
+TEST_F(Fused, LargeLogitsStayAccurate) {
+  for (const Named& c : cases()) {
+    if (c.options.type != Type::float32) continue;
+    SCOPED_TRACE(c.name);
+    Options options = c.options;
+    options.logits = 2000;  // logits up to about 1e4
+    Sample s(options);
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const Results r = run_all(s, dout, runtime(1, Instructions::best));
+    const NaiveResult expected = naive_forward(s.p);
+    EXPECT_LE(error(widened(r.lse), expected.lse), 1e-5);
+    EXPECT_LE(error(widened(r.out), expected.out), 2e-2);  // a logit of 1e4 has 1e-3 between neighbours
+    for (const std::vector<float>* x : {&r.q, &r.k, &r.v})
+      for (const float f : *x) ASSERT_TRUE(std::isfinite(f));
+  }
+}
+
+TEST_F(Fused, GatesOfMinusOneAndDenormalsAreHarmless) {
+  for (const double gate : {-1.0, 1e-40}) {
+    Options options = cases()[3].options;
+    options.gate = 0;
+    Sample s(options);
+    std::vector<float> gates(static_cast<size_t>(s.p.T * s.p.softmax_heads), static_cast<float>(gate));
+    for (HeadMix* mix : {&s.p.pre, &s.p.post}) mix->part[kQueryGate].data = gates.data();
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    expect_close(run_all(s, dout, runtime(1, Instructions::best)), s, dout, 2e-6);
+  }
+}
+
+TEST_F(Fused, KeysOutsideTheirLengthsNeverLeak) {
+  for (const Named& c : cases()) {
+    if (c.options.type != Type::float32) continue;
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    std::vector<int64_t> begin(s.p.B, s.p.S / 4), end(s.p.B, s.p.S - s.p.S / 4);
+    s.p.key_begin = begin.data(), s.p.key_end = end.data();
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    for (const Operand* x : {&s.p.k, &s.p.v})
+      for (int64_t b = 0; b < s.p.B; ++b)
+        for (int64_t row = 0; row < s.p.S; ++row)
+          if (row < begin[b] || row >= end[b])
+            const_cast<float*>(static_cast<const float*>(x->data))[b * x->batch_stride + row * x->row_stride] = NAN;
+    const Results r = run_all(s, dout, runtime(2, Instructions::best));
+    for (const std::vector<float>* x : {&r.out, &r.q, &r.k, &r.v})
+      for (const float f : *x) ASSERT_TRUE(std::isfinite(f));
+  }
+}
+
+TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
+  for (const Instructions instructions : available_instructions()) {
+    Sample s(cases()[3].options);
+    const_cast<float*>(static_cast<const float*>(s.p.k.data))[40 * s.p.k.row_stride] = NAN;
+    std::vector<float> lse;
+    const std::vector<float> out = attended(s, lse, runtime(1, instructions));
+    const int64_t row = s.p.output_heads * s.p.E;
+    for (int64_t t = 40; t < s.p.T; ++t) EXPECT_TRUE(std::isnan(out[t * row])) << t;
+    for (int64_t t = 0; t < 32; ++t) EXPECT_FALSE(std::isnan(out[t * row])) << t;
+  }
+}
+
+TEST_F(Fused, UnknownInstructionsAreAStatus) {
+  Sample s(Options{});
+  std::vector<float> out(static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E));
+  for (const Instructions one : {Instructions::avx2, Instructions::avx512, Instructions::avx512_bf16}) {
+    const auto all = available_instructions();
+    const bool available = std::find(all.begin(), all.end(), one) != all.end();
+    EXPECT_EQ(forward(s.p, {out.data(), nullptr}, runtime(1, one)), available ? Status::ok : Status::no_instructions);
+  }
+}
+
+}  // namespace
+}  // namespace motet::cpu

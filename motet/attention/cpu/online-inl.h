@@ -1,0 +1,353 @@
+// The skeleton of plain attention, one head at a time: online softmax forward, one pass over the keys backward.
+#if defined(MOTET_CPU_ONLINE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_ONLINE_INL_H
+#undef MOTET_CPU_ONLINE_INL_H
+#else
+#define MOTET_CPU_ONLINE_INL_H
+#endif
+
+#include "motet/attention/cpu/row_backward-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+
+constexpr int kOnlineRows = 16;       // two sub-blocks share a tile, so that 16 lanes reduce 16 rows
+constexpr float kRescaleStep = 20.f;  // sums are rescaled only when a maximum grows by more than 2^20
+
+class OnlineForward {
+ public:
+  OnlineForward(const Call& call, const PackedKeys<kForwardKeys>& keys)
+      : call_(call),
+        p_(call.p),
+        keys_(keys),
+        block_rows_(round_up(call.plan.forward_rows, kOnlineRows)),
+        width_(padded_width(p_.E)) {
+    q_ = space_.reserve(block_rows_ * p_.D);
+    out_ = space_.reserve(block_rows_ * width_);
+    scores_ = space_.reserve(kOnlineRows * kForwardKeys + kRows * kForwardKeys);
+    maxima_ = space_.reserve(block_rows_), sums_ = space_.reserve(block_rows_);
+  }
+  bool allocate() { return space_.allocate(); }
+
+  void run(int64_t b, int64_t block, const Unit& unit, const Output& to) {
+    const int64_t t0 = block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
+    b_ = b;
+    subs_.clear();
+    Span seen{p_.S, 0};
+    for (int64_t t = t0; t < t1; t += kRows) {
+      subs_.emplace_back(call_.sight, b, t, t1);
+      const SubBlock& sub = subs_.back();
+      if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
+      gather_queries(p_.q, b, sub, unit.score0, p_.D, p_.D, static_cast<float>(p_.scale),
+                     space_.get(q_) + (t - t0) * p_.D);
+    }
+    std::fill_n(space_.get(out_), count() * kRows * width_, 0.f);
+    std::fill_n(space_.get(maxima_), block_rows_, kNothing);
+    std::fill_n(space_.get(sums_), block_rows_, 0.f);
+    for (int64_t j = seen.begin / kForwardKeys; j * kForwardKeys < seen.end; ++j)
+      for (int64_t s = 0; s < count(); s += 2) add_tile(s, j, unit);
+    write_out(unit, to);
+  }
+
+ private:
+  int64_t count() const { return static_cast<int64_t>(subs_.size()); }
+
+  // Two sub-blocks from s on and tile j.
+  void add_tile(int64_t s, int64_t j, const Unit& unit) {
+    const int subs = s + 1 < count() ? 2 : 1;
+    Span part = subs_[s].part(j * kForwardKeys, kForwardKeys);
+    if (subs == 2) {
+      const Span second = subs_[s + 1].part(j * kForwardKeys, kForwardKeys);
+      if (part.empty())
+        part = second;
+      else if (!second.empty())
+        part = {std::min(part.begin, second.begin), std::max(part.end, second.end)};
+    }
+    if (part.empty()) return;
+    const int columns = static_cast<int>(part.end - part.begin);
+    float* const e = space_.get(scores_);
+    const float* k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * p_.D;
+    for (int i = 0; i < subs; ++i) {
+      float* const tile = e + i * kRows * kForwardKeys;
+      score_tile<kForwardKeys>(space_.get(q_) + (s + i) * kRows * p_.D, p_.D, k, p_.D, subs_[s + i].rows, columns,
+                               tile);
+      if (!sees_all(call_, b_, subs_[s + i], j * kForwardKeys, part))
+        hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile);
+    }
+    for (int r = 0; r < subs * kRows; r += kLanes) softmax(s * kRows, r, subs * kRows, columns);
+    const float* v = keys_.v_columns(b_, j, p_.value_of[unit.output0]);
+    for (int i = 0; i < subs; ++i)
+      for (int64_t column = 0; column < width_; column += kPanel) {
+        const ColumnPanel panel = column_panel(p_.E, column);
+        product<true>(
+            {e + i * kRows * kForwardKeys, kForwardKeys, 1, v + column * kForwardKeys + part.begin * panel.width,
+             panel.width, space_.get(out_) + (s + i) * kRows * width_ + column, width_, columns},
+            subs_[s + i].rows, panel.width);
+      }
+  }
+
+  // Rows [r, r + kLanes) of the tile whose first row is `row0` of the block; of `rows` real ones.
+  HWY_INLINE void softmax(int64_t row0, int r, int rows, int columns) {
+    float* const e = space_.get(scores_) + r * kForwardKeys;
+    float* const m = space_.get(maxima_) + row0 + r;
+    float* const l = space_.get(sums_) + row0 + r;
+    const int last = std::min(kLanes, rows - r);  // 8 of 16 lanes where the block ends
+    Vec v[kLanes];
+    MOTET_UNROLL(16) for (int i = 0; i < kLanes; ++i) {
+      const float* x = e + (i % last) * kForwardKeys;
+      Vec top = load(x);
+      for (int c = kLanes; c < columns; c += kLanes) top = hn::Max(top, load(x + c));
+      v[i] = top;
+    }
+    const Vec top = hn::Mul(reduce_each(v, MaxOf()), set(kLog2E)), old = load(m);
+    if (!hn::AllFalse(Floats(), hn::Gt(top, hn::Add(old, set(kRescaleStep)))))
+      rescale(row0 + r, last, hn::Max(old, top));
+    for (int i = 0; i < last; ++i) {
+      const Vec row_top = set(m[i]);
+      float* x = e + i * kForwardKeys;
+      Vec sum = zero();
+      for (int c = 0; c < columns; c += kLanes) {
+        const Vec y = exp2(from_top(load(x + c), row_top));
+        store(x + c, y);
+        sum = hn::Add(sum, y);
+      }
+      v[i] = sum;
+    }
+    MOTET_UNROLL(16) for (int i = 0; i < kLanes; ++i) if (i >= last) v[i] = zero();
+    store(l, hn::Add(load(l), reduce_each(v, SumOf())));
+  }
+
+  HWY_NOINLINE void rescale(int64_t row, int rows, Vec top) {
+    float* const m = space_.get(maxima_) + row;
+    float* const l = space_.get(sums_) + row;
+    const Vec factor = exp2(hn::Sub(load(m), top));
+    HWY_ALIGN float f[kLanes];
+    store(f, factor);
+    store(m, top);
+    store(l, hn::Mul(load(l), factor));
+    for (int r = 0; r < rows; ++r) {
+      float* o = space_.get(out_) + (row + r) * width_;
+      for (int64_t c = 0; c < width_; c += kLanes) store(o + c, hn::Mul(load(o + c), set(f[r])));
+    }
+  }
+
+  void write_out(const Unit& unit, const Output& to) {
+    for (int64_t s = 0; s < count(); ++s)
+      for (int r = 0; r < subs_[s].count; ++r) {
+        const int64_t row = s * kRows + r, t = subs_[s].t0 + r;
+        const float total = space_.get(sums_)[row];
+        float* const o = space_.get(out_) + row * width_;
+        const int64_t at = ((b_ * p_.T + t) * p_.output_heads + unit.output0) * p_.E;
+        const bool plain = p_.q.type == Type::float32;
+        scale_row(o, total == 0 ? 0.f : 1 / total, p_.E, plain ? static_cast<float*>(to.out) + at : o);
+        if (!plain) narrow_row(o, p_.E, to.out, p_.q.type, at);
+        if (to.lse)
+          to.lse[(b_ * p_.softmax_heads + unit.softmax0) * p_.T + t] = lse_of(space_.get(maxima_)[row], total);
+      }
+  }
+
+  const Call& call_;
+  const Problem& p_;
+  const PackedKeys<kForwardKeys>& keys_;
+  const int64_t block_rows_, width_;
+  Workspace space_;
+  size_t q_, out_, scores_, maxima_, sums_;
+  int64_t b_ = 0;
+  std::vector<SubBlock> subs_;
+};
+
+/// A worker of run_backward: P and dL of one tile at a time, because sum P dP = dout . out here.
+class OnlineBackward {
+ public:
+  OnlineBackward(const Call& call, const Mixes&, const PackedKeys<kBackwardKeys>& keys, BackwardShared& shared,
+                 const BlockTurns& turns, const Incoming& from, const Gradients& to)
+      : call_(call),
+        p_(call.p),
+        keys_(keys),
+        shared_(shared),
+        turns_(turns),
+        from_(from),
+        to_(to),
+        block_rows_(call.plan.backward_rows),
+        d_(padded_width(p_.D)),
+        e_(padded_width(p_.E)) {
+    q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
+    dout_ = space_.reserve(block_rows_ * e_), row_ = space_.reserve(e_);
+    weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
+    grads_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
+    lse_ = space_.reserve(block_rows_), lse_low_ = space_.reserve(block_rows_), totals_ = space_.reserve(block_rows_);
+    row_sums_ = space_.reserve(block_rows_);
+  }
+  bool allocate() { return space_.allocate(); }
+
+  void run(const BackwardTask& task) {
+    task_ = task;
+    const Span seen = start();
+    refine_lse(seen);
+    for (int64_t j = seen.begin / kBackwardKeys; j * kBackwardKeys < seen.end; ++j) {
+      const int64_t place = turns_.place(task.b, task.cluster, j);
+      const int64_t turn = turns_.turn(task.b, task.block, j, task.unit_index, task.units);
+      active_.clear();
+      for (int64_t s = 0; s < count(); ++s)
+        if (!subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty()) add_tile(s, j), active_.push_back(s);
+      shared_.first_pass.wait(place, turn);
+      add_panels(weights_, dout_, e_, p_.E, shared_.dv.at(task.b, j, p_.value_of[task.unit.output0]));
+      add_panels(grads_, q_, d_, p_.D, shared_.dk.at(task.b, j, p_.key_of[task.unit.score0]));
+      shared_.first_pass.finish(place, turn);
+    }
+    write_out();
+  }
+
+ private:
+  int64_t count() const { return static_cast<int64_t>(subs_.size()); }
+
+  Span start() {
+    const int64_t t0 = task_.block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
+    Span seen{p_.S, 0};
+    subs_.clear();
+    for (int64_t t = t0; t < t1; t += kRows) {
+      subs_.emplace_back(call_.sight, task_.b, t, t1);
+      const SubBlock& sub = subs_.back();
+      if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
+      gather_queries(p_.q, task_.b, sub, task_.unit.score0, p_.D, d_, static_cast<float>(p_.scale),
+                     space_.get(q_) + (t - t0) * d_);
+      gather_queries(from_.dout, task_.b, sub, task_.unit.output0, p_.E, e_, 1, space_.get(dout_) + (t - t0) * e_);
+      for (int r = 0; r < kRows; ++r) gather_row(t0, sub, r);
+    }
+    std::fill_n(space_.get(dq_), count() * kRows * d_, 0.f);
+    return seen.empty() ? Span{} : seen;
+  }
+
+  // lse and dout . out of a row.
+  void gather_row(int64_t t0, const SubBlock& sub, int r) {
+    const int64_t t = sub.t0 + std::min(r, sub.count - 1), row = sub.t0 + r - t0;
+    set_subtracted(
+        {space_.get(lse_), space_.get(lse_low_)}, row,
+        r < sub.count ? from_.lse[(task_.b * p_.softmax_heads + task_.unit.softmax0) * p_.T + t] : -INFINITY);
+    const Operand& o = from_.out;
+    float* const out = space_.get(row_);
+    std::fill(out + p_.E, out + e_, 0.f);
+    widen_row(o.data, o.type, task_.b * o.batch_stride + t * o.row_stride + task_.unit.output0 * o.head_stride, p_.E,
+              out);
+    Vec sum = zero();
+    for (int64_t c = 0; c < e_; c += kLanes) sum = fma(load(out + c), load(space_.get(dout_) + row * e_ + c), sum);
+    space_.get(row_sums_)[row] = hn::GetLane(hn::SumOfLanes(Floats(), sum));
+  }
+
+  // Logits of a sub-block on a tile, -inf where nothing is seen.
+  void make_logits(int64_t s, int64_t j, float* p) {
+    constexpr int kKeys = kBackwardKeys;
+    const SubBlock& sub = subs_[s];
+    score_tile<kKeys>(space_.get(q_) + s * kRows * d_, d_, keys_.k(task_.b, j, p_.key_of[task_.unit.score0]), p_.D,
+                      sub.rows, kKeys, p);
+    if (!sees_all(call_, task_.b, sub, j * kKeys, {0, kKeys}))
+      hide_unseen<kKeys>(call_, task_.b, sub, j * kKeys, {0, kKeys}, 1, p);
+  }
+
+  // As RowBackward's.
+  void refine_lse(Span seen) {
+    if (!needs_refining(space_.get(lse_), count() * kRows)) return;
+    std::fill_n(space_.get(totals_), count() * kRows, 0.f);
+    for (int64_t j = seen.begin / kBackwardKeys; j * kBackwardKeys < seen.end; ++j)
+      for (int64_t s = 0; s < count(); ++s) {
+        if (subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty()) continue;
+        float* const p = space_.get(weights_);
+        make_logits(s, j, p);
+        exp2_rows<kBackwardKeys>(p, 1, subs_[s].rows, kBackwardKeys,
+                                 {space_.get(lse_) + s * kRows, space_.get(lse_low_) + s * kRows},
+                                 space_.get(totals_) + s * kRows);
+      }
+    refine(space_.get(totals_), space_.get(lse_low_), count() * kRows);
+  }
+
+  void add_tile(int64_t s, int64_t j) {
+    constexpr int kKeys = kBackwardKeys;
+    const SubBlock& sub = subs_[s];
+    float* const p = space_.get(weights_) + s * kRows * kKeys;
+    float* const g = space_.get(grads_) + s * kRows * kKeys;
+    make_logits(s, j, p);
+    score_tile<kKeys>(space_.get(dout_) + s * kRows * e_, e_,
+                      keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]), p_.E, sub.rows, kKeys, g);
+    for (int r = 0; r < sub.rows; ++r) {
+      const int64_t row = s * kRows + r;
+      const Vec high = set(space_.get(lse_)[row]), low = set(space_.get(lse_low_)[row]),
+                d = set(space_.get(row_sums_)[row]);
+      MOTET_UNROLL(4) for (int c = r * kKeys; c < (r + 1) * kKeys; c += kLanes) {
+        const Vec w = exp2(hn::Sub(from_top(load(p + c), high), low));
+        store(p + c, w);
+        store(g + c, hn::Mul(w, hn::Sub(load(g + c), d)));
+      }
+    }
+    const float* k = keys_.k_columns(task_.b, j, p_.key_of[task_.unit.score0]);
+    for (int64_t column = 0; column < d_; column += kPanel) {
+      const ColumnPanel panel = column_panel(p_.D, column);
+      product<true>(
+          {g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys},
+          sub.rows, panel.width);
+    }
+  }
+
+  void add_panels(size_t weights, size_t vectors, int64_t row, int64_t width, float* to) {
+    for (int64_t column = 0; column < width; column += kPanel) {
+      rows_.clear();
+      for (const int64_t s : active_)
+        rows_.push_back({space_.get(weights) + s * kRows * kBackwardKeys,
+                         space_.get(vectors) + s * kRows * row + column, subs_[s].rows});
+      const int subs = static_cast<int>(rows_.size());
+      if (column_panel(width, column).width == kPanel)
+        add_turned<kPanel>(rows_.data(), subs, row, to + column * kBackwardKeys);
+      else
+        add_turned<16>(rows_.data(), subs, row, to + column * kBackwardKeys);
+    }
+  }
+
+  void write_out() {
+    if (!to_.q) return;
+    for (int64_t s = 0; s < count(); ++s)
+      for (int r = 0; r < subs_[s].count; ++r)
+        scale_row(space_.get(dq_) + (s * kRows + r) * d_, static_cast<float>(p_.scale), p_.D,
+                  to_.q + ((task_.b * p_.T + subs_[s].t0 + r) * p_.score_heads + task_.unit.score0) * p_.D);
+  }
+
+  const Call& call_;
+  const Problem& p_;
+  const PackedKeys<kBackwardKeys>& keys_;
+  BackwardShared& shared_;
+  const BlockTurns& turns_;
+  const Incoming& from_;
+  const Gradients& to_;
+  const int64_t block_rows_, d_, e_;
+  Workspace space_;
+  size_t q_, dq_, dout_, row_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
+  BackwardTask task_{};
+  std::vector<SubBlock> subs_;
+  std::vector<int64_t> active_;
+  std::vector<QueryRows> rows_;
+};
+
+/// Forward without mixes: every head and block is a task of its own, the longest blocks first.
+HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
+  const Mixes mixes(call);
+  PackedKeys<kForwardKeys> keys(call, mixes, false);
+  if (!keys.allocate()) return Status::out_of_memory;
+  keys.pack();
+  const int64_t blocks = call.blocks(round_up(call.plan.forward_rows, kOnlineRows)),
+                units = static_cast<int64_t>(call.plan.units.size());
+  Tasks tasks(call.p.B * units * blocks);
+  std::atomic<bool> failed = false;
+  parallel(call.runtime, std::min<int64_t>(call.runtime.threads, call.p.B * units * blocks), [&](int64_t) {
+    OnlineForward worker(call, keys);
+    if (!worker.allocate()) {
+      failed = true;
+      return;
+    }
+    for (int64_t task; (task = tasks.next()) >= 0;)
+      worker.run(task / blocks / units, blocks - 1 - task % blocks, call.plan.units[task / blocks % units], to);
+  });
+  return failed ? Status::out_of_memory : Status::ok;
+}
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,181 @@
+// Rows of numbers as they come (any type and stride) into the packed panels that products read, and back.
+#if defined(MOTET_CPU_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_PACK_INL_H
+#undef MOTET_CPU_PACK_INL_H
+#else
+#define MOTET_CPU_PACK_INL_H
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "motet/attention/cpu/sight.h"
+#include "motet/attention/cpu/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+
+HWY_INLINE float widen(uint16_t bits, Type type) {
+  if (type == Type::bfloat16) {
+    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+    float f;
+    std::memcpy(&f, &wide, sizeof f);
+    return f;
+  }
+  return _cvtsh_ss(bits);
+}
+
+/// `count` numbers from element `offset` of `data` as float32.
+HWY_INLINE void widen_row(const void* data, Type type, int64_t offset, int64_t count, float* to) {
+  if (type == Type::float32) {
+    std::memcpy(to, static_cast<const float*>(data) + offset, count * sizeof(float));
+    return;
+  }
+  const uint16_t* from = static_cast<const uint16_t*>(data) + offset;
+  int64_t i = 0;
+  const hn::Rebind<uint16_t, Floats> narrow;
+  if (type == Type::bfloat16) {
+    const hn::Rebind<uint32_t, Floats> wide;
+    for (; i + kLanes <= count; i += kLanes)
+      store(to + i, hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from + i)))));
+  } else {
+    const hn::Rebind<hwy::float16_t, Floats> half;
+    for (; i + kLanes <= count; i += kLanes)
+      store(to + i, hn::PromoteTo(Floats(), hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from + i))));
+  }
+  for (; i < count; ++i) to[i] = widen(from[i], type);
+}
+
+/// `count` float32 numbers to `type` (round to nearest even) at element `offset` of `data`.
+HWY_INLINE void narrow_row(const float* from, int64_t count, void* data, Type type, int64_t offset) {
+  if (type == Type::float32) {
+    std::memcpy(static_cast<float*>(data) + offset, from, count * sizeof(float));
+    return;
+  }
+  uint16_t* to = static_cast<uint16_t*>(data) + offset;
+  for (int64_t i = 0; i < count; ++i) {
+    if (type == Type::float16) {
+      to[i] = static_cast<uint16_t>(_cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT));
+    } else {
+      uint32_t bits;
+      std::memcpy(&bits, from + i, sizeof bits);
+      to[i] = from[i] != from[i] ? 0x7fc0 : static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+  }
+}
+
+/// Rows [first, first + count) of a head as float32, contiguous width `width` with a stride; 16-bit types go through
+/// `staging` [count * width].
+struct Rows {
+  const float* data;
+  int64_t stride;
+};
+HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, int64_t width, float* staging) {
+  const int64_t start = b * x.batch_stride + head * x.head_stride + keys.begin * x.row_stride;
+  if (x.type == Type::float32) return {static_cast<const float*>(x.data) + start, x.row_stride};
+  for (int64_t i = 0; i < keys.end - keys.begin; ++i)
+    widen_row(x.data, x.type, start + i * x.row_stride, width, staging + i * width);
+  return {staging, width};
+}
+
+/// out[n * out_stride + i] = rows i (i < 32) number n (n < width); rows outside [first, last) of the panel give 0.
+/// `rows.data` is row `first`.
+HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t width, float* out,
+                                  int64_t out_stride) {
+  const Lane4 d4;
+  HWY_ALIGN static thread_local float zeros[4] = {};
+  for (int at = 0; at < kPanel; at += kLanes) {
+    const float* row[kLanes];
+    bool real[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      real[i] = at + i >= first && at + i < last;
+      row[i] = real[i] ? rows.data + (at + i - first) * rows.stride : zeros;
+    }
+    int64_t n = 0;
+    for (; n + 4 <= width; n += 4) {
+      Vec v[4];
+      MOTET_UNROLL(4) for (int i = 0; i < 4; ++i) {  // block k of v[i]: numbers n..n+3 of row 4k + i
+        const auto piece = [&](int k) { return hn::LoadU(d4, row[4 * k + i] + (real[4 * k + i] ? n : 0)); };
+#if HWY_TARGET <= HWY_AVX3
+        const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(piece(0).raw), piece(1).raw, 1);
+        const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(piece(2).raw), piece(3).raw, 1);
+        v[i] = Vec{_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
+#else
+        v[i] = hn::Combine(Floats(), piece(1), piece(0));
+#endif
+      }
+      const Floats d;
+      const hn::Repartition<double, Floats> wide;
+      const auto pair = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
+      const auto rest = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
+      const auto p = pair(v[0], v[1]), q = pair(v[2], v[3]), s = rest(v[0], v[1]), t = rest(v[2], v[3]);
+      float* o = out + n * out_stride + at;
+      store(o, hn::BitCast(d, hn::InterleaveLower(wide, p, q)));
+      store(o + out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, p, q)));
+      store(o + 2 * out_stride, hn::BitCast(d, hn::InterleaveLower(wide, s, t)));
+      store(o + 3 * out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, s, t)));
+    }
+    for (; n < width; ++n)
+      for (int i = 0; i < kLanes; ++i) out[n * out_stride + at + i] = real[i] ? row[i][n] : 0.f;
+  }
+}
+
+/// The reverse of pack_transposed for rows [0, count): to[i * stride + n] = from[n * from_stride + i].
+HWY_NOINLINE void unpack_transposed(const float* from, int64_t from_stride, int count, int64_t width, float* to,
+                                    int64_t stride) {
+  for (int i = 0; i < count; ++i)
+    for (int64_t n = 0; n < width; ++n) to[i * stride + n] = from[n * from_stride + i];
+}
+
+/// Columns of a width lie in panels one after another, [panel][keys][32], the last one 16 wide where that suffices.
+struct ColumnPanel {
+  int64_t column, width;  // first column; 32 or 16
+};
+HWY_INLINE ColumnPanel column_panel(int64_t width, int64_t column) {
+  return {column, padded_width(width) - column >= kPanel ? kPanel : 16};
+}
+
+/// Natural rows into column panels of a tile of kKeys rows: out[column / 32][row][32]. Rows outside [first, last) and
+/// columns beyond the width give 0. `rows.data` is row `first`.
+template <int kKeys>
+HWY_NOINLINE void pack_columns(const Rows& rows, int first, int last, int64_t width, float* out) {
+  for (int64_t column = 0; column < width; column += kPanel) {
+    const ColumnPanel panel = column_panel(width, column);
+    float* o = out + column * kKeys;
+    const int64_t have = std::min(panel.width, width - column);
+    for (int i = 0; i < kKeys; ++i, o += panel.width) {
+      if (i < first || i >= last) {
+        for (int64_t j = 0; j < panel.width; j += kLanes) store(o + j, zero());
+        continue;
+      }
+      const float* x = rows.data + (i - first) * rows.stride + column;
+      if (have == panel.width) {
+        for (int64_t j = 0; j < have; j += kLanes) store(o + j, load(x + j));
+      } else {
+        std::memcpy(o, x, have * sizeof(float));
+        std::memset(o + have, 0, (panel.width - have) * sizeof(float));
+      }
+    }
+  }
+}
+
+/// Column panels of a tile back to natural rows [0, count).
+template <int kKeys>
+HWY_NOINLINE void unpack_columns(const float* from, int count, int64_t width, float* to, int64_t stride) {
+  for (int64_t column = 0; column < width; column += kPanel) {
+    const ColumnPanel panel = column_panel(width, column);
+    const int64_t have = std::min(panel.width, width - column);
+    for (int i = 0; i < count; ++i) {
+      const float* x = from + column * kKeys + i * panel.width;
+      float* y = to + i * stride + column;
+      int64_t j = 0;
+      for (; j + kLanes <= have; j += kLanes) store(y + j, load(x + j));
+      for (; j < have; ++j) y[j] = x[j];
+    }
+  }
+}
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

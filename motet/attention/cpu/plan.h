@@ -1,0 +1,44 @@
+#pragma once
+#include "motet/attention/cpu/problem.h"
+
+// How one problem is cut into tasks. Nothing here depends on the number of threads, so that results do not either.
+namespace motet::cpu {
+
+// Shapes of tiles, alike for every instruction set.
+inline constexpr int kRows = 8;           // queries of a sub-block
+inline constexpr int kPanel = 32;         // keys (or columns of a width) of a panel
+inline constexpr int kForwardKeys = 64;   // keys of a tile; 32 in place of 64 is 2-6 % slower forward
+inline constexpr int kBackwardKeys = 32;  // 64 would push the three row buffers of a sub-block out of L1
+
+inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+/// Columns of a width in packed panels: full panels, then one of 16 where it suffices.
+inline int64_t padded_width(int64_t width) { return round_up(width, 16); }
+
+enum class MixKind : uint8_t { none, pairs, factored, dense };
+MixKind pre_kind(const Problem&);
+MixKind post_kind(const Problem&);
+
+/// Heads that the mixes connect: contiguous ranges of each stage.
+struct Unit {
+  int64_t score0, scores, softmax0, softmax, output0, outputs;
+};
+
+/// Units that read the same stored heads; one task takes them one after the other.
+struct Cluster {
+  std::vector<int> units;
+  std::vector<int64_t> keys, values;  // stored heads, ascending
+};
+
+enum class Skeleton : uint8_t { online, row_buffer, decode };
+
+struct Plan {
+  MixKind pre, post;
+  std::vector<Unit> units;
+  std::vector<Cluster> clusters;
+  Skeleton forward;
+  int64_t forward_rows, backward_rows;  // queries of a block, multiples of kRows
+};
+
+Plan make_plan(const Problem&);
+
+}  // namespace motet::cpu

@@ -1,0 +1,405 @@
+// The skeleton of every mixed case, forward: a block of queries keeps the scores of all heads of a unit over all the
+// keys it sees (the row buffer), because a mix after the softmax needs every head's normaliser first.
+//
+// Pass 1, tile by tile: scores, pre mix, mask, e = 2^(L - max of the tile's row). Then the normalisers; pass 2: post
+// mix of e times one factor a row and tile, and its product with the values. One exponential an element, no
+// recomputation.
+#if defined(MOTET_CPU_ROW_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_ROW_FORWARD_INL_H
+#undef MOTET_CPU_ROW_FORWARD_INL_H
+#else
+#define MOTET_CPU_ROW_FORWARD_INL_H
+#endif
+
+#include "motet/attention/cpu/bf16-inl.h"
+#include "motet/attention/cpu/packed-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+
+/// What a forward run makes: outputs and lse, lse alone, or outputs under a given lse (no row buffer in these two).
+enum class Form : uint8_t { attend, lse, given_lse };
+
+/// Writes `value` over what the rows of a sub-block do not see of the part [begin, end) of the tile at s0.
+template <int kKeys>
+HWY_NOINLINE void hide_unseen(const Call& call, int64_t b, const SubBlock& sub, int64_t s0, Span part, int heads,
+                              float* tile) {
+  Mask mask;
+  const int columns = static_cast<int>(part.end - part.begin);
+  const int64_t first = s0 + part.begin;
+  for (int r = 0; r < kRows; ++r) {
+    mask.begin[r] = static_cast<int>(std::clamp<int64_t>(sub.row[r].begin - first, 0, columns));
+    mask.end[r] = static_cast<int>(std::clamp<int64_t>(sub.row[r].end - first, 0, columns));
+    if (sub.row[r].empty()) mask.begin[r] = mask.end[r] = 0;
+  }
+  if (call.sight.holes(b)) {
+    mask.key_document = call.sight.documents(b) + first;
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t t = sub.t0 + std::min(r, sub.count - 1);
+      mask.row_document[r] = sub.row[r].empty() ? 0 : call.sight.document(b, t);
+    }
+  }
+  hide<kKeys>(tile, heads, sub.rows, columns, mask, -INFINITY);
+}
+
+/// True when every row sees all of the part.
+HWY_INLINE bool sees_all(const Call& call, int64_t b, const SubBlock& sub, int64_t s0, Span part) {
+  return sub.common.begin <= s0 + part.begin && s0 + part.end <= sub.common.end && !call.sight.holes(b);
+}
+
+/// Rows [t0, t0 + 8) of a head of x [B,T,H,width], times factor, to [8][stride]; rows beyond `count` and columns beyond
+/// the width are 0.
+HWY_NOINLINE void gather_queries(const Operand& x, int64_t b, const SubBlock& sub, int64_t head, int64_t width,
+                                 int64_t stride, float factor, float* to) {
+  const Vec f = set(factor);
+  for (int r = 0; r < kRows; ++r, to += stride) {
+    if (r >= sub.count) {
+      std::fill_n(to, stride, 0.f);
+      continue;
+    }
+    const int64_t from = b * x.batch_stride + (sub.t0 + r) * x.row_stride + head * x.head_stride;
+    const float* row = to;
+    if (x.type == Type::float32)
+      row = static_cast<const float*>(x.data) + from;
+    else
+      widen_row(x.data, x.type, from, width, to);
+    int64_t i = 0;
+    for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(row + i)));
+    for (; i < width; ++i) to[i] = factor * row[i];
+    for (; i < stride; ++i) to[i] = 0;
+  }
+}
+
+/// The lse of row x as what exp2_rows subtracts; rows that see nothing (and padding) give 2^-inf = 0.
+HWY_INLINE void set_subtracted(const Subtracted& to, int64_t x, float lse) {
+  const bool seen = lse != -INFINITY;
+  to.high[x] = seen ? lse * kLog2E : INFINITY;
+  to.low[x] = seen && std::isfinite(lse) ? static_cast<float>(lse * 1.4426950408889634074 - to.high[x]) : 0.f;
+}
+
+/// lse from a maximum in powers of 2 and the sum beside it, with one rounding.
+HWY_INLINE float lse_of(float top, float total) {
+  return total == 0 ? -INFINITY
+                    : static_cast<float>((top + std::log2(static_cast<double>(total))) * 0.69314718055994530942);
+}
+
+/// to[i] = factor * from[i], i < width.
+HWY_INLINE void scale_row(const float* from, float factor, int64_t width, float* to) {
+  const Vec f = set(factor);
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(from + i)));
+  for (; i < width; ++i) to[i] = factor * from[i];
+}
+
+/// scores[8][kKeys] of one head over the columns of a part: q [8][q_stride], k panels from the part's first on.
+template <int kKeys>
+HWY_INLINE void score_tile(const float* q, int64_t q_stride, const float* k, int64_t depth, int rows, int columns,
+                           float* scores) {
+  for (int c = 0; c < columns; c += kPanel) {
+    Product x{q, q_stride, 1, k + c * depth, kPanel, scores + c, kKeys, depth};
+    x.next_c = c + kPanel < columns ? scores + c + kPanel : scores + kRows * kKeys;
+    product_columns<kPanel, false>(x, rows);
+  }
+}
+
+/// Row maxima and sums of one tile.
+struct TileStats {
+  float *maxima, *sums;
+};
+
+/// Of lanes [x, x + kLanes) of the stats of all tiles of a row: turns the maxima into the factors 2^(m - top) / total
+/// that the second pass multiplies by, and gives lse.
+HWY_INLINE void finish_lanes(const std::vector<TileStats>& tiles, int64_t x, float* lse) {
+  Vec top = set(kNothing), total = zero();
+  for (const TileStats& tile : tiles) top = hn::Max(top, load(tile.maxima + x));
+  for (const TileStats& tile : tiles) {
+    const Vec factor = exp2(hn::Sub(load(tile.maxima + x), top));
+    store(tile.maxima + x, factor);
+    total = fma(factor, load(tile.sums + x), total);
+  }
+  const Vec scale = hn::IfThenElse(hn::Eq(total, zero()), zero(), hn::Div(set(1), total));
+  for (const TileStats& tile : tiles) store(tile.maxima + x, hn::Mul(scale, load(tile.maxima + x)));
+  float m[kLanes], l[kLanes];
+  store(m, top), store(l, total);
+  for (int i = 0; i < kLanes; ++i) lse[i] = lse_of(m[i], l[i]);
+}
+
+class RowForward {
+ public:
+  RowForward(const Call& call, const Mixes& mixes, const PackedKeys<kForwardKeys>& keys, Form form, bool pairs)
+      : call_(call),
+        p_(call.p),
+        mixes_(mixes),
+        keys_(keys),
+        form_(form),
+        pairs_(pairs),
+        block_rows_(call.plan.forward_rows) {
+    const Unit& unit = call.plan.units.front();
+    const int64_t subs = block_rows_ / kRows;
+    heads_ = std::max({unit.scores, unit.softmax, unit.outputs});
+    width_ = padded_width(p_.E);
+    tile_ = heads_ * kRows * kForwardKeys;
+    tiles_ = form == Form::attend ? std::min(call.tiles(kForwardKeys), widest_span() / kForwardKeys + 2) : 1;
+    stats_ = round_up(unit.softmax * kRows, 16);
+    q_ = space_.reserve(subs * unit.scores * kRows * p_.D);
+    out_ = space_.reserve(subs * unit.outputs * kRows * width_);
+    buffer_ = space_.reserve(subs * tiles_ * tile_ + kForwardKeys);
+    other_ = space_.reserve(tile_);
+    maxima_ = space_.reserve(subs * std::max(tiles_, call.tiles(kForwardKeys)) * stats_);
+    sums_ = space_.reserve(subs * std::max(tiles_, call.tiles(kForwardKeys)) * stats_);
+    pre_rows_ = space_.reserve(subs * mixes.pre.row_band);
+    post_rows_ = space_.reserve(subs * mixes.post.row_band);
+    scratch_ = space_.reserve(std::max(mixes.pre.scratch, mixes.post.scratch));
+    lse_ = space_.reserve(subs * stats_), lse_low_ = space_.reserve(subs * stats_);
+  }
+  bool allocate() { return space_.allocate(); }
+
+  /// Queries of one block for one unit. `given` is lse [B,Ha,T] of Form::given_lse.
+  void run(int64_t b, int64_t block, const Unit& unit, const Output& to, const float* given) {
+    start(b, block, unit);
+    if (form_ == Form::given_lse) read_lse(given);
+    for (int64_t j = first_tile_; j < end_tile_; ++j)
+      for (size_t s = 0; s < subs_.size(); ++s) first_pass(s, j);
+    if (form_ != Form::given_lse) finish_softmax(to.lse);
+    if (form_ == Form::lse) return;
+    if (form_ == Form::attend)
+      for (int64_t j = first_tile_; j < end_tile_; ++j)
+        for (size_t s = 0; s < subs_.size(); ++s) second_pass(s, j, tile(s, j), maxima(s, j));
+    write_out(to.out);
+  }
+
+ private:
+  // Keys that a block can see: all, or a window and the block.
+  int64_t widest_span() const { return p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S; }
+
+  float* tile(size_t s, int64_t j) const {
+    const int64_t index =
+        form_ == Form::attend ? (j - first_tile_) * static_cast<int64_t>(subs_.size()) + static_cast<int64_t>(s) : 0;
+    return space_.get(buffer_) + index * tile_;
+  }
+  float* maxima(size_t s, int64_t j) const {
+    return space_.get(maxima_) + (static_cast<int64_t>(s) * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
+  }
+  float* sums(size_t s, int64_t j) const {
+    return space_.get(sums_) + (static_cast<int64_t>(s) * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
+  }
+  Span part(size_t s, int64_t j) const { return subs_[s].part(j * kForwardKeys, kForwardKeys); }
+
+  void start(int64_t b, int64_t block, const Unit& unit) {
+    b_ = b, unit_ = unit;
+    mixes_.post.first_out = static_cast<int>(unit.output0);
+    const int64_t t0 = block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
+    subs_.clear();
+    Span seen{p_.S, 0};
+    for (int64_t t = t0; t < t1; t += kRows) {
+      subs_.emplace_back(call_.sight, b, t, t1);
+      const SubBlock& sub = subs_.back();
+      const int64_t s = static_cast<int64_t>(subs_.size()) - 1;
+      if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
+      for (int64_t h = 0; h < unit.scores; ++h)
+        gather_scores_queries(sub, h, space_.get(q_) + (s * unit.scores + h) * kRows * p_.D);
+      gather_rows(mixes_.pre, b, t, sub.count, space_.get(pre_rows_) + s * mixes_.pre.row_band);
+      gather_rows(mixes_.post, b, t, sub.count, space_.get(post_rows_) + s * mixes_.post.row_band);
+    }
+    if (seen.empty()) seen = {};
+    first_tile_ = seen.begin / kForwardKeys, end_tile_ = (seen.end + kForwardKeys - 1) / kForwardKeys;
+    if (form_ != Form::lse)
+      std::fill_n(space_.get(out_), static_cast<int64_t>(subs_.size()) * unit.outputs * kRows * width_, 0.f);
+  }
+
+  // Scaled, or as they come in pairs of bfloat16: scaling would round them again.
+  void gather_scores_queries(const SubBlock& sub, int64_t h, float* to) const {
+    if (!pairs_) return gather_queries(p_.q, b_, sub, unit_.score0 + h, p_.D, p_.D, static_cast<float>(p_.scale), to);
+    const uint16_t* from =
+        static_cast<const uint16_t*>(p_.q.data) + b_ * p_.q.batch_stride + (unit_.score0 + h) * p_.q.head_stride;
+    for (int r = 0; r < kRows; ++r) {
+      if (r < sub.count)
+        std::memcpy(to + r * p_.D / 2, from + (sub.t0 + r) * p_.q.row_stride, p_.D * sizeof(uint16_t));
+      else
+        std::fill_n(to + r * p_.D / 2, p_.D / 2, 0.f);
+    }
+  }
+
+  void score(const SubBlock& sub, const float* q, const float* k, int columns, float* to) const {
+    if (!pairs_) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, sub.rows, columns, to);
+    for (int c = 0; c < columns; c += kPanel)
+      pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2}, sub.rows, kPanel,
+                          static_cast<float>(p_.scale));
+  }
+
+  void first_pass(size_t s, int64_t j) {
+    constexpr int kKeys = kForwardKeys;
+    const SubBlock& sub = subs_[s];
+    const Span part = this->part(s, j);
+    if (part.empty()) return;
+    const int columns = static_cast<int>(part.end - part.begin);
+    float* const e = tile(s, j) + part.begin;
+    float* const scores = mixes_.pre.in_place ? e : space_.get(other_) + part.begin;
+    for (int64_t h = 0; h < unit_.scores; ++h)
+      score(sub, space_.get(q_) + (static_cast<int64_t>(s) * unit_.scores + h) * kRows * p_.D,
+            keys_.k(b_, j, p_.key_of[unit_.score0 + h]) + part.begin * p_.D / (pairs_ ? 2 : 1), columns,
+            scores + h * kRows * kKeys);
+    const int heads = static_cast<int>(unit_.softmax);
+    if (!mixes_.pre.passes())
+      mixes_.pre.apply_wide(mixes_.pre,
+                            {scores, e, nullptr, space_.get(pre_rows_) + static_cast<int64_t>(s) * mixes_.pre.row_band,
+                             keys_.pre(b_, j) + part.begin, space_.get(scratch_), sub.rows, columns});
+    if (!sees_all(call_, b_, sub, j * kKeys, part)) hide_unseen<kKeys>(call_, b_, sub, j * kKeys, part, heads, e);
+    if (form_ != Form::given_lse) return softmax_rows<kKeys>(e, heads, columns, maxima(s, j), sums(s, j));
+    exp2_rows<kKeys>(e, heads, sub.rows, columns, subtracted(s), nullptr);
+    second_pass(s, j, tile(s, j), nullptr);
+  }
+
+  void finish_softmax(float* lse) {
+    for (size_t s = 0; s < subs_.size(); ++s) {
+      tile_stats_.clear();
+      for (int64_t j = first_tile_; j < end_tile_; ++j)
+        if (!part(s, j).empty()) tile_stats_.push_back({maxima(s, j), sums(s, j)});
+      for (int64_t x = 0; x < stats_; x += kLanes) {
+        float total[kLanes];
+        finish_lanes(tile_stats_, x, total);
+        for (int64_t i = 0; lse && i < kLanes; ++i) {
+          const int64_t head = (x + i) / kRows, r = (x + i) % kRows;
+          if (head < unit_.softmax && r < subs_[s].count)
+            lse[(b_ * p_.softmax_heads + unit_.softmax0 + head) * p_.T + subs_[s].t0 + r] = total[i];
+        }
+      }
+    }
+  }
+
+  void read_lse(const float* lse) {
+    for (size_t s = 0; s < subs_.size(); ++s)
+      for (int64_t x = 0; x < stats_; ++x) {
+        const int64_t head = x / kRows, r = x % kRows;
+        const bool real = head < unit_.softmax && r < subs_[s].count;
+        set_subtracted(
+            subtracted(s), x,
+            real ? lse[(b_ * p_.softmax_heads + unit_.softmax0 + head) * p_.T + subs_[s].t0 + r] : -INFINITY);
+      }
+  }
+
+  Subtracted subtracted(size_t s) const {
+    const int64_t at = static_cast<int64_t>(s) * stats_;
+    return {space_.get(lse_) + at, space_.get(lse_low_) + at};
+  }
+
+  void second_pass(size_t s, int64_t j, float* whole, const float* factor) {
+    constexpr int kKeys = kForwardKeys;
+    const SubBlock& sub = subs_[s];
+    const Span part = this->part(s, j);
+    if (part.empty()) return;
+    const int columns = static_cast<int>(part.end - part.begin);
+    float* const e = whole + part.begin;
+    float* const u = mixes_.post.in_place ? e : space_.get(other_) + part.begin;
+    if (!mixes_.post.passes()) {
+      mixes_.post.apply_wide(mixes_.post,
+                             {e, u, factor, space_.get(post_rows_) + static_cast<int64_t>(s) * mixes_.post.row_band,
+                              keys_.post(b_, j) + part.begin, space_.get(scratch_), sub.rows, columns});
+    } else if (factor) {
+      scale_rows(e, factor, sub.rows, columns);
+    }
+    for (int64_t o = 0; o < unit_.outputs; ++o) {
+      float* const out = space_.get(out_) + (static_cast<int64_t>(s) * unit_.outputs + o) * kRows * width_;
+      const float* v = keys_.v_columns(b_, j, p_.value_of[unit_.output0 + o]);
+      if (form_ == Form::attend)
+        fetch_next(whole + o * kRows * kKeys + static_cast<int64_t>(subs_.size() > 1 ? 1 : 0) * tile_);
+      if (pairs_) {
+        add_pairs(sub, u + o * kRows * kKeys, v, part, out);
+        continue;
+      }
+      for (int64_t column = 0; column < width_; column += kPanel) {
+        const ColumnPanel panel = column_panel(p_.E, column);
+        product<true>({u + o * kRows * kKeys, kKeys, 1, v + column * kKeys + part.begin * panel.width, panel.width,
+                       out + column, width_, columns},
+                      sub.rows, panel.width);
+      }
+    }
+  }
+
+  void add_pairs(const SubBlock& sub, const float* u, const float* v, Span part, float* out) const {
+    constexpr int kPairs = kForwardKeys / 2;
+    const int columns = static_cast<int>(part.end - part.begin);
+    HWY_ALIGN float weights[kRows * kPairs];
+    for (int r = 0; r < sub.rows; ++r) to_pairs(u + r * kForwardKeys, columns, weights + r * kPairs);
+    for (int64_t column = 0; column < width_; column += kPanel) {
+      const ColumnPanel panel = column_panel(p_.E, column);
+      pair_product<true>({weights, kPairs, 1, v + column * kPairs + part.begin / 2 * panel.width, panel.width,
+                          out + column, width_, columns / 2},
+                         sub.rows, panel.width, 1);
+    }
+  }
+
+  // The next sub-block's part of the row buffer comes from L3 while this one is multiplied.
+  static void fetch_next(const float* next) {
+    for (int i = 0; i < kRows * kForwardKeys; i += 16) prefetch_l2(next + i);
+  }
+
+  void scale_rows(float* e, const float* factor, int rows, int columns) const {
+    for (int64_t h = 0; h < unit_.softmax; ++h)
+      for (int r = 0; r < rows; ++r) {
+        const Vec f = set(factor[h * kRows + r]);
+        float* x = e + (h * kRows + r) * kForwardKeys;
+        for (int c = 0; c < columns; c += kLanes) store(x + c, hn::Mul(f, load(x + c)));
+      }
+  }
+
+  void write_out(void* out) {
+    for (size_t s = 0; s < subs_.size(); ++s)
+      for (int r = 0; r < subs_[s].count; ++r)
+        for (int64_t o = 0; o < unit_.outputs; ++o)
+          narrow_row(space_.get(out_) + ((static_cast<int64_t>(s) * unit_.outputs + o) * kRows + r) * width_, p_.E, out,
+                     p_.q.type, ((b_ * p_.T + subs_[s].t0 + r) * p_.output_heads + unit_.output0 + o) * p_.E);
+  }
+
+  const Call& call_;
+  const Problem& p_;
+  Mixes mixes_;
+  const PackedKeys<kForwardKeys>& keys_;
+  const Form form_;
+  const bool pairs_;  // products of bfloat16 pairs
+  const int64_t block_rows_;
+  int64_t heads_ = 0, width_ = 0, tile_ = 0, tiles_ = 0, stats_ = 0;
+  Workspace space_;
+  size_t q_, out_, buffer_, other_, maxima_, sums_, pre_rows_, post_rows_, scratch_, lse_, lse_low_;
+  int64_t b_ = 0, first_tile_ = 0, end_tile_ = 0;
+  Unit unit_{};
+  std::vector<SubBlock> subs_;
+  std::vector<TileStats> tile_stats_;
+};
+
+/// Whether the products of this call can take bfloat16 pairs: the CPU has them and rows start at whole pairs.
+HWY_INLINE bool takes_pairs(const Call& call) {
+  const Problem& p = call.p;
+  if (!kHasPairs || !call.bf16_pairs || p.q.type != Type::bfloat16 || p.D % 2) return false;
+  return p.k.row_stride % 2 == 0;
+}
+
+/// All blocks of a call, the longest first.
+HWY_INLINE Status run_row_forward(const Call& call, Form form, const Output& to, const float* given) {
+  const Mixes mixes(call);
+  const bool pairs = takes_pairs(call);
+  PackedKeys<kForwardKeys> keys(call, mixes, false, pairs);
+  if (!keys.allocate()) return Status::out_of_memory;
+  keys.pack();
+  const int64_t blocks = call.blocks(call.plan.forward_rows), units = static_cast<int64_t>(call.plan.units.size());
+  Tasks tasks(call.p.B * units * blocks);
+  std::atomic<bool> failed = false;
+  const int64_t workers = std::min<int64_t>(call.runtime.threads, call.p.B * units * blocks);
+  parallel(call.runtime, workers, [&](int64_t) {
+    RowForward worker(call, mixes, keys, form, pairs);
+    if (!worker.allocate()) {
+      failed = true;
+      return;
+    }
+    for (int64_t task; (task = tasks.next()) >= 0;) {
+      const int64_t block = blocks - 1 - task % blocks, unit = task / blocks % units, b = task / blocks / units;
+      worker.run(b, block, call.plan.units[unit], to, given);
+    }
+  });
+  return failed ? Status::out_of_memory : Status::ok;
+}
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,267 @@
+// Vector code shared by the kernels: products of small tiles, exp2, reductions across rows. Included once per
+// instruction set.
+#if defined(MOTET_CPU_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_TILE_INL_H
+#undef MOTET_CPU_TILE_INL_H
+#else
+#define MOTET_CPU_TILE_INL_H
+#endif
+
+#include <cmath>
+#include <cstdint>
+
+#include <hwy/highway.h>
+#include "motet/attention/cpu/plan.h"
+
+#define MOTET_UNROLL(n) _Pragma(MOTET_UNROLL_TEXT(GCC unroll n))
+#define MOTET_UNROLL_TEXT(x) #x
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kNothing = -1e30f;  // the maximum of a row that sees nothing, in powers of 2
+
+using Floats = hn::ScalableTag<float>;
+using Ints = hn::RebindToSigned<Floats>;
+using Vec = hn::Vec<Floats>;
+using Lane4 = hn::FixedTag<float, 4>;
+constexpr int kLanes = static_cast<int>(HWY_LANES(float));
+
+// Vectors of a row that are mixed at once, beside two rows: what the registers hold.
+constexpr int kMixVectors = kLanes == 16 ? 2 : 1;
+
+HWY_INLINE Vec load(const float* p) { return hn::LoadU(Floats(), p); }
+HWY_INLINE void store(float* p, Vec v) { hn::StoreU(v, Floats(), p); }
+HWY_INLINE Vec set(float x) { return hn::Set(Floats(), x); }
+HWY_INLINE Vec zero() { return hn::Zero(Floats()); }
+HWY_INLINE Vec fma(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
+HWY_INLINE void prefetch_l1(const float* p) { __builtin_prefetch(p, 0, 3); }
+HWY_INLINE void prefetch_l2(const float* p) { __builtin_prefetch(p, 0, 2); }
+
+/// 2^x: 0.9 ulp on [-100, 0] (degree 6, coefficients of the minimax fit), 0 below about -126 where a float has no
+/// exponent left, NaN for NaN.
+HWY_INLINE Vec exp2(Vec x) {
+#if HWY_TARGET > HWY_AVX3
+  x = hn::Min(set(200.f), hn::Max(set(-200.f), x));  // keeps the integer below in range; in this order a NaN stays one
+#endif
+  const Vec whole = hn::Round(x), f = hn::Sub(x, whole);
+  Vec p = set(1.5353362e-4f);
+  p = fma(p, f, set(1.3398874e-3f));
+  p = fma(p, f, set(9.6184373e-3f));
+  p = fma(p, f, set(5.5503324e-2f));
+  p = fma(p, f, set(2.4022648e-1f));
+  p = fma(p, f, set(6.9314720e-1f));
+  p = fma(p, f, set(1.0f));
+#if HWY_TARGET <= HWY_AVX3
+  return Vec{_mm512_scalef_ps(p.raw, whole.raw)};
+#else
+  // Two steps, because 2^n alone leaves the range of a float long before p 2^n does.
+  const Ints d;
+  const auto n = hn::ConvertTo(d, whole), half = hn::ShiftRight<1>(n);
+  const auto power = [&](auto e) { return hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::Add(e, hn::Set(d, 127)))); };
+  return hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(n, half)));
+#endif
+}
+
+// ---- products
+// --------------------------------------------------------------------------------------------------------
+
+/// C (+)= A B for a tile of C: A[row i, step k] at a[i * a_row + k * a_step], B[k, column] at b[k * b_step + column].
+struct Product {
+  const float* a;
+  int64_t a_row, a_step;
+  const float* b;
+  int64_t b_step;
+  float* c;
+  int64_t c_row;
+  int64_t depth;
+  const float* next_c = nullptr;  // the C of the next call, fetched ahead
+};
+
+template <int kMR, int kNR, bool kAdd>
+HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
+  Vec c[kMR][kNR];
+  float* const out = x.c + row * x.c_row + column;
+  MOTET_UNROLL(8)
+  for (int i = 0; i < kMR; ++i)
+    MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) c[i][j] = kAdd ? load(out + i * x.c_row + j * kLanes) : zero();
+  const float* a = x.a + row * x.a_row;
+  const float* b = x.b + column;
+  const int64_t a_row = x.a_row, a_step = x.a_step, b_step = x.b_step;
+  for (int64_t k = 0; k < x.depth; ++k) {
+    Vec v[kNR];
+    MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) v[j] = load(b + j * kLanes);
+    MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) {
+      const Vec s = set(a[i * a_row]);
+      MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) c[i][j] = fma(s, v[j], c[i][j]);
+    }
+    a += a_step, b += b_step;
+  }
+  MOTET_UNROLL(8)
+  for (int i = 0; i < kMR; ++i)
+    MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) store(out + i * x.c_row + j * kLanes, c[i][j]);
+}
+
+/// Rows (even, up to 8) x kWidth columns (16 or 32).
+template <int kWidth, bool kAdd>
+HWY_INLINE void product_columns(const Product& x, int rows) {
+  if (x.next_c) MOTET_UNROLL(8)
+  for (int i = 0; i < kRows; ++i)
+    MOTET_UNROLL(2) for (int j = 0; j < kWidth; j += 16) prefetch_l1(x.next_c + i * x.c_row + j);
+  constexpr int kMR = kLanes == 16 ? 8 : 4,
+                kNR = kLanes == 16 ? kWidth / 16 : 2;  // 16 registers hold 4 x 2 and operands
+  for (int column = 0; column < kWidth; column += kNR * kLanes) {
+    int row = 0;
+    for (; row + kMR <= rows; row += kMR) product_block<kMR, kNR, kAdd>(x, row, column);
+    for (; row < rows; row += 2) product_block<2, kNR, kAdd>(x, row, column);
+  }
+}
+
+template <bool kAdd>
+HWY_INLINE void product(const Product& x, int rows, int64_t width) {
+  if (width == kPanel)
+    product_columns<kPanel, kAdd>(x, rows);
+  else
+    product_columns<16, kAdd>(x, rows);
+}
+
+// ---- reductions
+// ------------------------------------------------------------------------------------------------------
+
+struct SumOf {
+  HWY_INLINE Vec operator()(Vec a, Vec b) const { return hn::Add(a, b); }
+};
+struct MaxOf {
+  HWY_INLINE Vec operator()(Vec a, Vec b) const { return hn::Max(a, b); }
+};
+
+/// kLanes vectors to one: lane i is v[i] reduced.
+template <class Op>
+HWY_INLINE Vec reduce_each(const Vec* v, Op op) {
+  const Floats d;
+  const hn::Repartition<double, Floats> wide;
+  Vec quads[kLanes / 4];  // in each block of four lanes: rows 4i..4i+3
+  MOTET_UNROLL(4) for (int i = 0; i < kLanes / 4; ++i) {
+    const Vec* x = v + 4 * i;
+    const Vec ab = op(hn::InterleaveLower(d, x[0], x[1]), hn::InterleaveUpper(d, x[0], x[1]));
+    const Vec cd = op(hn::InterleaveLower(d, x[2], x[3]), hn::InterleaveUpper(d, x[2], x[3]));
+    const auto l = hn::BitCast(wide, ab), r = hn::BitCast(wide, cd);
+    quads[i] = op(hn::BitCast(d, hn::InterleaveLower(wide, l, r)), hn::BitCast(d, hn::InterleaveUpper(wide, l, r)));
+  }
+  const auto halves = [&](Vec a, Vec b) { return op(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a)); };
+#if HWY_TARGET <= HWY_AVX3
+  const Vec p = halves(quads[0], quads[1]), q = halves(quads[2], quads[3]);
+  return op(Vec{_mm512_shuffle_f32x4(p.raw, q.raw, 0x88)}, Vec{_mm512_shuffle_f32x4(p.raw, q.raw, 0xdd)});
+#else
+  return halves(quads[0], quads[1]);
+#endif
+}
+
+/// x, a logit, in powers of 2 less `top`. Logits themselves stay as they are: only their distance from the top is
+/// scaled, and what rounds `top` cancels between a row's weights and their sum.
+HWY_INLINE Vec from_top(Vec x, Vec top) { return hn::MulSub(x, set(kLog2E), top); }
+
+// ---- softmax on tiles
+// ------------------------------------------------------------------------------------------------
+
+/// Of one sub-block and one tile: which columns each row sees, relative to the first column of the tile's part.
+struct Mask {
+  int begin[kRows], end[kRows];
+  const int64_t* key_document = nullptr;  // of column 0, and of each row; null: documents leave no holes
+  int64_t row_document[kRows];
+};
+
+/// Writes `value` over what the rows of `heads` tiles [8][kKeys] do not see.
+template <int kKeys>
+HWY_NOINLINE void hide(float* tile, int heads, int rows, int columns, const Mask& mask, float value) {
+  const Ints d;
+  for (int r = 0; r < rows; ++r) {
+    if (!mask.key_document && mask.begin[r] <= 0 && mask.end[r] >= columns) continue;
+    const auto begin = hn::Set(d, mask.begin[r]), end = hn::Set(d, mask.end[r]);
+    for (int j = 0; j < columns; j += kLanes) {
+      const auto at = hn::Iota(d, j);
+      auto shown = hn::AndNot(hn::VecFromMask(d, hn::Lt(at, begin)), hn::VecFromMask(d, hn::Lt(at, end)));
+      if (mask.key_document) {
+        int32_t same[kLanes];
+        for (int i = 0; i < kLanes; ++i)
+          same[i] = j + i < mask.end[r] && j + i >= mask.begin[r] && mask.key_document[j + i] == mask.row_document[r]
+                        ? -1
+                        : 0;
+        shown = hn::And(shown, hn::LoadU(d, same));
+      }
+      const auto keep = hn::RebindMask(Floats(), hn::MaskFromVec(shown));
+      for (int h = 0; h < heads; ++h) {
+        float* p = tile + (h * kRows + r) * kKeys + j;
+        store(p, hn::IfThenElse(keep, load(p), set(value)));
+      }
+    }
+  }
+}
+
+/// In place e = exp(x - m), m the row's maximum, for the rows [heads * 8] of a tile; the maxima (in powers of 2) and
+/// the sums. A row that sees nothing (all -inf) has sum 0.
+template <int kKeys>
+HWY_NOINLINE void softmax_rows(float* tile, int heads, int columns, float* maxima, float* sums) {
+  const int total = heads * kRows;
+  for (int first = 0; first < total; first += kLanes) {
+    Vec v[kLanes];
+    const int last = total - first < kLanes ? kRows : kLanes;  // an odd head of 16 lanes: its rows stand twice
+    float* const e = tile + first * kKeys;
+    MOTET_UNROLL(16) for (int r = 0; r < kLanes; ++r) {
+      const float* x = e + (r % last) * kKeys;
+      Vec m = load(x);
+      for (int j = kLanes; j < columns; j += kLanes) m = hn::Max(m, load(x + j));
+      v[r] = m;
+    }
+    HWY_ALIGN float m[kLanes], s[kLanes];
+    store(m, hn::Max(hn::Mul(reduce_each(v, MaxOf()), set(kLog2E)), set(kNothing)));
+    for (int r = 0; r < last; ++r) {
+      float* x = e + r * kKeys;
+      const Vec top = set(m[r]);
+      Vec sum = zero();
+      for (int j = 0; j < columns; j += kLanes) {
+        const Vec y = exp2(from_top(load(x + j), top));
+        store(x + j, y);
+        sum = hn::Add(sum, y);
+      }
+      v[r] = sum;
+    }
+    for (int r = last; r < kLanes; ++r) v[r] = zero();
+    store(s, reduce_each(v, SumOf()));
+    for (int r = 0; r < last; ++r) maxima[first + r] = m[r], sums[first + r] = s[r];
+  }
+}
+
+/// What is subtracted from logits, in powers of 2, in two floats a row [heads * 8]: with large logits one is too
+/// coarse.
+struct Subtracted {
+  float *high, *low;
+};
+
+/// In place exp(x), less high and low; adds each row's sum to sums [heads * 8] unless that is null.
+template <int kKeys>
+HWY_NOINLINE void exp2_rows(float* tile, int heads, int rows, int columns, Subtracted top, float* sums) {
+  for (int h = 0; h < heads; ++h) {
+    Vec v[kRows];
+    for (int r = 0; r < rows; ++r) {
+      float* x = tile + (h * kRows + r) * kKeys;
+      const Vec high = set(top.high[h * kRows + r]), low = set(top.low[h * kRows + r]);
+      Vec sum = zero();
+      for (int j = 0; j < columns; j += kLanes) {
+        const Vec y = exp2(hn::Sub(from_top(load(x + j), high), low));
+        store(x + j, y);
+        sum = hn::Add(sum, y);
+      }
+      v[r] = sum;
+    }
+    if (!sums) continue;
+    for (int r = 0; r < rows; ++r) sums[h * kRows + r] += hn::GetLane(hn::SumOfLanes(Floats(), v[r]));
+  }
+}
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

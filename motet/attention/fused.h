@@ -1,0 +1,13 @@
+#pragma once
+#include "motet/attention/cpu/problem.h"
+#include "motet/attention/kernels.h"
+
+// The fused CPU kernels with threads and instructions of the caller's choice; the kernel table uses torch's threads and
+// the best instructions. Only for problems that kFused takes.
+namespace motet {
+
+cpu::Runtime torch_runtime();
+Attended fused_forward(const Problem&, const cpu::Runtime&);
+Gradients fused_backward(const Problem&, const Backward&, const cpu::Runtime&);
+
+}  // namespace motet
