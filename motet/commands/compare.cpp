@@ -101,7 +101,8 @@ int run_compare(const nlohmann::json& request) {
     if (format == TableFormat::table) std::cout << "\n" << toml_text(run.as_given());
     return 0;
   }
-  options.folder = run_folder(request, "compare");
+  const RunFolder folder(request, "compare");
+  options.folder = folder.path();
   write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
   run_comparison(all, run, data, options);
   const Table table = comparison_table(all, run, data, options.match);

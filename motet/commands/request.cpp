@@ -70,18 +70,21 @@ fs::path new_folder(const std::string& kind) {
 
 }  // namespace
 
-fs::path run_folder(const nlohmann::json& request, const std::string& kind) {
-  fs::path folder = request.value("out", "");
-  if (folder.empty()) {
-    folder = new_folder(kind);
+RunFolder::RunFolder(const nlohmann::json& request, const std::string& kind) : path_(request.value("out", "")) {
+  if (path_.empty()) {
+    path_ = new_folder(kind);
   } else {
-    make_folders(folder);
+    make_folders(path_);
   }
-  const int claim = ::open((folder / "metrics.jsonl").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (claim < 0 && errno == EEXIST) fail_usage("--out: ", folder.string(), " already holds a run, want a new folder");
-  if (claim < 0) cannot_write(folder, errno);
+  const int claim = ::open((path_ / "metrics.jsonl").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (claim < 0 && errno == EEXIST) fail_usage("--out: ", path_.string(), " already holds a run, want a new folder");
+  if (claim < 0) cannot_write(path_, errno);
   ::close(claim);
-  return folder;
+}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (fs::file_size(path_ / "metrics.jsonl", ignored) == 0) fs::remove(path_ / "metrics.jsonl", ignored);
 }
 
 fs::path model_folder(const nlohmann::json& request, const char* field) {

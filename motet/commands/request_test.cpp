@@ -1,6 +1,5 @@
 #include "motet/commands/request.h"
 
-#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -20,22 +19,38 @@ using testing::TemporaryFolder;
 TEST(RunFolder, ASecondRunInOneFolderIsRefusedEvenBeforeTheFirstWroteAnything) {
   const TemporaryFolder folder;
   const json request{{"out", folder / "run"}};
-  EXPECT_EQ(run_folder(request, "train"), fs::path(folder / "run"));
-  EXPECT_EQ(message_of<UsageError>([&] { run_folder(request, "train"); }),
+  const RunFolder first(request, "train");
+  EXPECT_EQ(first.path(), fs::path(folder / "run"));
+  EXPECT_EQ(message_of<UsageError>([&] { RunFolder(request, "train"); }),
             "--out: " + (folder / "run") + " already holds a run, want a new folder");
+}
+
+TEST(RunFolder, ARunThatLeftNoRecordCanBeTriedAgain) {
+  const TemporaryFolder folder;
+  const json request{{"out", folder / "run"}};
+  {
+    const RunFolder failed(request, "train");
+  }
+  {
+    const RunFolder again(request, "train");
+    write_file_atomic(again.path() / "metrics.jsonl", "{}\n");
+  }
+  message_of<UsageError>([&] { RunFolder(request, "train"); });
 }
 
 TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
   const TemporaryFolder folder;
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
-  std::vector<std::string> made(8);
+  std::vector<std::unique_ptr<RunFolder>> made(8);
   std::vector<std::thread> starters;
-  for (std::string& path : made)
-    starters.emplace_back([&path] { path = run_folder(json::object(), "train").string(); });
+  for (auto& one : made) starters.emplace_back([&one] { one = std::make_unique<RunFolder>(json::object(), "train"); });
   for (std::thread& t : starters) t.join();
+  std::set<fs::path> paths;
+  for (const auto& one : made) paths.insert(one->path());
+  EXPECT_EQ(paths.size(), made.size());
+  made.clear();
   fs::current_path(before);
-  EXPECT_EQ(std::set<std::string>(made.begin(), made.end()).size(), made.size());
 }
 
 TEST(LoadTokenizer, AnotherNumberOfTokensThanTheModelsIsRefused) {

@@ -105,9 +105,9 @@ int run_train(const nlohmann::json& request) {
     print_plan(run, *model);
     return 0;
   }
-  const std::filesystem::path folder = run_folder(request, "train");
-  write_file_atomic(folder / "config.toml", toml_text(run.resolved()));
-  TrainRun training(run, data, model, folder);
+  const RunFolder folder(request, "train");
+  write_file_atomic(folder.path() / "config.toml", toml_text(run.resolved()));
+  TrainRun training(run, data, model, folder.path());
   const TrainResult result = training.run();
   const double loss = result.evals.back().loss;
   const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *

@@ -21,7 +21,7 @@ std::string plus_minus(const std::vector<double>& losses) {
 }
 
 Cell number(const std::string& shown, double value) { return {shown, value}; }
-const Cell kUnknown("-", nullptr);  // a loss after a failure, what could not be measured, the baseline against itself
+const Cell kUnknown("-", nullptr);  // a loss after a failure, what could not be measured
 
 bool by_minutes(const RunConfig& run) { return run.train.at("minutes").get<double>() > 0; }
 
@@ -135,10 +135,11 @@ std::vector<Cell> cells(const Comparison& all, const ArmResult& arm, const RunCo
   const double loss = mean(arm.losses), bits = loss / std::numbers::ln2 / bytes_per_token,
                difference = loss - mean(baseline.losses);
   const auto count = [](int64_t n) { return number(std::to_string(n), static_cast<double>(n)); };
+  const Cell against_itself = finished && &arm == &baseline ? number("-", 0) : kUnknown;
   std::vector<Cell> row{
       arm.arm.label,
       finished ? number(plus_minus(arm.losses), loss) : kUnknown,
-      compared ? number((difference > 0 ? "+" : "") + fixed(difference, 4), difference) : kUnknown,
+      compared ? number((difference > 0 ? "+" : "") + fixed(difference, 4), difference) : against_itself,
       compared && !std::isnan(arm.p_value) ? number(fixed(arm.p_value, 3), arm.p_value) : kUnknown,
       verdict(all, arm),
       finished ? number(fixed(bits, 3), bits) : kUnknown,
