@@ -21,7 +21,9 @@ int run(const std::string& subcommand, const std::string& request) {
   const auto found = commands.find(subcommand);
   if (found == commands.end()) fail_usage("unknown subcommand ", quote(subcommand));
   install_interrupt_handler();
-  return found->second(parse_json(request, "request"));
+  const int code = found->second(parse_json(request, "request"));
+  if (!std::cout.flush()) fail("cannot write the results to standard output");
+  return code;
 }
 
 int failed(const std::string& message, int code) {

@@ -87,6 +87,10 @@ def test_help_loads_no_torch_and_its_time_is_shown(capsys):
         (["compare", "--seeds", "-1"], "seeds"),
         (["compare", "--match", "params"], "nearest is 'parameters'"),
         (["compare", "--validation", "1.5"], "validation"),
+        (["compare", "--prompt", ""], "--prompt is empty"),
+        (["compare", "--set", "model.attention=3"], "'model.attention' is a section"),
+        (["compare", "--mechanisms", "dcmha:mechanism=coca"], "before the first colon"),
+        (["compare", "--mechanisms", "mha,key_size:key_dim=4096", "--hidden-size", "16"], "--match none"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments, wanted, tmp_path):
@@ -96,6 +100,17 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments, wanted, tmp_path):
 
 def test_an_unknown_variable_of_ours_is_refused():
     assert "nearest is 'MOTET_THREADS'" in refused(2, "doctor", MOTET_THREAD="1")
+
+
+def test_an_unknown_level_of_messages_is_refused():
+    assert "unknown level in MOTET_LOG 'foo'" in refused(2, "doctor", MOTET_LOG="foo")
+
+
+def test_attention_in_a_file_must_be_a_section(tmp_path):
+    (tmp_path / "a.toml").write_text("[model]\nattention = 3\n")
+    for more in ([], ["--num-heads", "2"], ["--mechanism", "dcmha"]):
+        line = refused(2, "train", "--config", tmp_path / "a.toml", *more, folder=tmp_path)
+        assert "a.toml: model.attention: want a section" in line
 
 
 def test_an_unknown_key_in_a_file_names_the_file_and_the_nearest(tmp_path):
@@ -139,6 +154,21 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
             assert f"cannot write '{out}" in line
 
 
+@pytest.mark.parametrize("subcommand", ["train", "compare"])
+def test_a_prompt_that_cannot_be_continued_is_refused_before_training(subcommand, tmp_path):
+    out = tmp_path / "out"
+    assert "has 100 tokens" in refused(1, subcommand, *ENDLESS, "--out", out, "--prompt", "a" * 100)
+    assert "'日'" in refused(1, subcommand, *ENDLESS, "--out", out, "--prompt", "日")
+    assert not out.exists()
+
+
+def test_results_that_cannot_be_written_are_no_success(model):
+    for arguments in (["inspect", model], ["doctor"], ["generate", "-m", model, "-p", "a", "-n", "3"], ["--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([MOTET, *arguments], env=environment(), stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and "cannot write the results" in done.stderr, (arguments, done.stderr)
+
+
 def test_a_damaged_model_is_refused(model, tmp_path):
     good = checkpoint_of(model)
     weights = (good / "model.safetensors").read_bytes()
@@ -165,6 +195,13 @@ def test_a_damaged_model_is_refused(model, tmp_path):
     damaged("negative", "config.json", json.dumps(config).encode())
     config["hidden_size"] = 64
     damaged("other_size", "config.json", json.dumps(config).encode())
+    tokenizer = json.loads((good / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    del vocabulary[max(vocabulary, key=vocabulary.get)]
+    shutil.copytree(good, tmp_path / "tokens")
+    (tmp_path / "tokens" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    line = refused(1, "generate", "-m", tmp_path / "tokens", "-p", "a")
+    assert f"the tokenizer has {len(vocabulary)} tokens, want the {len(vocabulary) + 1}" in line
 
 
 def test_a_missing_model_is_refused(tmp_path):
@@ -204,6 +241,54 @@ def test_generate_is_the_same_for_the_same_seed(model):
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     assert run(*arguments[:-1], "4").stdout != first.stdout
+
+
+def test_a_stop_string_in_the_first_token_leaves_the_prompt(model):
+    arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "20", "--temp", "0"]
+    first = run(*arguments).stdout[len("ROMEO:")]
+    done = run(*arguments, "--stop", first)
+    assert done.returncode == 0 and done.stdout == "ROMEO:\n"
+
+
+def test_compare_continues_a_text_without_line_breaks(tmp_path):
+    (tmp_path / "a.txt").write_text("the quick brown fox " * 200)
+    done = run("compare", *TINY, "--mechanisms", "mha", "--seeds", "1", "-n", "5", "--out", tmp_path / "r", tmp_path / "a.txt")
+    assert done.returncode == 0, done.stderr
+    assert "Text by mha:" in done.stdout
+
+
+def test_an_arm_that_diverges_leaves_the_others(tmp_path):
+    arms = ["--mechanisms", "mha,differential_v1:lambda_std=10", "--set", "model.num_layers=4"]
+    done = run("compare", *arms, *TINY, "--seeds", "1", "--match", "none", "--json", "--out", tmp_path / "r")
+    assert done.returncode == 1
+    assert "differential_v1:lambda_std=10 diverged: seed 1, step 1: the loss is" in done.stderr.splitlines()[-1]
+    mha, diverged = json.loads(done.stdout)
+    assert mha["validation_loss"] > 0 and mha["verdict"] == "baseline"
+    assert diverged["validation_loss"] is None and diverged["verdict"] == "diverged"
+    assert json.loads((tmp_path / "r" / "table.json").read_text()) == [mha, diverged]
+    assert (tmp_path / "r" / "report.html").exists()
+
+
+def test_a_budget_of_the_command_line_wins_over_the_file(tmp_path):
+    (tmp_path / "a.toml").write_text("[train]\ntokens = 300\n")
+    done = run("train", "--config", tmp_path / "a.toml", "--steps", "2", "--dry-run", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\nsteps = 2\n" in done.stdout and "\ntokens = 0\n" in done.stdout
+    (tmp_path / "b.toml").write_text("[model]\nhidden_size = 32\n")
+    done = run("train", "--config", tmp_path / "b.toml", "--dry-run", folder=tmp_path)
+    assert "\nsteps = 500\n" in done.stdout, done.stderr
+
+
+def test_the_written_configuration_reads_as_it_would_be_written(tmp_path):
+    done = run("compare", "--dry-run", "--num-heads", "2", folder=tmp_path)
+    assert "\nnum_heads = 2\n" in done.stdout and "\nvalidation = 0.1\n" in done.stdout
+
+
+def test_runs_that_begin_together_get_folders_of_their_own(tmp_path):
+    arguments = [MOTET, "train", *TINY]
+    started = [subprocess.Popen(arguments, cwd=tmp_path, env=environment()) for _ in range(3)]
+    assert [process.wait(timeout=300) for process in started] == [0, 0, 0]
+    assert len(list((tmp_path / "runs").glob("train-*/config.toml"))) == 3
 
 
 def test_results_have_every_format(model):

@@ -69,6 +69,7 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   check_environment();
+  log_level();  // refuses a wrong MOTET_LOG now, not in the first line that is logged
   resolve_threads(request.json);
   if (request.json.contains("json")) request.json["output"] = "json";
   request.json.erase("json");

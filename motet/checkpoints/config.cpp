@@ -24,6 +24,22 @@ bool is_llama(const ModelConfig& c) {
          a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
+// What a file says twice must agree, and what this program does not know must not be ignored: each key has to come out
+// again as it went in. torch_dtype is free, for every tensor has its own.
+void check_same(const nlohmann::json& read, const nlohmann::json& ours, const std::string& path) {
+  std::vector<std::string> known;
+  for (const auto& item : ours.items()) known.push_back(path + item.key());
+  for (const auto& [key, value] : read.items()) {
+    if (key == "torch_dtype") continue;
+    if (!ours.contains(key)) fail(unknown_name("key", path + key, known));
+    if (key == "attention_options") {
+      check_same(value, ours[key], "attention_options.");
+    } else if (value != ours[key]) {
+      fail(path, key, " is ", quote(value.dump()), ", want ", quote(ours[key].dump()), " as the rest of the file says");
+    }
+  }
+}
+
 }  // namespace
 
 nlohmann::json config_json(const ModelConfig& c) {
@@ -41,7 +57,8 @@ nlohmann::json config_json(const ModelConfig& c) {
                    {"attention_bias", a.at("bias")},
                    {"rope_theta", a.at("rope_base")},
                    {"attention_options", a}};
-  if (a.at("head_dim") != 0) j["head_dim"] = a.at("head_dim");
+  j["head_dim"] =
+      a.at("head_dim") != 0 ? a.at("head_dim").get<int64_t>() : c.hidden_size() / a.at("num_heads").get<int64_t>();
   for (const auto& [ours, theirs] : kModelKeys) j[theirs] = c.options.at(ours);
   j["intermediate_size"] = c.intermediate_size();
   j["attention_options"].erase("mechanism");
@@ -67,6 +84,7 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     if (!attention.is_object()) fail("attention_options: want an object");
     attention["mechanism"] = j["attention_mechanism"];
     c.attention = resolve_attention(attention, "attention_options");
+    check_same(j, config_json(c), "");
   } catch (const Error& e) {
     fail(where, ": ", e.what());
   }

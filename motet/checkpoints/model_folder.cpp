@@ -18,16 +18,43 @@ at::ScalarType dtype_of(const TensorView& t, const std::string& where) {
   return found->second;
 }
 
+const TensorView& tensor_of(const SafetensorsFile& file, const std::string& name, at::IntArrayRef shape,
+                            const std::string& where) {
+  const TensorView* t = file.find(name);
+  if (!t) fail(where, ": tensor ", name, " is missing");
+  if (at::IntArrayRef(t->shape) != shape)
+    fail(where, ": tensor ", name, " has shape ", text(at::IntArrayRef(t->shape)), ", want ", text(shape));
+  return *t;
+}
+
+// The sizes that a model's memory grows with, before any is taken: a wrong number must not ask for terabytes.
+void check_sizes(const ModelConfig& c, const SafetensorsFile& file, const std::string& where) {
+  const int64_t width = c.hidden_size();
+  tensor_of(file, "model.embed_tokens.weight", {c.vocab_size, width}, where);
+  for (int64_t i = 0; i < c.num_layers(); ++i) {
+    const std::string layer = text("model.layers.", i, ".");
+    tensor_of(file, layer + "input_layernorm.weight", {width}, where);
+    tensor_of(file, layer + "mlp.down_proj.weight", {width, c.intermediate_size()}, where);
+  }
+}
+
+// What attention options ask for beyond that is bounded by their ranges; the machine may still be too small.
+Model built(const ModelConfig& config, const std::string& where) {
+  try {
+    return Model(config);
+  } catch (const c10::Error&) {
+    fail(where, ": no memory for a model of these sizes");
+  } catch (const std::bad_alloc&) {
+    fail(where, ": no memory for a model of these sizes");
+  }
+}
+
 void fill_parameters(ModelImpl& model, const SafetensorsFile& file, const std::string& where) {
   at::NoGradGuard no_grad;
   size_t used = 0;
   for (auto& item : model.named_parameters()) {
-    const TensorView* t = file.find(item.key());
-    if (!t) fail(where, ": tensor ", item.key(), " is missing");
-    if (at::IntArrayRef(t->shape) != item.value().sizes())
-      fail(where, ": tensor ", item.key(), " has shape ", text(at::IntArrayRef(t->shape)), ", want ",
-           text(item.value().sizes()));
-    item.value().copy_(at::from_blob(const_cast<std::byte*>(t->bytes.data()), t->shape, dtype_of(*t, where)));
+    const TensorView& t = tensor_of(file, item.key(), item.value().sizes(), where);
+    item.value().copy_(at::from_blob(const_cast<std::byte*>(t.bytes.data()), t.shape, dtype_of(t, where)));
     ++used;
   }
   if (used == file.tensors().size()) return;
@@ -58,8 +85,10 @@ Model load_model_folder(const fs::path& path) {
   if (!fs::exists(path)) fail(path.string(), ": no such model folder");
   if (!fs::is_directory(path)) fail(path.string(), ": want a model folder with config.json and model.safetensors");
   const std::string config = (path / "config.json").string(), tensors = (path / "model.safetensors").string();
-  Model model(config_from_json(read_json(config), config));
+  const ModelConfig sizes = config_from_json(read_json(config), config);
   const SafetensorsFile file(tensors);
+  check_sizes(sizes, file, tensors);
+  Model model = built(sizes, config);
   fill_parameters(*model, file, tensors);
   return model;
 }

@@ -9,7 +9,8 @@ namespace motet {
 /// options. model_type is llama when the model computes what llama computes, else motet.
 nlohmann::json config_json(const ModelConfig&);
 
-/// The reverse. Throws Error naming the file and the key for anything missing, unknown or out of range.
+/// The reverse. Throws Error naming the file and the key for anything missing, unknown, out of range or said twice and
+/// differently.
 ModelConfig config_from_json(const nlohmann::json&, const std::string& where);
 
 /// Further files of a model folder, by name, such as tokenizer.json.
@@ -20,7 +21,7 @@ using ExtraFiles = std::map<std::string, std::string>;
 void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&);
 
 /// Reads a folder that save_model_folder wrote. Tensors may be F32, F64, BF16 or F16. Throws Error in one line: what is
-/// missing, too many, of another shape or truncated.
+/// missing, too many, of another shape or truncated. The file's shapes are looked at before memory is taken.
 Model load_model_folder(const std::filesystem::path&);
 
 }  // namespace motet

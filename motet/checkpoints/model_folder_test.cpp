@@ -4,6 +4,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/process.h"
 #include "motet/core/testing.h"
 #include "motet/formats/json.h"
 #include "motet/models/testing.h"
@@ -69,6 +70,38 @@ TEST_F(BrokenFolder, WrongKeysOfTheConfigAreNamed) {
   EXPECT_NE(message().find("the key hidden_size is missing"), std::string::npos) << message();
   change_config([](auto& j) { j["hidden_size"] = -4; });
   EXPECT_NE(message().find("hidden_size: -4 is below 1"), std::string::npos) << message();
+}
+
+TEST_F(BrokenFolder, KeysThatAreUnknownOrDisagreeAreNamed) {
+  const std::string good = read_file(path() / "config.json");
+  const auto says = [&](const char* key, const nlohmann::json& value, const std::string& wanted) {
+    change_config([&](auto& j) { j[key] = value; });
+    EXPECT_NE(message().find("config.json: " + wanted), std::string::npos) << message();
+    write_file_atomic(path() / "config.json", good);
+  };
+  says("num_attention_heads", 7, "num_attention_heads is '7', want '4' as the rest of the file says");
+  says("rope_theta", 5.0, "rope_theta is '5.0', want '10000.0'");
+  says("model_type", "gpt2", "model_type is '\"gpt2\"', want '\"llama\"'");
+  says("hidden_act", "relu", "hidden_act is '\"relu\"', want '\"silu\"'");
+  says("hidden_size", "16", "hidden_size is '\"16\"', want '16'");
+  says("head_dim", 5, "head_dim is '5', want '4'");
+  says("foo", 1, "unknown key 'foo'");
+  change_config([](auto& j) { j["attention_options"]["rope_base"] = "10000"; });
+  EXPECT_NE(message().find("attention_options.rope_base is '\"10000\"', want '10000.0'"), std::string::npos)
+      << message();
+  write_file_atomic(path() / "config.json", good);
+  change_config([](auto& j) { j["torch_dtype"] = "bfloat16", j.erase("num_key_value_heads"); });
+  EXPECT_NO_THROW(load_model_folder(path()));
+}
+
+TEST_F(BrokenFolder, SizesAreComparedBeforeMemoryIsTaken) {
+  const int64_t before = resident_bytes();
+  change_config([](auto& j) { j["vocab_size"] = 100000000; });
+  EXPECT_NE(message().find("has shape [11, 16], want [100000000, 16]"), std::string::npos) << message();
+  change_config([](auto& j) { j["vocab_size"] = 11, j["num_hidden_layers"] = 1024, j["intermediate_size"] = 1000000; });
+  EXPECT_NE(message().find("mlp.down_proj.weight has shape [16, 43], want [16, 1000000]"), std::string::npos)
+      << message();
+  EXPECT_LT(resident_bytes() - before, 64 << 20);
 }
 
 TEST(ModelFolder, MissingFolderIsNamed) {

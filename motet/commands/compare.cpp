@@ -6,6 +6,7 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
+#include "motet/core/utf8.h"
 #include "motet/formats/toml.h"
 
 namespace motet {
@@ -21,20 +22,10 @@ const OptionTable& compare_options() {
       {"seeds", integer, 2, 1, 1000, {}, "models of each mechanism"},
       {"match", string, "parameters", {}, {}, {"parameters", "flops", "none"}, "what is equal"},
       {"jobs", integer, 0, 0, 1024, {}, "models at once; 0: one for each thread"},
-      {"prompt", string, "\n", {}, {}, {}, "what each model continues"},
+      {"prompt", string, "", {}, {}, {}, "what each model continues; by default the validation text's beginning"},
       {"n_predict", integer, 300, 1, 100000, {}, "tokens of the continuation"},
   };
   return table;
-}
-
-// A budget that was asked for replaces the default one.
-nlohmann::json defaults_for(const nlohmann::json& request) {
-  nlohmann::json base = kDefaults;
-  for (const auto& pair : request.value("set", nlohmann::json::array()))
-    for (const char* budget : {"train.steps", "train.minutes"})
-      if (pair[0] == budget) base["train"].erase("tokens");
-  if (request.contains("config")) base["train"].erase("tokens");
-  return base;
 }
 
 Table plan_table(const Comparison& plan) {
@@ -55,10 +46,37 @@ Table plan_table(const Comparison& plan) {
   return table;
 }
 
+constexpr size_t kPromptTokens = 16;
+
+// Without the first bytes of a character at the end.
+std::string whole_characters(const std::string& bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Step step = utf8_step(std::string_view(bytes).substr(at));
+    if (step.kind == Utf8Step::Kind::incomplete && at > 0) return bytes.substr(0, at);
+    at += step.size;
+  }
+  return bytes;
+}
+
+// What was given, or the beginning of the validation text. What cannot be continued is refused here, before the
+// training.
+std::string prompt_of(const nlohmann::json& request, const TextData& data, int64_t context) {
+  if (!request.contains("prompt")) {
+    const size_t count = std::min<size_t>(kPromptTokens, static_cast<size_t>(context));
+    return whole_characters(data.tokenizer->decode(std::span(data.validation).first(count)));
+  }
+  const std::string prompt = request["prompt"];
+  if (prompt.empty()) fail_usage("--prompt is empty, want the text that each model continues");
+  prompt_tokens(*data.tokenizer, prompt, context);
+  return prompt;
+}
+
+// A continuation of the prompt by each model that was trained to the end, else "".
 std::vector<std::string> samples(Comparison& all, const TextData& data, const std::string& prompt, int64_t tokens) {
   std::vector<std::string> texts;
-  GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
-  for (ArmResult& arm : all.arms) texts.push_back(generate(*arm.model, *data.tokenizer, prompt, options));
+  const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
+  for (ArmResult& arm : all.arms)
+    texts.push_back(arm.failure.empty() ? generate(*arm.model, *data.tokenizer, prompt, options) : "");
   return texts;
 }
 
@@ -67,7 +85,7 @@ std::vector<std::string> samples(Comparison& all, const TextData& data, const st
 int run_compare(const nlohmann::json& request) {
   const nlohmann::json values = request_values(compare_options(), request);
   const TableFormat format = output_format(request);
-  const RunConfig run = read_run_config(request, defaults_for(request));
+  const RunConfig run = read_run_config(request, kDefaults);
   const int64_t threads = request_threads(request), jobs = values["jobs"].get<int64_t>();
   CompareOptions options{.arms = parse_arms(values["mechanisms"].get<std::string>(), run.attention_given),
                          .seeds = values["seeds"].get<int64_t>(),
@@ -76,30 +94,35 @@ int run_compare(const nlohmann::json& request) {
                          .threads = threads};
   options.jobs = std::min<int64_t>(options.jobs, options.seeds * static_cast<int64_t>(options.arms.size()));
   const TextData data = load_text_data(run);
-  const std::string prompt = values["prompt"].get<std::string>();
-  data.tokenizer->encode(prompt);  // a prompt that cannot be written in these tokens is refused before the training
+  const std::string prompt = prompt_of(request, data, run.train["context"].get<int64_t>());
+  Comparison all = planned_comparison(run, data, options);
   if (request.value("dry_run", false)) {
-    print_table(plan_table(planned_comparison(run, data, options)), request);
+    print_table(plan_table(all), request);
     if (format == TableFormat::table) std::cout << "\n" << toml_text(run.as_given());
     return 0;
   }
-  options.folder = run_folder(request, "compare");
+  const RunFolder folder(request, "compare");
+  options.folder = folder.path();
   write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
-  Comparison all = run_comparison(run, data, options);
-  const Presentation shown{request.value("command", ""), prompt,
-                           samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
+  run_comparison(all, run, data, options);
   const Table table = comparison_table(all, run, data, options.match);
   write_file_atomic(options.folder / "table.json", render(table, TableFormat::json));
-  write_file_atomic(options.folder / "report.html", html_report(comparison_report(all, run, data, shown)));
-  print_table(table, request);
-  if (format == TableFormat::table) {
-    std::cout << "\n"
-              << comparison_summary(all) << "\n\nText by " << all.arms[all.best()].arm.label << ":\n"
-              << prompt << shown.samples[all.best()] << "\n\n";
-    std::cout << "Report: " << (options.folder / "report.html").string() << std::endl;
-  } else {
-    log_info("report: " + (options.folder / "report.html").string());
+  print_table(table, request);  // before anything else that could fail
+  if (format == TableFormat::table) std::cout << "\n" << comparison_summary(all) << "\n" << std::endl;
+  if (const ArmResult* best = all.best()) {
+    const Presentation shown{request.value("command", ""), prompt,
+                             samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
+    const std::filesystem::path report = options.folder / "report.html";
+    write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
+    if (format == TableFormat::table) {
+      std::cout << "Text by " << best->arm.label << ":\n"
+                << prompt << shown.samples[static_cast<size_t>(best - all.arms.data())] << "\n\n";
+      std::cout << "Report: " << report.string() << std::endl;
+    } else {
+      log_info("report: " + report.string());
+    }
   }
+  if (const std::string failures = all.failures(); !failures.empty()) fail(failures);
   return 0;
 }
 

@@ -32,7 +32,7 @@ int run_eval(const nlohmann::json& request) {
   const std::filesystem::path folder = model_folder(request, "model");
   request_threads(request);
   Model model = load_model_folder(folder);
-  const auto tokenizer = load_tokenizer(folder);
+  const auto tokenizer = load_tokenizer(folder, model->config());
   const Corpus corpus = load_corpus(request.value("texts", std::vector<std::string>()));
   const Perplexity p = text_perplexity(*model, *tokenizer, corpus.text,
                                        {values["ctx_size"].get<int64_t>(), values["batch_size"].get<int64_t>()});

@@ -15,7 +15,7 @@ int run_generate(const nlohmann::json& request) {
   const TableFormat format = output_format(request);
   request_threads(request);
   Model model = load_model_folder(folder);
-  const auto tokenizer = load_tokenizer(folder);
+  const auto tokenizer = load_tokenizer(folder, model->config());
   GenerateOptions options = generate_options(values);
   options.stop = request.value("stop", std::vector<std::string>());
   if (format != TableFormat::table) {
@@ -30,6 +30,7 @@ int run_generate(const nlohmann::json& request) {
     begun = true;
     std::cout << text << std::flush;
   });
+  if (!begun) std::cout << prompt;  // a stop string may leave no text at all
   std::cout << std::endl;
   return 0;
 }

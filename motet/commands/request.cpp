@@ -1,5 +1,7 @@
 #include "motet/commands/request.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,21 +40,51 @@ void print_table(const Table& table, const nlohmann::json& request) {
   std::cout << render(table, output_format(request), request.value("color", false)) << std::flush;
 }
 
-fs::path run_folder(const nlohmann::json& request, const std::string& kind) {
-  fs::path folder = request.value("out", "");
-  if (folder.empty()) {
-    char time[32];
-    const std::time_t now = std::time(nullptr);
-    std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", std::localtime(&now));
-    folder = fs::path("runs") / (kind + "-" + time);
-  }
-  if (fs::exists(folder / "metrics.jsonl"))
-    fail_usage("--out: ", folder.string(), " already holds a run, want a new folder");
+namespace {
+
+[[noreturn]] void cannot_write(const fs::path& path, int error) {
+  fail("cannot write ", quote(path.string()), ": ", std::generic_category().message(error));
+}
+
+void make_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (!error && ::access(folder.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
-  if (error) fail("cannot write ", quote(folder.string()), ": ", error.message());
+  if (error) cannot_write(folder, error.value());
+}
+
+// runs/<kind>-<time>; of several runs that begin in one second each makes a folder of its own.
+fs::path new_folder(const std::string& kind) {
+  char time[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm local;
+  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", ::localtime_r(&now, &local));
+  const fs::path first = fs::path("runs") / (kind + "-" + time);
+  make_folders(first.parent_path());
+  fs::path folder = first;
+  for (int number = 2; ::mkdir(folder.c_str(), 0777) != 0; ++number) {
+    if (errno != EEXIST) cannot_write(folder, errno);
+    folder = first.string() + text("-", number);
+  }
   return folder;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const nlohmann::json& request, const std::string& kind) : path_(request.value("out", "")) {
+  if (path_.empty()) {
+    path_ = new_folder(kind);
+  } else {
+    make_folders(path_);
+  }
+  const int claim = ::open((path_ / "metrics.jsonl").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (claim < 0 && errno == EEXIST) fail_usage("--out: ", path_.string(), " already holds a run, want a new folder");
+  if (claim < 0) cannot_write(path_, errno);
+  ::close(claim);
+}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (fs::file_size(path_ / "metrics.jsonl", ignored) == 0) fs::remove(path_ / "metrics.jsonl", ignored);
 }
 
 fs::path model_folder(const nlohmann::json& request, const char* field) {
@@ -67,9 +99,13 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   return last;
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder) {
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {
   const std::string path = (folder / "tokenizer.json").string();
-  return tokenizer_from_json(read_json(path), path);
+  auto tokenizer = tokenizer_from_json(read_json(path), path);
+  if (tokenizer->vocabulary_size() != config.vocab_size)
+    fail(path, ": the tokenizer has ", tokenizer->vocabulary_size(), " tokens, want the ", config.vocab_size,
+         " of vocab_size in config.json");
+  return tokenizer;
 }
 
 const OptionTable& sampling_options() {

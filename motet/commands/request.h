@@ -17,14 +17,25 @@ int64_t request_threads(const nlohmann::json& request);
 void print_table(const Table&, const nlohmann::json& request);
 TableFormat output_format(const nlohmann::json& request);
 
-/// The folder of a new run: --out, or runs/<kind>-<time>; made and writable, and refused when it already holds a run.
-std::filesystem::path run_folder(const nlohmann::json& request, const std::string& kind);
+/// The folder of a new run: --out, or runs/<kind>-<time>, with -2, -3 ... behind it when that is taken. It is made and
+/// holds an empty metrics.jsonl, by which no two runs get the same folder; a run that ends without a record takes that
+/// away, so that it can be tried again. Throws UsageError for an --out that has one.
+class RunFolder {
+ public:
+  RunFolder(const nlohmann::json& request, const std::string& kind);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 /// A model folder itself, or the last checkpoint of a run folder. Throws UsageError without --model.
 std::filesystem::path model_folder(const nlohmann::json& request, const char* field);
 
-/// The tokenizer beside a model.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder);
+/// The tokenizer beside a model. Throws Error when it has another number of tokens than the model.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder, const ModelConfig&);
 
 /// --n-predict, --temp, --top-k ... and their checks.
 const OptionTable& sampling_options();

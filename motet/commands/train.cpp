@@ -18,12 +18,6 @@ namespace {
 
 const nlohmann::json kDefaults = {{"train", {{"steps", 500}}}};
 
-nlohmann::json defaults_for(const nlohmann::json& request) {
-  for (const auto& pair : request.value("set", nlohmann::json::array()))
-    if (pair[0] == "train.tokens" || pair[0] == "train.minutes") return nlohmann::json::object();
-  return request.contains("config") ? nlohmann::json::object() : kDefaults;
-}
-
 const OptionTable& request_options() {
   static const OptionTable table{
       {"prompt", OptionType::string, "", {}, {}, {}, "what the model continues at the end"},
@@ -100,18 +94,20 @@ int run_train(const nlohmann::json& request) {
   }
   const nlohmann::json values = request_values(request_options(), request);
   const TableFormat format = output_format(request);
-  const RunConfig run = read_run_config(request, defaults_for(request));
+  const RunConfig run = read_run_config(request, kDefaults);
   request_threads(request);
   const TextData data = load_text_data(run);
+  const std::string prompt = values["prompt"];  // what cannot be continued is refused before the training
+  if (!prompt.empty()) prompt_tokens(*data.tokenizer, prompt, run.train["context"].get<int64_t>());
   Model model(run.model_config(data.tokenizer->vocabulary_size()));
   model->initialize(run.train["seed"].get<uint64_t>());
   if (request.value("dry_run", false)) {
     print_plan(run, *model);
     return 0;
   }
-  const std::filesystem::path folder = run_folder(request, "train");
-  write_file_atomic(folder / "config.toml", toml_text(run.resolved()));
-  TrainRun training(run, data, model, folder);
+  const RunFolder folder(request, "train");
+  write_file_atomic(folder.path() / "config.toml", toml_text(run.resolved()));
+  TrainRun training(run, data, model, folder.path());
   const TrainResult result = training.run();
   const double loss = result.evals.back().loss;
   const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
@@ -127,7 +123,7 @@ int run_train(const nlohmann::json& request) {
                               {short_count(tokens / result.seconds), tokens / result.seconds},
                               training.last_checkpoint().string()}}};
   print_table(table, request);
-  if (const std::string prompt = values["prompt"]; !prompt.empty() && format == TableFormat::table) {
+  if (!prompt.empty() && format == TableFormat::table) {
     const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};
     std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options) << std::endl;
   }

@@ -53,7 +53,8 @@ struct Row {
 Cell error_cell(const Findings& findings) {
   const Finding* worst = findings.worst();
   if (!worst) return {"-", nullptr};
-  return {worst->error == 0 ? "0" : scientific(worst->error), {{"error", worst->error}, {"tensor", worst->tensor}}};
+  return {worst->error == 0 ? "0" : scientific(worst->error),
+          {{"error", worst->error}, {"tensor", worst->tensor}, {"tolerance", worst->tolerance}}};
 }
 
 std::vector<Cell> cells(const Row& row) {
@@ -84,9 +85,12 @@ std::string summary(const std::vector<Row>& rows, const std::string& dtype, doub
   if (largest)
     out += text("; largest error ", scientific(largest->report.worst()->error), " (", largest->report.worst()->tensor,
                 " of ", std::filesystem::path(largest->path).filename().string(), ")");
-  for (const Row& row : rows)
+  for (const Row& row : rows) {
+    for (const Finding& f : row.report.loosened(tolerance))
+      out += text("\n", row.path, ": ", f.tensor, " may differ by ", scientific(f.tolerance), ", says the file");
     for (const Finding& f : row.report.failing())
       out += text("\n", row.path, ": ", f.tensor, " differs by ", scientific(f.error));
+  }
   return out;
 }
 

@@ -79,6 +79,8 @@ std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& commo
         const size_t equal = parts[i].find('=');
         if (equal == std::string::npos)
           fail_usage("--mechanisms: '", parts[i], "' in '", item, "' is no option, want key=value");
+        if (parts[i].substr(0, equal) == "mechanism")
+          fail_usage("--mechanisms: '", parts[i], "' in '", item, "': the mechanism stands before the first colon");
         arm.attention[parts[i].substr(0, equal)] = parts[i].substr(equal + 1);
       }
       if (!labels.insert(item).second) fail_usage("--mechanisms: ", item, " appears twice");

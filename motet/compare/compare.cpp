@@ -26,39 +26,73 @@ size_t baseline_of(const std::vector<Arm>& arms) {
   return 0;
 }
 
-// Peak memory of a warm-up step, then the median of interleaved steps: noise of the machine meets all models alike.
+std::unique_ptr<Trainer> fresh_trainer(const ArmResult& arm, const TextData& data, const nlohmann::json& train) {
+  Model model(arm.config);
+  model->initialize(0);
+  return std::make_unique<Trainer>(model, data, train);
+}
+
+// While it lives, glibc takes each block of 64 kB or more from the kernel and gives it back when it is freed: resident
+// memory is then what is in use, and not what the heap of the models before has kept or torn into pieces.
+class ExactMemory {
+ public:
+  ExactMemory() { ::mallopt(M_MMAP_THRESHOLD, 1 << 16); }
+  ~ExactMemory() {  // where glibc's own, growing thresholds end; a block from the kernel costs page faults
+    ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  }
+  ExactMemory(const ExactMemory&) = delete;
+};
+
+// Resident memory of a training step beyond what was there before. A model is stepped unmeasured first and freed, so
+// that what torch sets up once does not count for the arm that happens to come first.
+int64_t step_memory(const ArmResult& arm, const TextData& data, const nlohmann::json& train) {
+  const ExactMemory exact;
+  fresh_trainer(arm, data, train)->step();
+  ::malloc_trim(0);
+  const int64_t before = resident_bytes();
+  if (!reset_peak_resident()) return 0;
+  fresh_trainer(arm, data, train)->step();
+  return std::max<int64_t>(peak_resident_bytes() - before, 0);
+}
+
+// The median of interleaved steps: noise of the machine meets all models alike. An arm that diverges is left out here:
+// its runs will say why.
 void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, int64_t threads) {
   at::set_num_threads(static_cast<int>(threads));
-  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<std::unique_ptr<Trainer>> trainers(all.arms.size());
   std::vector<std::vector<double>> seconds(all.arms.size());
-  Progress progress("measuring speed", static_cast<int64_t>(all.arms.size()) * (kSpeedRounds + 1));
+  Progress progress("measuring speed", static_cast<int64_t>(all.arms.size()) * (kSpeedRounds + 2));
   int64_t measured = 0;
   double total = 0;
   nlohmann::json train = run.train;
   train["steps"] = 1000000, train["tokens"] = 0, train["minutes"] = 0;
-  for (ArmResult& arm : all.arms) {
+  const auto attempt = [&](size_t i, const auto& action) {
     check_interrupt();
-    ::malloc_trim(0);
-    const int64_t before = resident_bytes();
-    const bool counts = reset_peak_resident();
-    Model model(arm.config);
-    model->initialize(0);
-    trainers.push_back(std::make_unique<Trainer>(model, data, train));
-    total += trainers.back()->step().seconds;
-    if (counts) arm.peak_bytes = std::max<int64_t>(peak_resident_bytes() - before, 0);
-    progress.update(++measured, arm.arm.label);
-  }
-  for (int round = 0; round < kSpeedRounds; ++round) {
-    if (round >= 2 && total > kSpeedSeconds) break;
+    try {
+      action();
+    } catch (const Diverged&) {
+      trainers[i] = nullptr;
+    }
+    progress.update(++measured, all.arms[i].arm.label);
+  };
+  for (size_t i = 0; i < trainers.size(); ++i)
+    attempt(i, [&] { all.arms[i].peak_bytes = step_memory(all.arms[i], data, train); });
+  for (size_t i = 0; i < trainers.size(); ++i) trainers[i] = fresh_trainer(all.arms[i], data, train);
+  for (int round = 0; round <= kSpeedRounds; ++round) {
+    if (round > 2 && total > kSpeedSeconds) break;
     for (size_t i = 0; i < trainers.size(); ++i) {
-      check_interrupt();
-      seconds[i].push_back(trainers[i]->step().seconds);
-      total += seconds[i].back();
-      progress.update(++measured, all.arms[i].arm.label);
+      if (!trainers[i]) continue;
+      attempt(i, [&] {
+        const double step = trainers[i]->step().seconds;
+        total += step;
+        if (round > 0) seconds[i].push_back(step);  // the first step warms up
+      });
     }
   }
   progress.finish();
   for (size_t i = 0; i < trainers.size(); ++i) {
+    if (!trainers[i]) continue;
     std::ranges::sort(seconds[i]);
     all.arms[i].tokens_per_second =
         static_cast<double>(trainers[i]->tokens_per_step()) / seconds[i][seconds[i].size() / 2];
@@ -88,10 +122,7 @@ class Runs {
 
  private:
   int64_t planned_steps() const {
-    const int64_t batch = run_.train.at("batch_size").get<int64_t>() * run_.train.at("context").get<int64_t>();
-    const int64_t steps = run_.train.at("steps").get<int64_t>(), tokens = run_.train.at("tokens").get<int64_t>();
-    const int64_t each = steps > 0 ? steps : (tokens + batch - 1) / batch;  // 0: minutes, unknown
-    return each * options_.seeds * static_cast<int64_t>(all_.arms.size());
+    return budget_steps(run_.train) * options_.seeds * static_cast<int64_t>(all_.arms.size());
   }
 
   void worker() {
@@ -103,8 +134,10 @@ class Runs {
         if (failure_ || next_ == all_.arms.size() * options_.seeds) return;
         next = next_++;
       }
+      ArmResult& arm = all_.arms[next % all_.arms.size()];
+      if (has_failed(arm)) continue;
       try {
-        train(all_.arms[next % all_.arms.size()], next / all_.arms.size());
+        train(arm, next / all_.arms.size());
       } catch (...) {
         const std::scoped_lock lock(mutex_);
         if (!failure_) failure_ = std::current_exception();
@@ -121,6 +154,10 @@ class Runs {
     const nlohmann::json who{{"mechanism", arm.arm.label}, {"seed", seed}};
     try {
       arm.runs[index] = train_model(trainer, events(who));
+    } catch (const Diverged& e) {
+      const std::scoped_lock lock(mutex_);
+      if (arm.failure.empty()) arm.failure = text("seed ", seed, ", ", e.what());
+      return;
     } catch (const Interrupted&) {
       throw;
     } catch (const Error& e) {
@@ -154,6 +191,11 @@ class Runs {
             .evaluated = [write](const EvalRecord& r) { write({{"step", r.step}, {"validation_loss", r.loss}}); }};
   }
 
+  bool has_failed(const ArmResult& arm) {
+    const std::scoped_lock lock(mutex_);
+    return !arm.failure.empty();
+  }
+
   bool failure_set() {
     const std::scoped_lock lock(mutex_);
     return failure_ != nullptr;
@@ -179,11 +221,18 @@ class Runs {
 
 }  // namespace
 
-size_t Comparison::best() const {
-  size_t best = 0;
-  for (size_t i = 1; i < arms.size(); ++i)
-    if (mean(arms[i].losses) < mean(arms[best].losses)) best = i;
+const ArmResult* Comparison::best() const {
+  const ArmResult* best = nullptr;
+  for (const ArmResult& arm : arms)
+    if (arm.failure.empty() && (!best || mean(arm.losses) < mean(best->losses))) best = &arm;
   return best;
+}
+
+std::string Comparison::failures() const {
+  std::string out;
+  for (const ArmResult& arm : arms)
+    if (!arm.failure.empty()) out += text(out.empty() ? "" : "; ", arm.arm.label, " diverged: ", arm.failure);
+  return out;
 }
 
 Comparison planned_comparison(const RunConfig& run, const TextData& data, const CompareOptions& options) {
@@ -201,20 +250,21 @@ Comparison planned_comparison(const RunConfig& run, const TextData& data, const 
   return all;
 }
 
-Comparison run_comparison(const RunConfig& run, const TextData& data, const CompareOptions& options) {
-  Comparison all = planned_comparison(run, data, options);
+void run_comparison(Comparison& all, const RunConfig& run, const TextData& data, const CompareOptions& options) {
   measure_speed(run, data, all, std::max<int64_t>(options.threads / options.jobs, 1));
   Runs(run, data, options, all).work();
   at::set_num_threads(static_cast<int>(options.threads));
   for (ArmResult& arm : all.arms)
-    for (const TrainResult& r : arm.runs) arm.losses.push_back(r.evals.back().loss);
+    if (arm.failure.empty())
+      for (const TrainResult& r : arm.runs) arm.losses.push_back(r.evals.back().loss);
   for (ArmResult& arm : all.arms) arm.p_value = paired_p_value(arm.losses, all.arms[all.baseline].losses);
-  return all;
 }
 
 std::string verdict(const Comparison& all, const ArmResult& arm) {
   const ArmResult& baseline = all.arms[all.baseline];
+  if (!arm.failure.empty()) return "diverged";
   if (arm.arm.label == baseline.arm.label) return "baseline";
+  if (!baseline.failure.empty()) return "no baseline";
   if (arm.losses.size() < 2) return "one seed";
   if (arm.p_value >= 0.05) return "within noise";
   return mean(arm.losses) < mean(baseline.losses) ? "better" : "worse";

@@ -53,6 +53,7 @@ TEST(Arms, MistakesAreNamed) {
   says("dcmha:rank", json::object(), "want key=value");
   says("mha", {{"num_haeds", 4}}, "num_heads");
   says("mha", {{"mechanism", "dcmha"}}, "--mechanisms instead");
+  says("mha,dcmha:mechanism=coca", json::object(), "'mechanism=coca' in 'dcmha:mechanism=coca': the mechanism stands");
 }
 
 RunConfig small_run() {
@@ -86,7 +87,8 @@ TEST(Comparison, TrainsAllArmsAndReports) {
   const TextData data = load_text_data(run);
   const CompareOptions options{
       .arms = parse_arms("mha,dcmha", json::object()), .seeds = 2, .jobs = 2, .threads = 2, .folder = folder.path()};
-  Comparison all = run_comparison(run, data, options);
+  Comparison all = planned_comparison(run, data, options);
+  run_comparison(all, run, data, options);
   ASSERT_EQ(all.arms[1].losses.size(), 2u);
   EXPECT_EQ(verdict(all, all.arms[0]), "baseline");
   EXPECT_NE(verdict(all, all.arms[1]), "one seed");
@@ -101,6 +103,95 @@ TEST(Comparison, TrainsAllArmsAndReports) {
   for (const AttentionPicture& p : report.pictures)
     before |= p.kind == "before", after |= p.mechanism == "dcmha" && p.kind == "after";
   EXPECT_TRUE(before && after);
+}
+
+TEST(Comparison, AnArmThatDivergesEndsNoOther) {
+  const TemporaryFolder folder;
+  const RunConfig run = small_run();
+  const TextData data = load_text_data(run);
+  const CompareOptions options{.arms = parse_arms("mha,differential_v1:lambda_std=10,dcmha", json::object()),
+                               .seeds = 2,
+                               .match = Match::none,
+                               .jobs = 2,
+                               .threads = 2,
+                               .folder = folder.path()};
+  Comparison all = planned_comparison(run, data, options);
+  run_comparison(all, run, data, options);
+  EXPECT_EQ(all.arms[0].losses.size(), 2u);
+  EXPECT_EQ(all.arms[2].losses.size(), 2u);
+  EXPECT_TRUE(all.arms[1].losses.empty());
+  EXPECT_EQ(verdict(all, all.arms[1]), "diverged");
+  EXPECT_EQ(all.failures().find("differential_v1:lambda_std=10 diverged: seed "), 0u) << all.failures();
+  EXPECT_NE(all.failures().find("the loss is "), std::string::npos) << all.failures();
+  EXPECT_NE(comparison_summary(all).find(all.failures()), std::string::npos);
+  const json rows = json::parse(render(comparison_table(all, run, data, Match::none), TableFormat::json));
+  EXPECT_EQ(rows[1]["verdict"], "diverged");
+  EXPECT_TRUE(rows[1]["validation_loss"].is_null());
+  EXPECT_TRUE(rows[2]["validation_loss"].is_number());
+  const ReportData report = comparison_report(all, run, data, {"motet compare", "a", {"x", "", "y"}, Match::none});
+  EXPECT_EQ(report.samples.size(), 2u);
+  EXPECT_EQ(report.points.size(), 2u);
+}
+
+TEST(Comparison, WithoutABaselineNothingIsBetterOrWorse) {
+  Comparison all;
+  all.arms = {{.arm = {"mha", {}}, .failure = "seed 1, step 1: the loss is nan"},
+              {.arm = {"dcmha", {}}, .losses = {1.0, 1.1}},
+              {.arm = {"coca", {}}, .losses = {2.0, 2.1}}};
+  EXPECT_EQ(verdict(all, all.arms[0]), "diverged");
+  EXPECT_EQ(verdict(all, all.arms[1]), "no baseline");
+  EXPECT_EQ(
+      comparison_summary(all),
+      "dcmha has the lowest validation loss, 1.0500 nats a token. mha diverged: seed 1, step 1: the loss is nan.");
+  all.arms.resize(1);
+  EXPECT_EQ(all.best(), nullptr);
+  EXPECT_EQ(comparison_summary(all), "mha diverged: seed 1, step 1: the loss is nan.");
+}
+
+TEST(Comparison, SummaryNamesTheBaselineThatIsThere) {
+  Comparison all;
+  all.arms = {{.arm = {"dcmha", {}}, .losses = {1.0}}};
+  EXPECT_EQ(comparison_summary(all),
+            "dcmha has a validation loss of 1.0000 nats a token; there is nothing to compare with.");
+  all.arms.push_back({.arm = {"coca", {}}, .losses = {2.0}});
+  EXPECT_NE(comparison_summary(all).find("no other mechanism beats dcmha here"), std::string::npos);
+}
+
+TEST(Comparison, ABudgetOfMinutesShowsTheStepsOfEachArm) {
+  RunConfig run = small_run();
+  run.train["steps"] = 0, run.train["minutes"] = 2.0;
+  Comparison all;
+  for (const auto& [label, steps] : {std::pair("mha", 10), std::pair("dcmha", 4)}) {
+    const Arm arm = parse_arms(label, json::object())[0];
+    TrainResult result;
+    result.steps.resize(static_cast<size_t>(steps));
+    all.arms.push_back(
+        {.arm = arm, .config = arm_config(run, arm, 40), .runs = {result}, .losses = {2.0}, .p_value = NAN});
+  }
+  const Table table = comparison_table(all, run, TextData{}, Match::none);
+  const json rows = json::parse(render(table, TableFormat::json));
+  EXPECT_EQ(rows[0]["steps"], 10);
+  EXPECT_EQ(rows[0]["tokens"], 10 * 4 * 16);
+  EXPECT_EQ(rows[1]["steps"], 4);
+  EXPECT_EQ(table.note.find("10 steps"), std::string::npos) << table.note;
+  EXPECT_NE(table.note.find("2 minutes of training steps for each model"), std::string::npos) << table.note;
+}
+
+// Two arms of one model must show one memory, wherever they stand in the list.
+TEST(Comparison, MemoryDoesNotDependOnTheOrderOfTheArms) {
+  const TemporaryFolder folder;
+  RunConfig run = small_run();
+  run.train["context"] = 64, run.train["batch_size"] = 16, run.train["steps"] = 1;
+  const TextData data = load_text_data(run);
+  const CompareOptions options{.arms = parse_arms("mha,dcmha,softmax", json::object()),
+                               .match = Match::none,
+                               .threads = 2,
+                               .folder = folder.path()};
+  Comparison all = planned_comparison(run, data, options);
+  run_comparison(all, run, data, options);
+  if (all.arms[0].peak_bytes == 0) GTEST_SKIP() << "the kernel does not tell";
+  const double first = static_cast<double>(all.arms[0].peak_bytes), last = static_cast<double>(all.arms[2].peak_bytes);
+  EXPECT_NEAR(first / last, 1, 0.05) << first << " " << last;
 }
 
 TEST(Comparison, OneSeedGivesNoVerdict) {

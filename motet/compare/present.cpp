@@ -21,6 +21,33 @@ std::string plus_minus(const std::vector<double>& losses) {
 }
 
 Cell number(const std::string& shown, double value) { return {shown, value}; }
+const Cell kUnknown("-", nullptr);  // a loss after a failure, what could not be measured
+
+bool by_minutes(const RunConfig& run) { return run.train.at("minutes").get<double>() > 0; }
+
+// Steps of an arm; of a budget in minutes the mean of its seeds.
+double steps_of(const ArmResult& arm, const RunConfig& run) {
+  if (!by_minutes(run)) return static_cast<double>(budget_steps(run.train));
+  std::vector<double> steps;
+  for (const TrainResult& r : arm.runs) steps.push_back(static_cast<double>(r.steps.size()));
+  return mean(steps);
+}
+
+double tokens_per_step(const RunConfig& run) {
+  return run.train.at("batch_size").get<double>() * run.train.at("context").get<double>();
+}
+
+// "147 steps, 301k tokens, the same in the same order for every model", or what a budget of time means.
+std::string budget_text(const RunConfig& run) {
+  if (by_minutes(run))
+    return text(
+        run.train.at("minutes").get<double>(),
+        " minutes of training steps for each model, which read the same tokens in the same order as far as they "
+        "came (steps, tokens)");
+  const int64_t steps = budget_steps(run.train);
+  return text(steps, " steps, ", short_count(static_cast<double>(steps) * tokens_per_step(run)),
+              " tokens, the same in the same order for every model");
+}
 
 std::string today() {
   char buffer[32];
@@ -78,10 +105,11 @@ void add_learned(ReportData& report, const ArmResult& arm) {
 
 void add_curves(ReportData& report, const ArmResult& arm, uint64_t first_seed, double tokens_per_step) {
   for (size_t i = 0; i < arm.runs.size(); ++i) {
+    if (arm.runs[i].steps.empty()) continue;  // it diverged
     Curve curve{.mechanism = arm.arm.label,
                 .seed = first_seed + i,
                 .tokens_per_step = tokens_per_step,
-                .seconds_per_step = tokens_per_step / arm.tokens_per_second};
+                .seconds_per_step = arm.tokens_per_second > 0 ? tokens_per_step / arm.tokens_per_second : 0};
     for (const StepRecord& r : arm.runs[i].steps)
       curve.step.push_back(static_cast<double>(r.step)), curve.loss.push_back(r.loss);
     for (const EvalRecord& r : arm.runs[i].evals)
@@ -100,6 +128,36 @@ void add_table(ReportData& report, const Table& table) {
   report.notes = {table.note};
 }
 
+// What stands in the row of an arm, in the order of the columns.
+std::vector<Cell> cells(const Comparison& all, const ArmResult& arm, const RunConfig& run, double bytes_per_token) {
+  const ArmResult& baseline = all.arms[all.baseline];
+  const bool finished = arm.failure.empty(), compared = finished && &arm != &baseline && baseline.failure.empty();
+  const double loss = mean(arm.losses), bits = loss / std::numbers::ln2 / bytes_per_token,
+               difference = loss - mean(baseline.losses);
+  const auto count = [](int64_t n) { return number(std::to_string(n), static_cast<double>(n)); };
+  const Cell against_itself = finished && &arm == &baseline ? number("-", 0) : kUnknown;
+  std::vector<Cell> row{
+      arm.arm.label,
+      finished ? number(plus_minus(arm.losses), loss) : kUnknown,
+      compared ? number((difference > 0 ? "+" : "") + fixed(difference, 4), difference) : against_itself,
+      compared && !std::isnan(arm.p_value) ? number(fixed(arm.p_value, 3), arm.p_value) : kUnknown,
+      verdict(all, arm),
+      finished ? number(fixed(bits, 3), bits) : kUnknown,
+      number(short_count(static_cast<double>(arm.cost.parameters)), static_cast<double>(arm.cost.parameters)),
+      count(arm.config.intermediate_size()),
+      number(short_count(arm.cost.flops_per_token), arm.cost.flops_per_token),
+      arm.tokens_per_second > 0 ? number(short_count(arm.tokens_per_second), arm.tokens_per_second) : kUnknown,
+      arm.peak_bytes > 0
+          ? number(fixed(static_cast<double>(arm.peak_bytes) / 1e6, 1), static_cast<double>(arm.peak_bytes) / 1e6)
+          : kUnknown,
+      count(arm.cost.cache_bytes_per_token)};
+  if (!by_minutes(run)) return row;
+  const double steps = steps_of(arm, run), tokens = steps * tokens_per_step(run);
+  row.push_back(finished ? number(fixed(steps, 0), steps) : kUnknown);
+  row.push_back(finished ? number(short_count(tokens), tokens) : kUnknown);
+  return row;
+}
+
 }  // namespace
 
 Table comparison_table(const Comparison& all, const RunConfig& run, const TextData& data, Match match) {
@@ -115,50 +173,34 @@ Table comparison_table(const Comparison& all, const RunConfig& run, const TextDa
                           {"tokens/s", Align::right, "", "tokens_per_second"},
                           {"memory", Align::right, "MB", "peak_memory_mb"},
                           {"KV cache", Align::right, "B/token", "kv_bytes_per_token"}}};
-  const double baseline = mean(all.arms[all.baseline].losses);
-  for (const ArmResult& arm : all.arms) {
-    const double loss = mean(arm.losses), bits = loss / std::numbers::ln2 / data.bytes_per_token,
-                 difference = loss - baseline;
-    const bool is_baseline = &arm == &all.arms[all.baseline];
-    table.rows.push_back(
-        {arm.arm.label, number(plus_minus(arm.losses), loss),
-         number(is_baseline ? "-" : (difference > 0 ? "+" : "") + fixed(difference, 4), difference),
-         std::isnan(arm.p_value) || is_baseline ? Cell("-", nullptr) : number(fixed(arm.p_value, 3), arm.p_value),
-         verdict(all, arm), number(fixed(bits, 3), bits),
-         number(short_count(static_cast<double>(arm.cost.parameters)), static_cast<double>(arm.cost.parameters)),
-         number(std::to_string(arm.config.intermediate_size()), static_cast<double>(arm.config.intermediate_size())),
-         number(short_count(arm.cost.flops_per_token), arm.cost.flops_per_token),
-         number(short_count(arm.tokens_per_second), arm.tokens_per_second),
-         arm.peak_bytes > 0
-             ? number(fixed(static_cast<double>(arm.peak_bytes) / 1e6, 1), static_cast<double>(arm.peak_bytes) / 1e6)
-             : Cell("-", nullptr),
-         number(std::to_string(arm.cost.cache_bytes_per_token), static_cast<double>(arm.cost.cache_bytes_per_token))});
-  }
-  const TrainResult& first = all.arms.front().runs.front();
-  const int64_t tokens = static_cast<int64_t>(first.steps.size()) * run.train.at("batch_size").get<int64_t>() *
-                         run.train.at("context").get<int64_t>();
-  table.note =
-      text("Matched by ", matched_name(match), " (feed-forward width). ", data.name, "; ", first.steps.size(),
-           " steps, ", short_count(static_cast<double>(tokens)),
-           " tokens, the same in the same order for every model; ", all.arms.front().losses.size(),
-           all.arms.front().losses.size() == 1
-               ? " seed. One seed cannot tell a difference from noise: use --seeds 3 or more."
-               : " seeds; p: paired t-test against the baseline.",
-           " Loss on the validation text; tokens/s and memory of a training step, measured alone before the runs.");
+  if (by_minutes(run)) table.columns.insert(table.columns.end(), {{"steps"}, {"tokens"}});
+  for (const ArmResult& arm : all.arms) table.rows.push_back(cells(all, arm, run, data.bytes_per_token));
+  const size_t seeds = all.arms.front().runs.size();
+  table.note = text(
+      "Matched by ", matched_name(match), " (feed-forward width). ", data.name, "; ", budget_text(run), "; ", seeds,
+      seeds == 1 ? " seed. One seed cannot tell a difference from noise: use --seeds 3 or more."
+                 : " seeds; p: paired t-test against the baseline.",
+      " Loss on the validation text; tokens/s and memory of a training step, measured alone before the runs.");
   return table;
 }
 
 std::string comparison_summary(const Comparison& all) {
-  const ArmResult &best = all.arms[all.best()], &baseline = all.arms[all.baseline];
-  const std::string lead =
-      text(best.arm.label, " has the lowest validation loss, ", fixed(mean(best.losses), 4), " nats a token");
-  if (&best == &baseline) return text(lead, "; no other mechanism beats plain attention here.");
+  const std::string failures = all.failures();
+  const ArmResult *best = all.best(), &baseline = all.arms[all.baseline];
+  if (!best) return failures + ".";
+  const std::string after = failures.empty() ? "" : " " + failures + ".";
+  const std::string loss = fixed(mean(best->losses), 4);
+  if (all.arms.size() == 1)
+    return text(best->arm.label, " has a validation loss of ", loss,
+                " nats a token; there is nothing to compare with.");
+  const std::string lead = text(best->arm.label, " has the lowest validation loss, ", loss, " nats a token");
+  if (!baseline.failure.empty()) return lead + "." + after;
+  if (best == &baseline) return text(lead, "; no other mechanism beats ", baseline.arm.label, " here.", after);
   const std::string gap =
-      text(", ", fixed(mean(baseline.losses) - mean(best.losses), 4), " below ", baseline.arm.label);
-  if (best.losses.size() < 2) return lead + gap + ". One seed gives no verdict: the difference may be noise.";
-  return lead + gap +
-         (best.p_value < 0.05 ? text("; the difference is more than noise (p = ", fixed(best.p_value, 3), ").")
-                              : text("; the difference is within noise (p = ", fixed(best.p_value, 3), ")."));
+      text(", ", fixed(mean(baseline.losses) - mean(best->losses), 4), " below ", baseline.arm.label);
+  if (best->losses.size() < 2) return lead + gap + ". One seed gives no verdict: the difference may be noise." + after;
+  const char* worth = best->p_value < 0.05 ? "more than" : "within";
+  return text(lead, gap, "; the difference is ", worth, " noise (p = ", fixed(best->p_value, 3), ").", after);
 }
 
 ReportData comparison_report(Comparison& all, const RunConfig& run, const TextData& data, const Presentation& shown) {
@@ -166,10 +208,11 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
   report.title = text("Attention mechanisms on ", data.name);
   report.summary = comparison_summary(all);
   const auto& train = run.train;
-  const double tokens_per_step = train.at("batch_size").get<double>() * train.at("context").get<double>();
+  const std::string budget = by_minutes(run) ? text(train.at("minutes").get<double>(), " minutes a model, steps of ")
+                                             : text(budget_steps(train), " steps of ");
   report.facts = {{"Text", data.name},
-                  {"Budget", text(all.arms[0].runs[0].steps.size(), " steps of ", tokens_per_step, " tokens")},
-                  {"Seeds", std::to_string(all.arms[0].losses.size())},
+                  {"Budget", budget + fixed(tokens_per_step(run), 0) + " tokens"},
+                  {"Seeds", std::to_string(all.arms[0].runs.size())},
                   {"Matched by", matched_name(shown.match)},
                   {"Context", train.at("context").dump()}};
   report.command = shown.command;
@@ -191,15 +234,17 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
   }
   for (size_t i = 0; i < all.arms.size(); ++i) {
     const ArmResult& arm = all.arms[i];
-    add_curves(report, arm, train.at("seed").get<uint64_t>(), tokens_per_step);
+    add_curves(report, arm, train.at("seed").get<uint64_t>(), tokens_per_step(run));
+    if (!arm.failure.empty()) continue;
     add_pictures(report, arm, at::tensor(sample, at::kLong).unsqueeze(0));
     add_learned(report, arm);
     report.samples.push_back({arm.arm.label, shown.samples[i]});
-    report.points.push_back({arm.arm.label,
-                             mean(arm.losses),
-                             deviation(arm.losses),
-                             {arm.cost.flops_per_token, arm.tokens_per_second, static_cast<double>(arm.cost.parameters),
-                              static_cast<double>(arm.cost.cache_bytes_per_token)}});
+    report.points.push_back(
+        {arm.arm.label,
+         mean(arm.losses),
+         deviation(arm.losses),
+         {arm.cost.flops_per_token, arm.tokens_per_second > 0 ? arm.tokens_per_second : NAN,
+          static_cast<double>(arm.cost.parameters), static_cast<double>(arm.cost.cache_bytes_per_token)}});
   }
   return report;
 }

@@ -23,8 +23,8 @@ struct Split {
   std::string_view validation;  // the last part
 };
 
-// `fraction` of the bytes for validation, moved back to the beginning of a UTF-8 character. Throws UsageError when the
-// fraction is not inside 0 <= fraction < 1.
+// `fraction` of the bytes for validation, moved back to the beginning of a UTF-8 character (by 3 bytes at most). Throws
+// UsageError when the fraction is not inside 0 <= fraction < 1.
 Split split_text(std::string_view text, double fraction);
 
 }  // namespace motet

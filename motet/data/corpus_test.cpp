@@ -64,6 +64,11 @@ TEST(Corpus, ASplitNeverCutsACharacter) {
   }
 }
 
+TEST(Corpus, ASplitOfBytesThatAreNoCharactersStaysNearItsPlace) {
+  const std::string text(1000, '\x80');
+  EXPECT_EQ(split_text(text, 0.1).train.size(), 897u);
+}
+
 TEST(Corpus, WrongFractionsAreRefused) {
   EXPECT_EQ(message_of<UsageError>([] { split_text("ab", 1); }), "validation: 1 is not a fraction, want 0 to below 1");
   message_of<UsageError>([] { split_text("ab", -0.1); });

@@ -3,7 +3,6 @@
 #include <toml++/toml.h>
 
 #include <cmath>
-#include <sstream>
 
 #include "motet/core/error.h"
 #include "motet/core/file.h"
@@ -46,33 +45,43 @@ json to_json(const toml::node& node, const std::string& where, int depth) {
   }
 }
 
-toml::array array_of(const json& values);
-
-toml::table table_of(const json& object) {
-  toml::table out;
-  for (const auto& [name, value] : object.items()) {
-    if (value.is_object()) out.insert(name, table_of(value));
-    if (value.is_array()) out.insert(name, array_of(value));
-    if (value.is_string()) out.insert(name, value.get<std::string>());
-    if (value.is_boolean()) out.insert(name, value.get<bool>());
-    if (value.is_number_integer()) out.insert(name, value.get<int64_t>());
-    if (value.is_number_float()) out.insert(name, value.get<double>());
-  }
+// A name or string in quotes: JSON's escapes are TOML's too, which wants one for DEL besides.
+std::string quoted(const std::string& word) {
+  std::string out;
+  for (const char c : json(word).dump(-1, ' ', false, json::error_handler_t::replace))
+    out += c == '\x7F' ? "\\u007F" : std::string(1, c);
   return out;
 }
 
-toml::array array_of(const json& values) {
-  toml::array out;
-  for (const json& value : values) {
-    if (value.is_null()) fail("toml_text: TOML has no null, want a value in each array");
-    if (value.is_object()) out.push_back(table_of(value));
-    if (value.is_array()) out.push_back(array_of(value));
-    if (value.is_string()) out.push_back(value.get<std::string>());
-    if (value.is_boolean()) out.push_back(value.get<bool>());
-    if (value.is_number_integer()) out.push_back(value.get<int64_t>());
-    if (value.is_number_float()) out.push_back(value.get<double>());
+std::string name_text(const std::string& name) {
+  const char* bare = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  return !name.empty() && name.find_first_not_of(bare) == std::string::npos ? name : quoted(name);
+}
+
+// A value in one line. JSON's numbers are TOML's too: the fewest digits that read back as the same number.
+std::string value_text(const json& value) {
+  if (value.is_null()) fail("toml_text: TOML has no null, want a value in each array");
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) fail("toml_text: a number is not finite");
+  if (value.is_string()) return quoted(value.get<std::string>());
+  if (!value.is_structured()) return value.dump();
+  std::string out;
+  for (const auto& [name, member] : value.items()) {
+    if (value.is_object() && member.is_null()) continue;
+    out += (out.empty() ? "" : ", ") + (value.is_object() ? name_text(name) + " = " : "") + value_text(member);
   }
-  return out;
+  return value.is_object() ? "{" + out + "}" : "[" + out + "]";
+}
+
+// Plain members first: what follows [section] belongs to the section.
+void write_members(const json& object, const std::string& section, std::string& out) {
+  for (const auto& [name, value] : object.items())
+    if (!value.is_object() && !value.is_null()) out += name_text(name) + " = " + value_text(value) + "\n";
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_object()) continue;
+    const std::string path = section.empty() ? name_text(name) : section + "." + name_text(name);
+    out += (out.empty() ? "[" : "\n[") + path + "]\n";
+    write_members(value, path, out);
+  }
 }
 
 }  // namespace
@@ -91,9 +100,9 @@ json read_toml(const std::string& path) { return parse_toml(read_file(path), pat
 
 std::string toml_text(const json& object) {
   if (!object.is_object()) fail("toml_text: the value is ", object.type_name(), ", want an object");
-  std::ostringstream out;
-  out << toml::toml_formatter(table_of(object), toml::format_flags::none) << "\n";
-  return out.str();
+  std::string out;
+  write_members(object, "", out);
+  return out;
 }
 
 }  // namespace motet

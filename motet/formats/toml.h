@@ -15,7 +15,8 @@ nlohmann::json parse_toml(std::string_view bytes, const std::string& where);
 nlohmann::json read_toml(const std::string& path);
 
 // An object as TOML text that parse_toml turns into the same value. Names come in alphabetic order, plain values before
-// sections. Throws Error for null inside arrays or a value that is no object; a null member is left out.
+// sections, numbers with as few digits as read back the same. Throws Error for null inside arrays, a number that is not
+// finite or a value that is no object; a null member is left out.
 std::string toml_text(const nlohmann::json& object);
 
 }  // namespace motet

@@ -48,6 +48,18 @@ TEST(Toml, WrittenTextReadsBackTheSame) {
   EXPECT_TRUE(parse_toml(toml_text(value), "f")["train"]["one"].is_number_float());
 }
 
+TEST(Toml, NumbersHaveTheFewestDigits) {
+  EXPECT_EQ(toml_text({{"a", 0.1}, {"b", 1.0}, {"c", 3e-4}, {"d", 1e22}, {"e", 7}}),
+            "a = 0.1\nb = 1.0\nc = 0.0003\nd = 1e+22\ne = 7\n");
+  for (const double number : {0.1, 1.0 / 3, 1e-300, 1e300, 5e-324, 123456789.123456789, -2.5e-8})
+    EXPECT_EQ(parse_toml(toml_text({{"x", number}}), "f")["x"].get<double>(), number);
+}
+
+TEST(Toml, EveryNameAndStringReadsBackTheSame) {
+  const json value = {{"a b", "tab\t \x01 \x7F \\ \"quoted\" 日"}, {"", 1}, {"x.y", {{"z", {{{"k", 1}}, {{"k", 2}}}}}}};
+  EXPECT_EQ(parse_toml(toml_text(value), "f"), value);
+}
+
 TEST(Toml, NullMembersAreLeftOutAndOtherValuesRefused) {
   EXPECT_EQ(parse_toml(toml_text({{"a", nullptr}, {"b", 1}}), "f"), json({{"b", 1}}));
   EXPECT_EQ(message_of<Error>([] { toml_text({{"a", json::array({nullptr})}}); }),

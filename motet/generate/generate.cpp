@@ -38,22 +38,29 @@ class StopFilter {
   bool stopped_ = false;
 };
 
-Tensor next_logits(ModelImpl& model, std::span<const int32_t> ids) {
+// `planned` tokens in all, the prompt's included.
+Tensor next_logits(ModelImpl& model, std::span<const int32_t> ids, int64_t planned) {
   const size_t fit = std::min<size_t>(ids.size(), static_cast<size_t>(model.config().context));
   const std::vector<int64_t> last(ids.end() - static_cast<std::ptrdiff_t>(fit), ids.end());
-  return model.logits(model.hidden(at::tensor(last, at::kLong).unsqueeze(0)).select(1, -1)).squeeze(0);
+  const int64_t length = std::min(planned, model.config().context);
+  return model.logits(model.hidden(at::tensor(last, at::kLong).unsqueeze(0), length).select(1, -1)).squeeze(0);
 }
 
 }  // namespace
 
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, int64_t context) {
+  std::vector<int32_t> ids = tokenizer.encode(prompt);
+  if (ids.empty()) fail("generate: the prompt is empty, want at least one token");
+  if (static_cast<int64_t>(ids.size()) > context)
+    fail("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ", context);
+  return ids;
+}
+
 std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
                      const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   at::NoGradGuard no_grad;
-  std::vector<int32_t> ids = tokenizer.encode(prompt);
-  if (ids.empty()) fail("generate: the prompt is empty, want at least one token");
-  if (static_cast<int64_t>(ids.size()) > model.config().context)
-    fail("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ",
-         model.config().context);
+  std::vector<int32_t> ids = prompt_tokens(tokenizer, prompt, model.config().context);
+  const int64_t planned = static_cast<int64_t>(ids.size()) + options.max_tokens;
   Sampler sampler(options.sampler);
   StreamDecoder decoder(tokenizer);
   StopFilter filter(options.stop);
@@ -65,7 +72,7 @@ std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::st
   };
   for (int64_t i = 0; i < options.max_tokens && !filter.stopped(); ++i) {
     check_interrupt();
-    ids.push_back(sampler.next(next_logits(model, ids), ids));
+    ids.push_back(sampler.next(next_logits(model, ids, planned), ids));
     emit(filter.push(decoder.push(ids.back())));
   }
   if (!filter.stopped()) emit(filter.push(decoder.flush()));

@@ -15,9 +15,14 @@ struct GenerateOptions {
   SamplerOptions sampler;
 };
 
-/// Continues the prompt and returns the continuation. Each step runs the last tokens that fit the model's context anew.
+/// The prompt as tokens. Throws Error for an empty one, one that the tokenizer cannot write, one longer than the
+/// context.
+std::vector<int32_t> prompt_tokens(const Tokenizer&, const std::string& prompt, int64_t context);
+
+/// Continues the prompt and returns the continuation. Each step runs the last tokens that fit the model's context anew;
+/// dynamic position scaling is based on the planned total in all of them: prompt + max_tokens, at most the context.
 /// `on_text` receives the text as it becomes certain: whole UTF-8 characters that no stop string can still take back.
-/// Throws Error for an empty prompt or one longer than the context, Interrupted on Ctrl-C.
+/// Throws as prompt_tokens does, Interrupted on Ctrl-C.
 std::string generate(
     ModelImpl&, const Tokenizer&, const std::string& prompt, const GenerateOptions&,
     const std::function<void(std::string_view)>& on_text = [](std::string_view) {});

@@ -37,6 +37,27 @@ TEST_F(Generate, GreedyIsTheArgmaxStepByStep) {
   }
 }
 
+TEST(GenerateLong, DynamicScalingHasOneBaseForTheWholeRequest) {
+  at::NoGradGuard no_grad;
+  const nlohmann::json dynamic{
+      {"rope_scaling", "dynamic"}, {"rope_factor", 100.0}, {"rope_trained_length", 2}, {"num_heads", 1}};
+  const CharTokenizer tokenizer("abcdefghijk");
+  Model model = fresh(tiny({{"initializer_range", 0.3}}, dynamic));
+  // Greedy choices for "ab" and ten more, each from all tokens before it, with positions scaled for `length`.
+  const auto greedy = [&](int64_t length) {
+    std::vector<int64_t> ids{0, 1};
+    while (ids.size() < 12) {
+      const Tensor hidden = model->hidden(at::tensor(ids, at::kLong).unsqueeze(0), length);
+      ids.push_back(model->logits(hidden)[0][-1].argmax().item<int64_t>());
+    }
+    return tokenizer.decode(std::vector<int32_t>(ids.begin() + 2, ids.end()));
+  };
+  for (uint64_t seed = 1; seed < 50 && greedy(12) == greedy(0); ++seed) model->initialize(seed);
+  ASSERT_NE(greedy(12), greedy(0)) << "no model's choices depend on the length";
+  EXPECT_EQ(generate(*model, tokenizer, "ab", {.max_tokens = 10, .stop = {}, .sampler = {.temperature = 0}}),
+            greedy(12));
+}
+
 TEST_F(Generate, SeedDecides) {
   const auto with = [&](uint64_t seed) {
     return run({.max_tokens = 40, .stop = {}, .sampler = {.temperature = 1.5, .seed = seed}});

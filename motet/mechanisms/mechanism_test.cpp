@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "motet/core/error.h"
 #include "motet/mechanisms/testing.h"
 
@@ -12,12 +14,13 @@ namespace {
 using namespace testing;
 using nlohmann::json;
 
-std::vector<json> variants() {
-  std::vector<json> all;
+// Every variant as layer 0, local under each pattern of windows, and as layer 1, global under each but "local".
+std::vector<Made> variants() {
+  std::vector<Made> all;
   const auto add = [&](const char* mechanism, std::vector<json> options) {
     for (json o : options) {
       o["mechanism"] = mechanism;
-      all.push_back(o);
+      for (int64_t layer : {0, 1}) all.push_back({.options = o, .layer = layer});
     }
   };
   add("softmax", {{},
@@ -32,7 +35,10 @@ std::vector<json> variants() {
   add("talking_heads", {{},
                         {{"score_heads", 2}, {"softmax_heads", 6}, {"value_heads", 4}, {"dynamic", "both"}},
                         {{"mixes", "pre"}, {"dynamic", "query"}, {"residual", true}},
-                        {{"mixes", "post"}, {"dynamic", "key"}, {"start", "random"}, {"qk_scale", "none"}}});
+                        {{"mixes", "post"}, {"dynamic", "key"}, {"start", "random"}, {"qk_scale", "none"}},
+                        {{"static", false}, {"dynamic_logits", "query"}, {"dynamic_weights", "key"}},
+                        {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "alibi"}},
+                        {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "relative"}}});
   // The rows of the ablation (D4) and of the local share (D5).
   add("dcmha", {{},
                 {{"static", true}, {"low_rank", false}, {"gates", false}},
@@ -58,6 +64,9 @@ std::vector<json> variants() {
                        {{"head_norm", "plain"}, {"lambda_start", "constant"}, {"lambda_init", 0.5}},
                        {{"head_norm", "none"}},
                        {{"version", "v2"}},
+                       {{"position_bias", "relative"}},
+                       {{"version", "v2"}, {"position_bias", "alibi"}},
+                       {{"version", "v2"}, {"position_bias", "relative"}},
                        {{"version", "v2"}, {"num_kv_heads", 2}}});
   for (const char* form : {"exact", "slack", "strict"})
     for (const char* scaling : {"none", "linear", "ntk", "dynamic", "llama3"})
@@ -67,8 +76,8 @@ std::vector<json> variants() {
 }
 
 TEST(Mechanisms, GradientsOfAllParametersMatchDifferences) {
-  for (const json& options : variants()) {
-    const auto m = make({.options = options});
+  for (const Made& made : variants()) {
+    const auto m = make(made);
     const Tensor x = at::randn({2, 5, 16}, at::kDouble).requires_grad_(), weight = at::randn({2, 5, 16}, at::kDouble);
     const auto loss = [&] { return (m->forward(x, span_of(0, 5)) * weight).sum(); };
     loss().backward();
@@ -88,9 +97,19 @@ TEST(Mechanisms, GradientsOfAllParametersMatchDifferences) {
       const double want = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
       const Tensor gradient = item.value().grad();
       const double got = gradient.defined() ? gradient.view(-1).dot(direction).item<double>() : 0;
-      EXPECT_NEAR(got, want, 1e-6 * std::max(1.0, std::abs(want))) << options << " " << item.key();
+      EXPECT_NEAR(got, want, 1e-6 * std::max(1.0, std::abs(want))) << made << " " << item.key();
     }
   }
+}
+
+TEST(Mechanisms, PatternsOfWindowsAreTestedLocalAndGlobal) {
+  std::map<std::string, std::set<bool>> local;
+  for (const Made& made : variants())
+    if (made.options.contains("window_pattern"))
+      local[made.options["window_pattern"]].insert(
+          make(made)->attention(span_of(0, 1), span_of(0, 1)).visibility.window > 0);
+  EXPECT_EQ(local.size(), 3u);
+  for (const auto& [pattern, both] : local) EXPECT_EQ(both.size(), 2u) << pattern;
 }
 
 // Every tensor of Keys appended along dimension 1.
@@ -105,8 +124,8 @@ Keys appended(const Keys& a, const Keys& b) {
 
 TEST(Mechanisms, CachedDecodingEqualsFullForward) {
   at::NoGradGuard no_grad;
-  for (const json& options : variants()) {
-    const auto m = make({.options = options});
+  for (const Made& made : variants()) {
+    const auto m = make(made);
     const int64_t T = 9;  // past the trained length of 8
     const Tensor x = at::randn({2, T, 16}, at::kDouble);
     const Tensor whole = m->forward(x, span_of(0, T));
@@ -118,24 +137,25 @@ TEST(Mechanisms, CachedDecodingEqualsFullForward) {
       cache = t == 0 ? keys : appended(cache, keys);
       const Tensor out =
           m->finish(composed_attention(m->queries(step, at), cache, m->attention(at, seen)).out_BTHE, step);
-      EXPECT_LE((out - whole.slice(1, t, t + 1)).abs().max().item<double>(), 1e-10) << options << " step " << t;
+      EXPECT_LE((out - whole.slice(1, t, t + 1)).abs().max().item<double>(), 1e-10) << made << " step " << t;
     }
   }
 }
 
 TEST(Mechanisms, AllAttendToAnotherMemoryInBothDirections) {
   at::NoGradGuard no_grad;
-  for (const json& options : variants()) {
-    if (options.contains("window")) continue;
-    const auto m = make({.options = options, .causal = false});
+  for (Made made : variants()) {
+    if (made.options.contains("window")) continue;
+    made.causal = false;
+    const auto m = make(made);
     const Tensor x = at::randn({2, 3, 16}, at::kDouble), memory = at::randn({2, 7, 16}, at::kDouble);
     const Tensor out = m->forward(x, span_of(0, 3), memory, span_of(0, 7));
-    EXPECT_EQ(out.sizes(), (std::vector<int64_t>{2, 3, 16})) << options;
+    EXPECT_EQ(out.sizes(), (std::vector<int64_t>{2, 3, 16})) << made;
     // Every key counts: a change of the last one reaches the first query.
     Tensor other = memory.clone();
     other.select(1, 6).add_(1);
     EXPECT_GT((m->forward(x, span_of(0, 3), other, span_of(0, 7)) - out).select(1, 0).abs().max().item<double>(), 1e-9)
-        << options;
+        << made;
   }
 }
 
@@ -151,13 +171,13 @@ TEST(Mechanisms, MemoryMayHaveAnotherWidth) {
 
 TEST(Mechanisms, CausalOnesDoNotLookAhead) {
   at::NoGradGuard no_grad;
-  for (const json& options : variants()) {
-    const auto m = make({.options = options});
+  for (const Made& made : variants()) {
+    const auto m = make(made);
     const Tensor x = at::randn({1, 6, 16}, at::kDouble);
     Tensor changed = x.clone();
     changed.select(1, 5).add_(1);
     const Tensor difference = m->forward(x, span_of(0, 6)) - m->forward(changed, span_of(0, 6));
-    EXPECT_EQ(difference.slice(1, 0, 5).abs().max().item<double>(), 0) << options;
+    EXPECT_EQ(difference.slice(1, 0, 5).abs().max().item<double>(), 0) << made;
   }
 }
 
@@ -186,6 +206,9 @@ TEST(Mechanisms, OptionsThatDoNotFitAreRefusedByName) {
   says({{"mechanism", "coca"}, {"rope_pairing", "interleaved"}}, "want half");
   says({{"mechanism", "talking_heads"}, {"mixes", "pre"}, {"value_heads", 2}}, "must equal softmax_heads");
   says({{"mechanism", "talking_heads"}, {"softmax_heads", 2}, {"residual", true}}, "needs score_heads = softmax_heads");
+  says({{"mechanism", "talking_heads"}, {"mixes", "pre"}, {"dynamic_weights", "key"}},
+       "model.attention.dynamic_weights: 'key' while mixes is 'pre', want none or mixes = both");
+  says({{"mechanism", "talking_heads"}, {"static", false}, {"softmax_heads", 2}}, "must equal score_heads");
   says({{"window", 4}}, "windows need causal attention", false);
   says({{"head_dim", 5}}, "no whole rotary pairs");
 }

@@ -62,6 +62,7 @@ int64_t num_kv_heads(const Setting& s) {
 HeadSizes plain_sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
   return {.query_heads = heads,
+          .softmax_heads = heads,
           .key_heads = kv,
           .value_heads = kv,
           .output_heads = heads,
@@ -118,7 +119,7 @@ Projected::Projected(const Setting& s, const HeadSizes& n) : setting_(s), sizes_
   }
   layer_window(s);  // refuses a window without causal attention now, not in the first step
   if (s.word("position_bias") == "relative")
-    relative_bias_NH = register_parameter("relative_bias", at::zeros({kBuckets, s.integer("num_heads")}));
+    relative_bias_NH = register_parameter("relative_bias", at::zeros({kBuckets, n.softmax_heads}));
 }
 
 Tensor Projected::query_heads(const Tensor& x) {
@@ -148,7 +149,7 @@ Tensor Projected::position_bias(const Positions& queries, const Positions& keys)
   const Tensor distance_BTS = row(queries.at).unsqueeze(2) - row(keys.at).unsqueeze(1);
   const auto type = q_proj->weight.scalar_type();
   if (kind == "relative") return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
-  const Tensor slopes = alibi_slopes(setting_.integer("num_heads")).to(distance_BTS.device()).view({1, -1, 1, 1});
+  const Tensor slopes = alibi_slopes(sizes_.softmax_heads).to(distance_BTS.device()).view({1, -1, 1, 1});
   return (slopes * -distance_BTS.abs().unsqueeze(1).to(at::kDouble)).to(type);
 }
 

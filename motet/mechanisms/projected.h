@@ -3,9 +3,10 @@
 
 namespace motet {
 
-/// Sizes of the projections: stored heads and widths. Query heads and output heads may differ (head mixes, pairs).
+/// Sizes of the projections: stored heads and widths, and the heads of the softmax, which position biases have. Query,
+/// softmax and output heads may differ (head mixes, pairs).
 struct HeadSizes {
-  int64_t query_heads = 0, key_heads = 0, value_heads = 0, output_heads = 0;
+  int64_t query_heads = 0, softmax_heads = 0, key_heads = 0, value_heads = 0, output_heads = 0;
   int64_t key_dim = 0, value_dim = 0;
   const char* key_name = "k_proj";
 };

@@ -11,6 +11,8 @@ struct Made {
   int64_t memory_size = 0, max_position = 8;
 };
 
+inline std::ostream& operator<<(std::ostream& out, const Made& m) { return out << m.options << " layer " << m.layer; }
+
 inline std::shared_ptr<Mechanism> make(const Made& m) {
   const Setting setting{.hidden_size = m.hidden_size,
                         .memory_size = m.memory_size,

@@ -61,9 +61,12 @@ Tensor ModelImpl::embedded(const Tensor& ids) const {
   return at::embedding(embed_tokens->weight, ids);
 }
 
-Tensor ModelImpl::hidden(const Tensor& ids) {
+Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
+  const int64_t tokens = ids.size(1);
+  if (length > 0 && tokens > length)
+    fail_usage("hidden: length is ", length, ", want at least the ", tokens, " tokens");
   Tensor x = embedded(ids);
-  const Positions at = Positions::range(0, ids.size(1), ids.size(1), ids.device());
+  const Positions at = Positions::range(0, tokens, length > 0 ? length : tokens, ids.device());
   for (Block& block : blocks_) x = block->forward(x, at);
   return norm(x);
 }

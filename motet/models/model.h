@@ -44,8 +44,10 @@ class ModelImpl : public torch::nn::Module {
 
   /// ids [B,T] int64 -> logits [B,T,V]. Throws UsageError when T exceeds the context.
   Tensor forward(const Tensor& ids_BT);
-  /// ids [B,T] -> hidden states after the final norm [B,T,C].
-  Tensor hidden(const Tensor& ids_BT);
+  /// ids [B,T] -> hidden states after the final norm [B,T,C]. `length` is what dynamic position scaling is based on:
+  /// the planned total of a request, so that its base stays one; 0: T, as in training and scoring. Throws UsageError
+  /// when T exceeds the context or the length.
+  Tensor hidden(const Tensor& ids_BT, int64_t length = 0);
   Tensor logits(const Tensor& hidden_BTC);
 
   /// Draws all parameters anew; the same seed gives the same numbers.

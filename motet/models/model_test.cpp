@@ -55,6 +55,16 @@ TEST(Model, BlockAttendsToAMemory) {
   EXPECT_EQ(block->forward(x, Positions::range(0, 3, 3), memory, Positions::range(0, 5, 5)).sizes(), x.sizes());
 }
 
+TEST(Model, DynamicScalingHasOneBaseForAPlannedLength) {
+  at::NoGradGuard no_grad;
+  Model model = fresh(
+      tiny({}, {{"rope_scaling", "dynamic"}, {"rope_factor", 4.0}, {"rope_trained_length", 4}, {"num_heads", 2}}));
+  const Tensor whole = model->hidden(kIds), begun = kIds.slice(1, 0, 6);
+  EXPECT_TRUE(model->hidden(begun, 8).allclose(whole.slice(1, 0, 6), 1e-5, 1e-6));
+  EXPECT_FALSE(model->hidden(begun).allclose(whole.slice(1, 0, 6), 1e-5, 1e-6));
+  EXPECT_THROW(model->hidden(kIds, 7), UsageError);
+}
+
 TEST(Model, TooLongInputIsRefused) { EXPECT_THROW(fresh(tiny({}, {}, 11, 4))->forward(kIds), UsageError); }
 
 TEST(Model, FirstNonFiniteNamesTheLayer) {

@@ -1,5 +1,7 @@
 #include "motet/train/run_config.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
 #include "motet/formats/toml.h"
 
@@ -14,6 +16,7 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
   if (dot == std::string::npos)
     throw UsageError(text("--set: '", path, "' is no key, want section.key such as train.steps"));
   const std::string section = path.substr(0, dot);
+  if (path == "model.attention") fail_usage("--set: 'model.attention' is a section, want one of its keys");
   for (const std::string& known : kSections)
     if (known == section) return {section, path.substr(dot + 1)};
   throw UsageError(unknown_name("section", section, kSections));
@@ -30,7 +33,33 @@ void check_sections(const nlohmann::json& config) {
     if (item.key() != "model" && item.key() != "data" && item.key() != "train")
       throw UsageError(unknown_name("section", item.key(), {"model", "data", "train"}));
     if (!item.value().is_object()) fail_usage(item.key(), ": want a section");
+    if (item.key() == "model" && item.value().contains("attention") && !item.value()["attention"].is_object())
+      fail_usage("model.attention: want a section");
   }
+}
+
+constexpr const char* kBudgets[] = {"steps", "tokens", "minutes"};
+
+// Adds a source of settings that wins over those before it; its budget, in whatever unit, replaces theirs.
+void add_source(nlohmann::json& config, const nlohmann::json& source) {
+  const auto is_set = [&](const char* budget) { return source.contains("train") && source["train"].contains(budget); };
+  if (config.contains("train") && std::any_of(std::begin(kBudgets), std::end(kBudgets), is_set))
+    for (const char* budget : kBudgets) config["train"].erase(budget);
+  config.merge_patch(source);
+}
+
+// Words of the command line as the type that their options have, in whichever mechanism; what is no option or no value
+// stays as it is: the mechanism refuses it.
+nlohmann::json typed_attention(nlohmann::json given) {
+  for (const MechanismEntry& entry : mechanism_registry())
+    for (const Option& option : attention_options(entry)) {
+      if (!given.contains(option.name) || !given[option.name].is_string()) continue;
+      try {
+        given[option.name] = checked({.name = option.name, .type = option.type}, given[option.name], option.name);
+      } catch (const UsageError&) {
+      }
+    }
+  return given;
 }
 
 std::vector<std::string> take_texts(nlohmann::json& data) {
@@ -93,16 +122,18 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
     } catch (const UsageError& e) {
       fail_usage(file, ": ", e.what());
     }
-    config.merge_patch(read);
+    add_source(config, read);
   }
+  nlohmann::json overrides = nlohmann::json::object();
   for (const auto& pair : request.value("set", nlohmann::json::array()))
-    set_path(config, pair[0].get<std::string>(), pair[1]);
-  check_sections(config);
+    set_path(overrides, pair[0].get<std::string>(), pair[1]);
+  check_sections(overrides);
+  add_source(config, overrides);
 
   RunConfig run;
   nlohmann::json model = config.value("model", nlohmann::json::object()),
                  data = config.value("data", nlohmann::json::object());
-  run.attention_given = model.value("attention", nlohmann::json::object());
+  run.attention_given = typed_attention(model.value("attention", nlohmann::json::object()));
   model.erase("attention");
   run.texts = take_texts(data);
   if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty()) run.texts = texts;
@@ -110,7 +141,7 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
   run.data = resolve(data_options(), data, "data");
   run.train = resolve(train_options(), config.value("train", nlohmann::json::object()), "train");
   int budgets = 0;
-  for (const char* key : {"steps", "tokens", "minutes"}) budgets += run.train[key].get<double>() > 0;
+  for (const char* key : kBudgets) budgets += run.train[key].get<double>() > 0;
   if (budgets > 1) fail_usage("train: more than one of steps, tokens and minutes is set, want one budget");
   if (budgets == 0) fail_usage("train: no budget, want one of train.steps, train.tokens and train.minutes");
   return run;

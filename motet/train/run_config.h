@@ -21,7 +21,8 @@ struct RunConfig {
 };
 
 /// Defaults under `base`, under the TOML file request["config"], under request["set"] ([["model.hidden_size","64"],
-/// ...]) and request["texts"]. Throws UsageError for unknown sections and keys (nearest named), wrong types and ranges.
+/// ...]) and request["texts"]. A budget replaces those below it, whatever its unit. Throws UsageError for unknown
+/// sections and keys (nearest named), wrong types and ranges.
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base = nlohmann::json::object());
 
 /// "1e-3 = learning rate ..." lines of every key, for `motet train --options`.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/models/testing.h"
 #include "motet/train/trainer.h"
@@ -12,11 +13,17 @@ namespace {
 using namespace testing;
 using nlohmann::json;
 
-RunConfig config(std::vector<std::pair<std::string, std::string>> set) {
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+json request_of(const Overrides& set) {
   json request{{"set", json::array()}};
   for (const auto& [key, value] : set) request["set"].push_back({key, value});
-  return read_run_config(
-      request, {{"train", {{"context", 16}, {"batch_size", 4}, {"steps", 40}}}, {"model", {{"hidden_size", 16}}}});
+  return request;
+}
+
+RunConfig config(const Overrides& set) {
+  return read_run_config(request_of(set), {{"train", {{"context", 16}, {"batch_size", 4}, {"steps", 40}}},
+                                           {"model", {{"hidden_size", 16}}}});
 }
 
 TextData text_data() {
@@ -89,6 +96,18 @@ TEST(Trainer, NonFiniteLossNamesStepAndLayer) {
   EXPECT_NE(message.find("layer 1"), std::string::npos) << message;
 }
 
+TEST(Trainer, NonFiniteValidationLossNamesStepAndLayer) {
+  const RunConfig run =
+      config({{"train.steps", "1"}, {"train.beta1", "0"}, {"train.beta2", "0"}, {"train.epsilon", "0"}});
+  const TextData data = text_data();
+  Trainer t = trainer(run, data);
+  t.step();  // divides by gradients that are 0
+  const std::string message = message_of<Diverged>([&] { t.evaluate(); });
+  EXPECT_NE(message.find("step 1: the validation loss is nan; the first number that is not finite appears in "),
+            std::string::npos)
+      << message;
+}
+
 TEST(Trainer, Bfloat16AutocastLearnsToo) {
   const RunConfig run = config({{"train.dtype", "bfloat16"}, {"train.learning_rate", "0.01"}});
   const TextData data = text_data();
@@ -98,10 +117,28 @@ TEST(Trainer, Bfloat16AutocastLearnsToo) {
   EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
-TEST(Trainer, BatchesDoNotDependOnTheModelsSeed) {
+// The tokens that each step reads: only their rows of the embedding get a gradient.
+std::vector<std::vector<int64_t>> tokens_seen(Overrides seeds) {
+  for (const auto& size : {std::pair("train.batch_size", "1"), std::pair("train.context", "4")})
+    seeds.emplace_back(size);
+  const RunConfig run = config(seeds);
   const TextData data = text_data();
-  Batches a(data.train, {4, 16, 0}), b(data.train, {4, 16, 0});
-  for (int i = 0; i < 30; ++i) EXPECT_EQ(a.next().inputs, b.next().inputs);
+  Model model(run.model_config(data.tokenizer->vocabulary_size()));
+  model->initialize(run.train["seed"].get<uint64_t>());
+  Trainer t(model, data, run.train);
+  std::vector<std::vector<int64_t>> seen;
+  for (int i = 0; i < 10; ++i) {
+    t.step();
+    const Tensor read = model->named_parameters()["model.embed_tokens.weight"].grad().abs().sum(1).nonzero().flatten();
+    seen.emplace_back(read.const_data_ptr<int64_t>(), read.const_data_ptr<int64_t>() + read.numel());
+  }
+  return seen;
+}
+
+TEST(Trainer, BatchesDoNotDependOnTheModelsSeed) {
+  const auto one = tokens_seen({{"train.seed", "1"}});
+  EXPECT_EQ(tokens_seen({{"train.seed", "2"}}), one);
+  EXPECT_NE(tokens_seen({{"train.seed", "1"}, {"train.data_seed", "1"}}), one);
 }
 
 TEST(AdamW, DecaysMatricesOnly) {
@@ -134,9 +171,46 @@ TEST(RunConfig, MistakesAreNamedWithTheNearestKey) {
   says("model.hidden_size", "-3", "model.hidden_size: '-3' is below 1");
   says("train.steps", "many", "train.steps: 'many' is not");
   says("model.attention.rank", "2", "unknown");
-  says("train.tokens", "5", "more than one of steps, tokens and minutes");
+  says("model.attention", "3", "'model.attention' is a section, want one of its keys");
   says("train.steps", "0", "no budget");
   says("steps", "3", "is no key");
+}
+
+TEST(RunConfig, BudgetOfTheCommandLineReplacesThatOfTheFileAndThatTheDefault) {
+  const TemporaryFolder folder;
+  const json defaults{{"train", {{"steps", 40}}}};
+  const auto budgets = [&](const std::string& file, const Overrides& set) {
+    write_file_atomic(folder / "a.toml", file);
+    json request = request_of(set);
+    request["config"] = folder / "a.toml";
+    const json t = read_run_config(request, defaults).train;
+    return json::array({t["steps"], t["tokens"], t["minutes"]});
+  };
+  EXPECT_EQ(budgets("", {}), json({40, 0, 0}));
+  EXPECT_EQ(budgets("[train]\ntokens = 300", {}), json({0, 300, 0}));
+  EXPECT_EQ(budgets("[train]\ntokens = 300", {{"train.steps", "2"}}), json({2, 0, 0}));
+  EXPECT_EQ(budgets("[train]\nsteps = 3\ntokens = 0", {{"train.minutes", "1"}}), json({0, 0, 1}));
+  const std::string both = message_of<UsageError>([&] { budgets("", {{"train.steps", "2"}, {"train.tokens", "5"}}); });
+  EXPECT_NE(both.find("more than one of steps, tokens and minutes"), std::string::npos) << both;
+  message_of<UsageError>([&] { budgets("[train]\nsteps = 3\ntokens = 5", {}); });
+}
+
+TEST(RunConfig, AttentionThatIsNoSectionIsRefused) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.toml", "[model]\nattention = 3\n");
+  json request = request_of({{"model.attention.num_heads", "2"}});
+  request["config"] = folder / "a.toml";
+  EXPECT_EQ(message_of<UsageError>([&] { read_run_config(request); }),
+            (folder / "a.toml") + ": model.attention: want a section");
+}
+
+TEST(RunConfig, OverridesAreShownInTheTypeOfTheirOption) {
+  const json given = config({{"model.attention.num_heads", "2"},
+                             {"model.attention.mechanism", "dcmha"},
+                             {"model.attention.static", "true"},
+                             {"model.attention.rope_base", "1e5"}})
+                         .as_given()["model"]["attention"];
+  EXPECT_EQ(given, json({{"num_heads", 2}, {"mechanism", "dcmha"}, {"static", true}, {"rope_base", 1e5}}));
 }
 
 TEST(RunConfig, DescribesEveryOption) {

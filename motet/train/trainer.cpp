@@ -24,7 +24,22 @@ AdamWOptions adamw_options(const nlohmann::json& train) {
 
 constexpr double kEvaluationShare = 0.1;  // of the budget between evaluations when eval_every is 0
 
+int64_t step_tokens(const nlohmann::json& train) {
+  return train.at("batch_size").get<int64_t>() * train.at("context").get<int64_t>();
+}
+
+[[noreturn]] void diverged(int64_t step, const char* what, double value, const std::string& place) {
+  throw Diverged(text("step ", step, ": ", what, " is ", std::abs(value),
+                      "; the first number that is not finite appears in ", place.empty() ? "the loss" : place));
+}
+
 }  // namespace
+
+int64_t budget_steps(const nlohmann::json& train) {
+  if (const int64_t steps = train.at("steps").get<int64_t>(); steps > 0) return steps;
+  const int64_t tokens = train.at("tokens").get<int64_t>(), each = step_tokens(train);
+  return (tokens + each - 1) / each;
+}
 
 AutocastScope::AutocastScope(const std::string& dtype) : active_(dtype == "bfloat16") {
   if (!active_) return;
@@ -47,14 +62,10 @@ Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
           eval_windows(data.validation, train.at("context").get<int64_t>(), train.at("eval_windows").get<int64_t>())),
       optimizer_(*model_, adamw_options(train)) {}
 
-int64_t Trainer::tokens_per_step() const {
-  return train_.at("batch_size").get<int64_t>() * train_.at("context").get<int64_t>();
-}
+int64_t Trainer::tokens_per_step() const { return step_tokens(train_); }
 
 int64_t Trainer::planned_steps() const {
-  if (const int64_t steps = train_.at("steps").get<int64_t>(); steps > 0) return steps;
-  if (const int64_t tokens = train_.at("tokens").get<int64_t>(); tokens > 0)
-    return (tokens + tokens_per_step() - 1) / tokens_per_step();
+  if (const int64_t steps = budget_steps(train_); steps > 0) return steps;
   const double seconds = 60 * train_.at("minutes").get<double>();
   return step_ == 0 ? 1 : std::max<int64_t>(step_, std::llround(static_cast<double>(step_) * seconds / seconds_));
 }
@@ -87,16 +98,13 @@ StepRecord Trainer::step() {
   StepRecord record{.step = step_ + 1, .learning_rate = learning_rate()};
   const Tensor loss = loss_of(tokens);
   record.loss = loss.item<double>();
-  if (!std::isfinite(record.loss)) {
-    const std::string place = model_->first_non_finite(tokens.inputs);
-    fail("step ", record.step, ": the loss is ", record.loss, "; the first number that is not finite appears in ",
-         place.empty() ? "the loss" : place);
-  }
+  if (!std::isfinite(record.loss))
+    diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs));
   optimizer_.zero_grad();
   loss.backward();
   record.gradient_norm = optimizer_.clip(train_.at("clip").get<double>());
   if (!std::isfinite(record.gradient_norm))
-    fail("step ", record.step, ": the gradient's norm is ", record.gradient_norm);
+    throw Diverged(text("step ", record.step, ": the gradient's norm is ", std::abs(record.gradient_norm)));
   optimizer_.step(record.learning_rate);
   ++step_;
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -117,7 +125,13 @@ double mean_loss(ModelImpl& model, const Batch& windows, int64_t rows) {
 }
 
 EvalRecord Trainer::evaluate() {
-  return {step_, mean_loss(*model_, eval_windows_, train_.at("batch_size").get<int64_t>())};
+  const int64_t rows = train_.at("batch_size").get<int64_t>();
+  const double loss = mean_loss(*model_, eval_windows_, rows);
+  if (std::isfinite(loss)) return {step_, loss};
+  std::string place;
+  for (int64_t row = 0; row < eval_windows_.rows && place.empty(); row += rows)
+    place = model_->first_non_finite(as_tensors(batch_rows(eval_windows_, row, rows)).inputs);
+  diverged(step_, "the validation loss", loss, place);
 }
 
 bool Trainer::evaluation_due() {

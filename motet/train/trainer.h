@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 
+#include "motet/core/error.h"
 #include "motet/train/optimizer.h"
 #include "motet/train/text_data.h"
 
@@ -15,14 +16,24 @@ struct EvalRecord {
   double loss = 0;  // nats per token of the validation windows
 };
 
+/// A loss or gradient that is no finite number: the fault of the model or its settings, not of the machine.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Steps of a budget in steps or tokens (whole steps, rounded up); 0 when it is minutes.
+int64_t budget_steps(const nlohmann::json& train);
+
 /// Trains one model step by step. The budget is steps, tokens or minutes of train_options.
 class Trainer {
  public:
   Trainer(Model, const TextData&, const nlohmann::json& train);
 
   bool done() const;
-  /// One optimiser step. Throws Error naming the step and the layer when the loss is not finite.
+  /// One optimiser step. Throws Diverged naming the step and the layer when the loss is not finite.
   StepRecord step();
+  /// Throws Diverged likewise.
   EvalRecord evaluate();
   bool evaluation_due();  // after the step just made
 

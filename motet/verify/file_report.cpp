@@ -25,4 +25,12 @@ std::vector<Finding> FileReport::failing() const {
   return out;
 }
 
+std::vector<Finding> FileReport::loosened(double tolerance) const {
+  std::vector<Finding> out;
+  for (const Findings* group : groups())
+    for (const Finding& finding : group->all)
+      if (finding.tolerance > tolerance) out.push_back(finding);
+  return out;
+}
+
 }  // namespace motet

@@ -26,6 +26,8 @@ struct FileReport {
   std::vector<const Findings*> groups() const { return {&outputs, &mids, &variants, &gradients, &masks}; }
   const Finding* worst() const;
   std::vector<Finding> failing() const;
+  /// Those that the file itself allows more than `tolerance`.
+  std::vector<Finding> loosened(double tolerance) const;
   bool passed() const { return failing().empty(); }
 };
 

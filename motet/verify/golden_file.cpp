@@ -56,8 +56,8 @@ GoldenFile::GoldenFile(const SafetensorsFile& stored, at::ScalarType type)
     const std::string kind = Spec(role, "roles." + name).word();
     if (!stored.find(name)) fail("tensor ", quote(name), " with the role ", quote(kind), " is missing");
   }
-  const std::vector<std::string> gradients = names_with_role("grad");
-  if (!gradients.empty()) grad_of_ = Spec(metadata(stored, "grad_of"), "grad_of").word();
+  if (!names_with_role("grad").empty() || stored.metadata().contains("grad_of"))
+    grad_of_ = Spec(metadata(stored, "grad_of"), "grad_of").word();
   for (const char* role : {"input", "weight", "bias"})
     for (const std::string& name : names_with_role(role)) {
       Tensor leaf = loaded(stored, name);

@@ -8,6 +8,9 @@ namespace motet {
 /// The sizes and options under which our mechanism is the one of the spec. Throws Error for what it cannot express.
 Setting layer_setting(const GoldenFile&, const Spec&);
 
+/// Whether a mix ("pre" or "post") of the spec has parts: static maps or generated ones.
+bool has_parts(const Spec&, const std::string& place);
+
 /// A mechanism that holds the file's weights.
 struct Layer {
   Setting setting;
@@ -28,8 +31,5 @@ void add_projections(const GoldenFile&, const Spec&, Layer&, Expressions&);
 
 /// A vector, whatever letter its axis has.
 Tensor vector_of(const GoldenFile&, const Spec& name);
-
-/// The order of our mechanism's branches, by their names in spec.dynamic.
-inline constexpr const char* kBranches[] = {"pre_query", "pre_key", "post_query", "post_key"};
 
 }  // namespace motet

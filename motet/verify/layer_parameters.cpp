@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "motet/core/error.h"
+#include "motet/mechanisms/dcmha/dcmha.h"
 #include "motet/verify/layer.h"
 #include "motet/verify/layouts.h"
 
@@ -21,11 +22,12 @@ void add_norms(const GoldenFile& file, const Spec& spec, Expressions& out) {
     out[std::string("lambda_") + vector] = vector_of(file, lambda[vector]);
 }
 
-// The branch axis in our order; branches that are off become zeros.
-Tensor branches(const Tensor& t, int64_t axis, const Spec& dynamic) {
+// The branches that our mechanism has, in its order; those that only the spec leaves off become zeros.
+Tensor branches(const Tensor& t, int64_t axis, const Spec& dynamic, const std::vector<int>& wanted) {
   const std::vector<std::string> stored = dynamic["branches"].words(), active = dynamic["active"].words();
   std::vector<Tensor> ours;
-  for (const char* name : kBranches) {
+  for (int branch : wanted) {
+    const std::string name = kDcmhaBranches[branch];
     const auto place = std::find(stored.begin(), stored.end(), name);
     const bool on = std::find(active.begin(), active.end(), name) != active.end();
     if (on && place == stored.end()) fail(dynamic.place(), ".active: ", name, " is not one of the branches");
@@ -34,29 +36,39 @@ Tensor branches(const Tensor& t, int64_t axis, const Spec& dynamic) {
   return at::stack(ours, axis);
 }
 
-void add_generated_mixes(const GoldenFile& file, const Spec& dynamic, Expressions& out) {
+void add_generated_mixes(const GoldenFile& file, const Spec& dynamic, const std::vector<int>& wanted,
+                         Expressions& out) {
   if (dynamic.has("hidden")) {
-    out["compose_hidden"] = branches(file.input(dynamic["hidden"], "CGPK"), 2, dynamic);
-    out["compose_up"] = branches(file.input(dynamic["up"], "GPKRH"), 1, dynamic);
+    out["compose_hidden"] = branches(file.input(dynamic["hidden"], "CGPK"), 2, dynamic, wanted);
+    out["compose_up"] = branches(file.input(dynamic["up"], "GPKRH"), 1, dynamic, wanted);
   }
   if (!dynamic.has("gate")) return;
   const int64_t stored = static_cast<int64_t>(dynamic["branches"].items().size());
   const Tensor gate_CGPH = file.input(dynamic["gate"], "CGO").unflatten(-1, {stored, -1});
-  out["compose_gate"] = branches(gate_CGPH.permute({0, 2, 1, 3}).flatten(2), 1, dynamic);
+  out["compose_gate"] = branches(gate_CGPH.permute({0, 2, 1, 3}).flatten(2), 1, dynamic, wanted);
 }
 
-void add_mixes(const GoldenFile& file, const Spec& spec, bool dcmha, Expressions& out) {
+// A static map as the spec says it. dcmha keeps the identity beside it: where the spec drops that, the map makes up.
+Tensor static_map(const GoldenFile& file, const Spec& spec, const char* place, bool dcmha) {
+  const Spec fixed = spec["static"][place];
+  if (fixed.null()) return {};
+  const std::string name = fixed["tensor"].word();
+  const Tensor map = arranged(file.input(name), fixed["layout"].word(), dcmha ? "GNM" : "NM", name);
+  if (!dcmha || spec["identity"][place].flag()) return map;
+  return map - at::eye(map.size(-1), map.options().requires_grad(false));
+}
+
+void add_mixes(const GoldenFile& file, const Spec& spec, const Setting& setting, Expressions& out) {
+  const bool dcmha = setting.word("mechanism") == "dcmha";
   for (const char* place : {"pre", "post"}) {
-    const Spec fixed = spec["static"][place];
     const std::string own = dcmha                         ? std::string("compose_static_") + place
                             : std::string(place) == "pre" ? "logits_mix"
                                                           : "weights_mix";
-    out[own] = fixed.null() ? Tensor()
-                            : arranged(file.input(fixed["tensor"].word()), fixed["layout"].word(), dcmha ? "GNM" : "NM",
-                                       fixed["tensor"].word());
+    out[own] = static_map(file, spec, place, dcmha);
   }
   const Spec dynamic = spec["dynamic"];
-  if (!dynamic.null() && dynamic["type"].value() == "dcmha") return add_generated_mixes(file, dynamic, out);
+  if (!dynamic.null() && dynamic["type"].value() == "dcmha")
+    return add_generated_mixes(file, dynamic, active_branches(setting), out);
   for (const char* name : {"query_logits_mix", "key_logits_mix", "query_weights_mix", "key_weights_mix"})
     out[name] = Tensor();
   if (dynamic.null()) return;
@@ -104,7 +116,7 @@ Layer make_layer(const GoldenFile& file, const Spec& spec) {
   Expressions expressions;
   add_projections(file, spec, layer, expressions);
   add_norms(file, spec, expressions);
-  add_mixes(file, spec, layer.setting.word("mechanism") == "dcmha", expressions);
+  add_mixes(file, spec, layer.setting, expressions);
   fill(layer, std::move(expressions));
   return layer;
 }

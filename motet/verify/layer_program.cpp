@@ -25,6 +25,19 @@ Inputs read_inputs(const GoldenFile& file, const Spec& spec) {
   return in;
 }
 
+// Whether a mix passes its input on beside its parts is the mechanism's own, and must be what the spec says. A mix
+// without parts always passes it, pairs never do, and a static map of dcmha makes up for the difference.
+void check_identity(const Spec& spec, const std::string& place, bool own) {
+  const Spec stated = spec["identity"][place];
+  if (place == "post" && !spec["lambda"].null()) {
+    if (stated.flag()) stated.refuse("false beside lambda");
+    return;
+  }
+  const bool made_up = spec["mechanism"].value() == "dcmha" && spec["static"].has(place);
+  if (has_parts(spec, place) && (stated.flag() || made_up) != own)
+    stated.refuse(text(own ? "true" : "false", ": our mechanism has no other"));
+}
+
 // The mechanism's own arguments, with what the spec states beside them.
 Attention stated_attention(const GoldenFile& file, const Spec& spec, const Layer& layer, const Inputs& in) {
   Attention a = layer.mechanism->attention(in.at, in.memory_at);
@@ -32,8 +45,8 @@ Attention stated_attention(const GoldenFile& file, const Spec& spec, const Layer
   a.heads.scores = stated.scores, a.heads.softmax = stated.softmax, a.heads.outputs = stated.outputs;
   if (!layer.key_of.empty()) a.heads.key_of = layer.key_of;
   if (!layer.value_of.empty()) a.heads.value_of = layer.value_of;
-  a.pre.identity = spec["identity"]["pre"].flag();
-  a.post.identity = spec["identity"]["post"].flag();
+  check_identity(spec, "pre", a.pre.identity);
+  check_identity(spec, "post", a.post.identity);
   if (spec["static"]["pre"].null()) a.pre.weight_HH.reset();
   if (spec["static"]["post"].null()) a.post.weight_HH.reset();
   if (const auto scale = read_scale(spec)) a.scale = scale;

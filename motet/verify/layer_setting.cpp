@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/mechanisms/dcmha/dcmha.h"
 #include "motet/verify/layer.h"
 #include "motet/verify/rope.h"
 
@@ -72,8 +73,8 @@ void add_generated_mixes(const GoldenFile& file, const Spec& spec, const Spec& d
   const std::vector<std::string> active = dynamic["active"].words();
   const auto on = [&](const char* branch) { return std::find(active.begin(), active.end(), branch) != active.end(); };
   for (const std::string& name : active)
-    if (std::find(std::begin(kBranches), std::end(kBranches), name) == std::end(kBranches))
-      fail(unknown_name(dynamic.place() + ".active", name, {std::begin(kBranches), std::end(kBranches)}));
+    if (std::find(std::begin(kDcmhaBranches), std::end(kDcmhaBranches), name) == std::end(kDcmhaBranches))
+      fail(unknown_name(dynamic.place() + ".active", name, {std::begin(kDcmhaBranches), std::end(kDcmhaBranches)}));
   o["low_rank"] = dynamic.has("hidden");
   o["gates"] = dynamic.has("gate");
   if (dynamic.has("hidden")) {
@@ -101,19 +102,21 @@ void add_mixes(const GoldenFile& file, const Spec& spec, json& o) {
     o["static"] = fixed.has("pre") || fixed.has("post");
     o["low_rank"] = o["gates"] = false;
   }
-  bool pre = fixed.has("pre"), post = fixed.has("post"), query = false, key = false;
   if (!dynamic.null()) {
     const std::string type = dynamic["type"].word();
     if (type == "dcmha") return add_generated_mixes(file, spec, dynamic, o);
     if (type != "full") dynamic["type"].refuse("dcmha or full");
-    for (const Spec& part : dynamic["parts"].items()) {
-      (part["mix"].word() == "pre" ? pre : post) = true;
-      (part["side"].word() == "query" ? query : key) = true;
+    for (const auto& [option, place] : {std::pair("dynamic_logits", "pre"), std::pair("dynamic_weights", "post")}) {
+      bool query = false, key = false;
+      for (const Spec& part : dynamic["parts"].items())
+        if (part["mix"].word() == place) (part["side"].word() == "query" ? query : key) = true;
+      o[option] = query && key ? "both" : query ? "query" : key ? "key" : "none";
     }
-    o["dynamic"] = query && key ? "both" : query ? "query" : key ? "key" : "none";
   }
   if (!has_option(mechanism, "mixes")) return;
+  const bool pre = has_parts(spec, "pre"), post = has_parts(spec, "post");
   if (pre != post) o["mixes"] = pre ? "pre" : "post";
+  o["static"] = fixed.has("pre") || fixed.has("post");
   o["residual"] = pre && spec["identity"]["pre"].flag();
 }
 
@@ -124,6 +127,18 @@ void add_visibility(const Spec& spec, json& o, bool& causal) {
 }
 
 }  // namespace
+
+bool has_parts(const Spec& spec, const std::string& place) {
+  if (spec["static"].has(place)) return true;
+  const Spec dynamic = spec["dynamic"];
+  if (dynamic.null()) return false;
+  if (dynamic["type"].value() == "full") {
+    const std::vector<Spec> parts = dynamic["parts"].items();
+    return std::any_of(parts.begin(), parts.end(), [&](const Spec& part) { return part["mix"].value() == place; });
+  }
+  const std::vector<std::string> active = dynamic["active"].words();
+  return std::any_of(active.begin(), active.end(), [&](const std::string& name) { return name.starts_with(place); });
+}
 
 Setting layer_setting(const GoldenFile& file, const Spec& spec) {
   json o = {{"mechanism", spec["mechanism"].word()}};

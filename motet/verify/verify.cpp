@@ -61,6 +61,7 @@ class Verification {
     if (spec_.has("checks"))
       for (const std::string& name : spec_["checks"].keys()) check_mask(name, spec_["checks"][name].value());
     compare_gradients();
+    if (!report_.worst()) fail("nothing is recorded that could be compared, want an output or a gradient");
   }
 
  private:
@@ -74,6 +75,8 @@ class Verification {
     const std::string& of = file_.grad_of();
     if (!of.empty() && !outputs_.contains(of) && !file_.variants().contains(of))
       fail("grad_of names ", quote(of), ", which is no output");
+    if (!of.empty() && file_.names_with_role("grad").empty())
+      fail("grad_of names ", quote(of), ", but no gradient is recorded");
     for (const std::string& name : file_.names_with_role("grad"))
       if (name.rfind(kGradientPrefix, 0) != 0)
         fail("gradient ", quote(name), " does not begin with '", kGradientPrefix, "'");

@@ -1,6 +1,7 @@
 // Recorded files through our code: what is right passes, every kind of wrong number fails, every gap gets one line.
 #include "motet/verify/verify.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -151,6 +152,53 @@ TEST(Verify, WrongSpecFails) {
   EXPECT_FALSE(failing(Copy("diff_v1_gqa.safetensors").change("spec", [](json& s) { s["key_of"][1] = 0; })).empty());
   EXPECT_FALSE(
       failing(Copy("rope_half.safetensors").change("spec", [](json& s) { s["rope"]["base"] = 9999; })).empty());
+}
+
+// Leaves out all tensors of these roles.
+Copy without(Copy copy, const std::vector<std::string>& roles) {
+  return copy.change("roles", [&](json& all) {
+    const json before = all;
+    for (const auto& [name, role] : before.items()) {
+      if (std::find(roles.begin(), roles.end(), role) == roles.end()) continue;
+      all.erase(name);
+      copy.tensors.erase(name);
+    }
+  });
+}
+
+TEST(Verify, FileWithNothingToCompareFails) {
+  const char* name = "plain_mha.safetensors";
+  EXPECT_EQ(complaint(without(Copy(name), {"grad"})), "grad_of names 'out', but no gradient is recorded");
+  Copy empty = without(Copy(name), {"grad", "output", "mid"});
+  empty.metadata.erase("grad_of");
+  empty.change("spec", [](json& s) {
+    s["outputs"] = s["mids"] = json::object();
+    s.erase("checks");
+  });
+  EXPECT_EQ(complaint(empty), "nothing is recorded that could be compared, want an output or a gradient");
+}
+
+TEST(Verify, ToleranceOfAVariantIsReported) {
+  const TemporaryFolder folder;
+  Copy copy("dcmha_static.safetensors");
+  const auto of = [&] { return verify_file(copy.written(folder), {}).loosened(VerifyOptions().tolerance); };
+  EXPECT_TRUE(of().empty());
+  copy.change("variants", [](json& v) { v["out_decode"]["tolerance"] = 0.5; });
+  ASSERT_EQ(of().size(), 1U);
+  EXPECT_EQ(of()[0].tensor, "out_decode");
+  EXPECT_EQ(of()[0].tolerance, 0.5);
+}
+
+TEST(Verify, IdentityOfAMixIsTheMechanismsOwn) {
+  const auto identity = [](const char* name, const char* place, bool stated) {
+    return complaint(Copy(name).change("spec", [&](json& s) { s["identity"][place] = stated; }));
+  };
+  EXPECT_EQ(identity("talking_heads_square.safetensors", "post", true),
+            "spec.identity.post is 'true', want false: our mechanism has no other");
+  EXPECT_EQ(identity("dcmha_global.safetensors", "pre", false),
+            "spec.identity.pre is 'false', want true: our mechanism has no other");
+  EXPECT_EQ(identity("diff_v1_mha.safetensors", "post", true),
+            "spec.identity.post is 'true', want false beside lambda");
 }
 
 TEST(Verify, EveryGapGetsOneLineThatNamesIt) {

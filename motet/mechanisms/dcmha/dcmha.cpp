@@ -1,5 +1,6 @@
 #include "motet/mechanisms/dcmha/dcmha.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "motet/core/error.h"
@@ -8,27 +9,38 @@
 namespace motet {
 namespace {
 
-constexpr int kPreQuery = 0, kPreKey = 1, kPostQuery = 2, kPostKey = 3, kBranches = 4;
+constexpr int kPreQuery = 0, kPreKey = 1, kPostQuery = 2, kPostKey = 3;
 constexpr double kDownNormEps = 1e-6;  // part of the function: the norms start near it (README.md, trap 3)
 
 }  // namespace
+
+std::vector<int> active_branches(const Setting& s) {
+  const std::string sides = s.word("sides"), where = s.word("where");
+  std::vector<int> active;
+  for (int branch : {kPreQuery, kPreKey, kPostQuery, kPostKey}) {
+    const bool key = branch == kPreKey || branch == kPostKey, post = branch >= kPostQuery;
+    if (sides != (key ? "query" : "key") && where != (post ? "pre" : "post")) active.push_back(branch);
+  }
+  return active;
+}
 
 Dcmha::Dcmha(const Setting& s)
     : Projected(s, plain_sizes(s)),
       heads_(s.integer("num_heads")),
       groups_(s.integer("groups")),
-      rank_(s.integer("rank")) {
+      rank_(s.integer("rank")),
+      branches_(active_branches(s)) {
   if (heads_ % groups_)
     refuse_option("groups", text(groups_, " groups do not divide num_heads ", heads_, ", want a divisor"));
-  const int64_t own = heads_ / groups_, hidden = 2 * rank_ * own;
+  const int64_t own = heads_ / groups_, hidden = 2 * rank_ * own, branches = static_cast<int64_t>(branches_.size());
   if (s.memory_size > 0 && s.memory_size != s.hidden_size)
     refuse_option("mechanism", text("dcmha has one generator for queries and memory, want memory of width ",
                                     s.hidden_size, ", have ", s.memory_size));
   if (s.flag("low_rank")) {
-    hidden_CGPK = register_parameter("compose_hidden", at::zeros({s.hidden_size, groups_, kBranches, hidden}));
-    up_GPKRN = register_parameter("compose_up", at::zeros({groups_, kBranches, hidden, 2 * rank_, own}));
+    hidden_CGPK = register_parameter("compose_hidden", at::zeros({s.hidden_size, groups_, branches, hidden}));
+    up_GPKRN = register_parameter("compose_up", at::zeros({groups_, branches, hidden, 2 * rank_, own}));
   }
-  if (s.flag("gates")) gate_CPH = register_parameter("compose_gate", at::zeros({s.hidden_size, kBranches, heads_}));
+  if (s.flag("gates")) gate_CPH = register_parameter("compose_gate", at::zeros({s.hidden_size, branches, heads_}));
   const std::string where = s.word("where");
   if (s.flag("static") && where != "post")
     static_pre_GNN = register_parameter("compose_static_pre", at::zeros({groups_, own, own}));
@@ -36,21 +48,17 @@ Dcmha::Dcmha(const Setting& s)
     static_post_GNN = register_parameter("compose_static_post", at::zeros({groups_, own, own}));
 }
 
-bool Dcmha::active(int branch) const {
-  const std::string sides = setting_.word("sides"), where = setting_.word("where");
-  const bool key = branch == kPreKey || branch == kPostKey, post = branch >= kPostQuery;
-  return sides != (key ? "query" : "key") && where != (post ? "pre" : "post");
-}
-
 Dcmha::Parts Dcmha::parts(const Tensor& x, int branch) const {
   Parts made;
-  if (!active(branch)) return made;
+  const auto found = std::find(branches_.begin(), branches_.end(), branch);
+  if (found == branches_.end()) return made;
+  const int64_t place = found - branches_.begin();
   const int64_t own = heads_ / groups_;
   if (hidden_CGPK.defined()) {
     const auto activation = setting_.word("gelu") == "tanh" ? Activation::gelu_tanh : Activation::gelu;
     const Tensor hidden_BTGK =
-        activated(at::matmul(x, hidden_CGPK.select(2, branch).flatten(1)), activation).unflatten(-1, {groups_, -1});
-    const Tensor rows_BTGRN = at::einsum("btgk,gkrn->btgrn", {hidden_BTGK, up_GPKRN.select(1, branch)});
+        activated(at::matmul(x, hidden_CGPK.select(2, place).flatten(1)), activation).unflatten(-1, {groups_, -1});
+    const Tensor rows_BTGRN = at::einsum("btgk,gkrn->btgrn", {hidden_BTGK, up_GPKRN.select(1, place)});
     const Tensor down = rms_norm(rows_BTGRN.slice(3, 0, rank_), {}, kDownNormEps), up = rows_BTGRN.slice(3, rank_);
     // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
     const auto spread = [&](const Tensor& t) {
@@ -61,7 +69,7 @@ Dcmha::Parts Dcmha::parts(const Tensor& x, int branch) const {
     made.down = spread(down);
     made.up = spread(up);
   }
-  if (gate_CPH.defined()) made.gate = at::tanh(at::matmul(x, gate_CPH.select(1, branch)));
+  if (gate_CPH.defined()) made.gate = at::tanh(at::matmul(x, gate_CPH.select(1, place)));
   return made;
 }
 

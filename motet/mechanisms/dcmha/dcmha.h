@@ -3,6 +3,12 @@
 
 namespace motet {
 
+/// Branches of the generator, in the order of the stored axis P, which has only those that `sides` and `where` leave
+/// on.
+inline constexpr const char* kDcmhaBranches[] = {"pre_query", "pre_key", "post_query", "post_key"};
+/// Places in kDcmhaBranches of those that are on.
+std::vector<int> active_branches(const Setting&);
+
 /// Dynamically composable multi-head attention: heads are recombined per query and key, before and after the softmax,
 /// by low-rank maps and gates made from the layer's input. README.md of this folder.
 class Dcmha : public Projected {
@@ -19,11 +25,10 @@ class Dcmha : public Projected {
     Tensor down, up, gate;
   };
   Parts parts(const Tensor& x_BTC, int branch) const;
-  bool active(int branch) const;
   Tensor block_diagonal(const Tensor& map_GNN) const;
 
   int64_t heads_, groups_, rank_;
-  // Branches P: pre query, pre key, post query, post key. G groups of N/G heads, K hidden.
+  std::vector<int> branches_;  // that are on, P of them; G groups of N/G heads, K hidden
   Tensor hidden_CGPK, up_GPKRN, gate_CPH;
   Tensor static_pre_GNN, static_post_GNN;
 };

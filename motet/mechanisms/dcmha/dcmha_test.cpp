@@ -1,4 +1,8 @@
+#include "motet/mechanisms/dcmha/dcmha.h"
+
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "motet/mechanisms/testing.h"
 
@@ -23,6 +27,32 @@ TEST(Dcmha, QueryWiseHasNoKeySide) {
   const auto m = make({.options = {{"mechanism", "dcmha"}, {"sides", "query"}}});
   const Keys keys = m->keys(at::randn({1, 3, 16}, at::kDouble), span_of(0, 3));
   EXPECT_FALSE(keys.pre.down_BSRH.defined() || keys.pre.gate_BSH.defined() || keys.post.down_BSRH.defined());
+}
+
+// A branch that is never used would count in "models of equal size".
+TEST(Dcmha, OnlyBranchesThatAreOnAreStored) {
+  const auto branches = [](nlohmann::json options, std::vector<int> on) {
+    options["mechanism"] = "dcmha";
+    const auto m = make({.options = options});
+    const int64_t count = static_cast<int64_t>(on.size());
+    const auto p = m->named_parameters();
+    EXPECT_EQ(p["compose_hidden"].size(2), count) << options;
+    EXPECT_EQ(p["compose_up"].size(1), count) << options;
+    EXPECT_EQ(p["compose_gate"].size(1), count) << options;
+    const Tensor x = at::randn({1, 3, 16}, at::kDouble);
+    const Queries q = m->queries(x, span_of(0, 3));
+    const Keys k = m->keys(x, span_of(0, 3));
+    const bool defined[] = {q.pre.gate_BTH.defined(), k.pre.gate_BSH.defined(), q.post.gate_BTH.defined(),
+                            k.post.gate_BSH.defined()};
+    for (int branch = 0; branch < 4; ++branch)
+      EXPECT_EQ(defined[branch], std::count(on.begin(), on.end(), branch) > 0) << options << kDcmhaBranches[branch];
+  };
+  branches({}, {0, 1, 2, 3});
+  branches({{"sides", "query"}}, {0, 2});
+  branches({{"sides", "key"}}, {1, 3});
+  branches({{"where", "pre"}}, {0, 1});
+  branches({{"where", "post"}}, {2, 3});
+  branches({{"where", "pre"}, {"sides", "key"}}, {1});
 }
 
 TEST(Dcmha, FreshMapIsNearTheIdentity) {

@@ -14,6 +14,7 @@ HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
   if (second(s))
     return {.query_heads = 2 * heads,
+            .softmax_heads = 2 * heads,
             .key_heads = kv,
             .value_heads = kv,
             .output_heads = heads,
@@ -24,6 +25,7 @@ HeadSizes sizes(const Setting& s) {
   if (kv % 2)
     refuse_option("num_kv_heads", text("differential attention V1 pairs key heads, want an even number, have ", kv));
   return {.query_heads = heads,
+          .softmax_heads = heads,
           .key_heads = kv,
           .value_heads = kv / 2,
           .output_heads = heads / 2,

@@ -7,6 +7,7 @@ HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s);
   const int64_t key_dim = s.integer("key_dim"), value_dim = s.integer("value_dim");
   return {.query_heads = heads,
+          .softmax_heads = heads,
           .key_heads = kv,
           .value_heads = kv,
           .output_heads = heads,

@@ -24,6 +24,7 @@ HeadSizes sizes(const Setting& s) {
                   "and value_heads");
   const int64_t key_dim = s.integer("key_dim"), value_dim = s.integer("value_dim");
   return {.query_heads = n.score,
+          .softmax_heads = n.softmax,
           .key_heads = n.score,
           .value_heads = n.value,
           .output_heads = n.value,
@@ -31,8 +32,24 @@ HeadSizes sizes(const Setting& s) {
           .value_dim = value_dim > 0 ? value_dim : head_dim(s)};
 }
 
-bool pre(const Setting& s) { return s.word("mixes") != "post"; }
-bool post(const Setting& s) { return s.word("mixes") != "pre"; }
+// What is learned of the mix before the softmax (logits) or after it (weights). Nothing: it passes its input on.
+struct Terms {
+  bool fixed = false, query = false, key = false;
+  bool any() const { return fixed || query || key; }
+};
+
+Terms terms(const Setting& s, bool logits) {
+  const char* name = logits ? "dynamic_logits" : "dynamic_weights";
+  const std::string own = s.word(name), sides = own == "same" ? s.word("dynamic") : own;
+  if (s.word("mixes") == (logits ? "post" : "pre")) {
+    if (own != "same" && own != "none")
+      refuse_option(name, text("'", own, "' while mixes is '", s.word("mixes"), "', want none or mixes = both"));
+    return {};
+  }
+  return {.fixed = s.flag("static"),
+          .query = sides == "query" || sides == "both",
+          .key = sides == "key" || sides == "both"};
+}
 
 // Identity where the counts agree and that is asked for, else fan-in.
 void fill_mix(Tensor mix, bool identity, at::Generator random) {
@@ -47,24 +64,23 @@ void fill_mix(Tensor mix, bool identity, at::Generator random) {
 
 TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)) {
   const Counts n = counts(s);
-  if (!pre(s) && n.score != n.softmax)
-    refuse_option("softmax_heads", "must equal score_heads when only the weights are mixed");
-  if (!post(s) && n.softmax != n.value)
-    refuse_option("value_heads", "must equal softmax_heads when only the logits are mixed");
+  const Terms logits = terms(s, true), weights = terms(s, false);
+  if (!logits.any() && n.score != n.softmax)
+    refuse_option("softmax_heads", "must equal score_heads when the logits are not mixed");
+  if (!weights.any() && n.softmax != n.value)
+    refuse_option("value_heads", "must equal softmax_heads when the weights are not mixed");
   if (s.flag("residual") && n.score != n.softmax)
     refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
-  const std::string dynamic = s.word("dynamic");
   const auto add = [&](bool wanted, const char* name, std::vector<int64_t> shape) {
     return wanted ? register_parameter(name, at::zeros(shape)) : Tensor();
   };
-  const bool query = dynamic == "query" || dynamic == "both", key = dynamic == "key" || dynamic == "both";
-  logits_mix_NM = add(pre(s), "logits_mix", {n.score, n.softmax});
-  weights_mix_NM = add(post(s), "weights_mix", {n.softmax, n.value});
-  query_logits_CNM = add(query && pre(s), "query_logits_mix", {s.hidden_size, n.score, n.softmax});
-  key_logits_CNM = add(key && pre(s), "key_logits_mix", {memory, n.score, n.softmax});
-  query_weights_CNM = add(query && post(s), "query_weights_mix", {s.hidden_size, n.softmax, n.value});
-  key_weights_CNM = add(key && post(s), "key_weights_mix", {memory, n.softmax, n.value});
+  logits_mix_NM = add(logits.fixed, "logits_mix", {n.score, n.softmax});
+  weights_mix_NM = add(weights.fixed, "weights_mix", {n.softmax, n.value});
+  query_logits_CNM = add(logits.query, "query_logits_mix", {s.hidden_size, n.score, n.softmax});
+  key_logits_CNM = add(logits.key, "key_logits_mix", {memory, n.score, n.softmax});
+  query_weights_CNM = add(weights.query, "query_weights_mix", {s.hidden_size, n.softmax, n.value});
+  key_weights_CNM = add(weights.key, "key_weights_mix", {memory, n.softmax, n.value});
 }
 
 Tensor TalkingHeads::full(const Tensor& map_CNM, const Tensor& x_BTC) const {
@@ -128,6 +144,7 @@ MechanismEntry talking_heads_entry() {
                        {},
                        {"both", "pre", "post"},
                        "mix the logits (pre), the weights (post) or both"},
+                      {"static", boolean, true, {}, {}, {}, "learned maps that are the same everywhere"},
                       {"start",
                        string,
                        "identity",
@@ -142,6 +159,20 @@ MechanismEntry talking_heads_entry() {
                        {},
                        {"none", "query", "key", "both"},
                        "maps computed from the query's or key's hidden state"},
+                      {"dynamic_logits",
+                       string,
+                       "same",
+                       {},
+                       {},
+                       {"same", "none", "query", "key", "both"},
+                       "dynamic maps of the logits alone; same: as dynamic"},
+                      {"dynamic_weights",
+                       string,
+                       "same",
+                       {},
+                       {},
+                       {"same", "none", "query", "key", "both"},
+                       "dynamic maps of the weights alone; same: as dynamic"},
                       {"dynamic_std",
                        number,
                        0.01,

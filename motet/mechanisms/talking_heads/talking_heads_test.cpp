@@ -38,5 +38,31 @@ TEST(TalkingHeads, ResidualFormDoublesTheLogitsAtTheStart) {
   EXPECT_TRUE(maps.logits_BHTS.allclose(2 * maps.scores_BHTS));
 }
 
+TEST(TalkingHeads, AnySubsetOfTheSixTermsIsAModel) {
+  const std::vector<std::string> sides{"none", "query", "key", "both"};
+  for (bool fixed : {false, true})
+    for (const std::string& logits : sides)
+      for (const std::string& weights : sides) {
+        const auto m = make({.options = {{"mechanism", "talking_heads"},
+                                         {"static", fixed},
+                                         {"dynamic_logits", logits},
+                                         {"dynamic_weights", weights}}});
+        const auto parameters = m->named_parameters();
+        const auto has = [&](const char* name) { return parameters.contains(name); };
+        EXPECT_EQ(has("logits_mix"), fixed);
+        EXPECT_EQ(has("weights_mix"), fixed);
+        EXPECT_EQ(has("query_logits_mix"), logits == "query" || logits == "both");
+        EXPECT_EQ(has("key_logits_mix"), logits == "key" || logits == "both");
+        EXPECT_EQ(has("query_weights_mix"), weights == "query" || weights == "both");
+        EXPECT_EQ(has("key_weights_mix"), weights == "key" || weights == "both");
+      }
+}
+
+TEST(TalkingHeads, DynamicGivesBothMixesTheirSidesUnlessOneHasItsOwn) {
+  const auto m = make({.options = {{"mechanism", "talking_heads"}, {"dynamic", "query"}, {"dynamic_weights", "none"}}});
+  EXPECT_TRUE(m->named_parameters().contains("query_logits_mix"));
+  EXPECT_FALSE(m->named_parameters().contains("query_weights_mix"));
+}
+
 }  // namespace
 }  // namespace motet
