@@ -5,7 +5,7 @@ import sys
 from rival import serve
 
 REQUIRED = ("rival", "batch", "length", "heads", "head_dim", "threads", "backward", "seed")
-DEFAULTS = {"dtype": "float32", "chunk": 128, "rank": 2}
+DEFAULTS = {"dtype": "float32", "chunk": 128, "rank": 2, "retain_heap": False}
 
 
 def causal_softmax(torch, logits, first_query):
@@ -31,6 +31,17 @@ def compose(x, query, key):
         for r in range(down.shape[2]):
             out = out + (x * spread(down[:, :, r])).sum(1, keepdim=True) * spread(up[:, :, r])
     return out
+
+
+def authors_compose(torch, x, query, key):
+    """The same mix as the released code writes it: one einsum down and one up for each rank, then the gates."""
+    out = x
+    for (down, up, _), low, high in ((query, "btn", "btm"), (key, "bsn", "bsm")):
+        for r in range(down.shape[2]):
+            hidden = torch.einsum(f"bnts,{low}->bts", x, down[:, :, r])
+            out = out + torch.einsum(f"bts,{high}->bmts", hidden, up[:, :, r])
+    out = out + torch.einsum("bnts,btn->bnts", x, query[2])
+    return out + torch.einsum("bnts,bsn->bnts", x, key[2])
 
 
 def sdpa(torch, request, leaf):
@@ -80,30 +91,78 @@ def eager_differential(torch, request, leaf):
     return forward
 
 
-def eager_dcmha(torch, request, leaf):
-    """As the authors' code: query chunks, each composed before and after the softmax over the keys it may see."""
+def differential_calls(torch, request, leaf, calls):
+    """V1 as the authors run it over plain attention kernels: two maps subtracted after the values.
+
+    2 calls give SDPA values of twice the keys' width (its math path); 4 calls halve the values first (its flash path).
+    """
+    heads, width = request["heads"], request["head_dim"]
+    q, k, v = leaf(heads, width), leaf(heads, width), leaf(heads // 2, 2 * width)
+    scale = leaf.number(0.5)
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def forward():
+        maps = [(q[:, :, i::2].transpose(1, 2), k[:, :, i::2].transpose(1, 2)) for i in range(2)]
+        values = v.transpose(1, 2)
+        pieces = [values] if calls == 2 else values.chunk(2, -1)
+        first, second = (torch.cat([attend(qt, kt, piece, is_causal=True) for piece in pieces], -1) for qt, kt in maps)
+        return (first - scale * second).transpose(1, 2)
+
+    return forward
+
+
+def differential_2_calls(torch, request, leaf):
+    return differential_calls(torch, request, leaf, 2)
+
+
+def differential_4_calls(torch, request, leaf):
+    return differential_calls(torch, request, leaf, 4)
+
+
+def dcmha_in_chunks(torch, request, leaf, compose_with, compiled=False):
+    """Query chunks, each composed before and after the softmax over the keys it may see, as the authors' code."""
     heads, width, rank, length = request["heads"], request["head_dim"], request["rank"], request["length"]
     q, k, v = (leaf(heads, width) for _ in range(3))
     mixes = [[(leaf(rank, heads), leaf(rank, heads, scale=0.1), leaf(heads, scale=0.1)) for _side in range(2)]
              for _place in range(2)]
+
+    def attend(qt, kt, vt, pre, post, start):
+        logits = compose_with(qt @ kt.transpose(-1, -2) * width**-0.5, *pre)
+        return compose_with(causal_softmax(torch, logits, start), *post) @ vt
+
+    chunk_function = torch.compile(attend, dynamic=False) if compiled else attend
 
     def forward():
         qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))
         outputs = []
         for start in range(0, length, request["chunk"]):
             stop = min(length, start + request["chunk"])
-            (pre_query, pre_key), (post_query, post_key) = (
-                ([part[:, start:stop] for part in query], [part[:, :stop] for part in key]) for query, key in mixes)
-            logits = qt[:, :, start:stop] @ kt[:, :, :stop].transpose(-1, -2) * width**-0.5
-            weights = causal_softmax(torch, compose(logits, pre_query, pre_key), start)
-            outputs.append(compose(weights, post_query, post_key) @ vt[:, :, :stop])
+            pre, post = (([part[:, start:stop] for part in query], [part[:, :stop] for part in key])
+                         for query, key in mixes)
+            outputs.append(chunk_function(qt[:, :, start:stop], kt[:, :, :stop], vt[:, :, :stop], pre, post, start))
         return torch.cat(outputs, 2).transpose(1, 2)
 
     return forward
 
 
+def eager_dcmha(torch, request, leaf):
+    return dcmha_in_chunks(torch, request, leaf, compose)
+
+
+def authors_dcmha(torch, request, leaf):
+    return dcmha_in_chunks(torch, request, leaf, lambda x, query, key: authors_compose(torch, x, query, key))
+
+
+def compiled_dcmha(torch, request, leaf):
+    """The chunk function through torch.compile, one graph for each chunk."""
+    torch._dynamo.config.cache_size_limit = max(64, request["length"] // request["chunk"] + 1)
+    return dcmha_in_chunks(torch, request, leaf, compose, compiled=True)
+
+
 RIVALS = {"sdpa": sdpa, "eager_mha": eager_mha, "eager_talking_heads": eager_talking_heads,
-          "eager_differential": eager_differential, "eager_dcmha": eager_dcmha}
+          "eager_differential": eager_differential, "eager_dcmha": eager_dcmha, "authors_dcmha": authors_dcmha,
+          "compiled_dcmha": compiled_dcmha, "differential_2_calls": differential_2_calls,
+          "differential_4_calls": differential_4_calls}
 
 
 class Leaves:

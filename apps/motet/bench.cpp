@@ -11,12 +11,19 @@ Subcommand bench_subcommand() {
                  .value = "LIST",
                  .help = "sizes between commas, as in T=512,H=8,D=64,B=1,mechanism=dcmha"},
                 {.long_name = "repeats", .target = "repeats", .value = "N", .help = "measurements; the median counts"},
+                {.long_name = "goals",
+                 .target = "goals",
+                 .help =
+                     "attention: the goals of the fused kernels, with what each reaches; exit 1 if one falls short",
+                 .kind = FlagKind::toggle},
                 {.long_name = "python",
                  .target = "python",
                  .value = "PATH",
-                 .help = "train: the Python with torch that runs the rival (default: .venv/bin/python)"}},
-      .positional = {.field = "what", .name = "WHAT", .help = "attention or train", .least = 1, .most = 1},
-      .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
+                 .help = "train, --goals: the Python with torch that runs the rivals (default: .venv/bin/python)"}},
+      .positional = {.field = "what", .name = "WHAT", .help = "attention, memory or train", .least = 1, .most = 1},
+      .examples = {"bench attention", "bench attention --goals --threads 1",
+                   "bench memory --shape T=4096,mechanism=dcmha",
+                   "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
 }
 
 }  // namespace motet

@@ -3,6 +3,8 @@
 
 #include <torch/csrc/stable/c/shim.h>
 
+#include "motet/attention/cpu/workspace.h"
+
 namespace motet {
 namespace {
 
@@ -94,13 +96,6 @@ Tensor empty_lse(const Problem& p) {
 }
 Tensor empty_out(const Problem& p) { return at::empty({p.B, p.T, p.output_heads, p.E}, p.q_BTHD.options()); }
 
-Attended forward(const Problem& p) {
-  Attended done{empty_out(p), empty_lse(p)};
-  check(cpu::forward(Plain(p).p, {done.out_BTHE.mutable_data_ptr(), done.lse_BHT.mutable_data_ptr<float>()},
-                     torch_runtime()));
-  return done;
-}
-
 Tensor lse(const Problem& p) {
   const Tensor lse_BHT = empty_lse(p);
   check(cpu::lse(Plain(p).p, lse_BHT.mutable_data_ptr<float>(), torch_runtime()));
@@ -114,6 +109,8 @@ Tensor given_lse(const Problem& p, const Tensor& lse_BHT) {
 }
 
 }  // namespace
+
+void release_fused_memory() { cpu::release_workspaces(); }
 
 cpu::Runtime torch_runtime() { return {at::get_num_threads(), on_torch_threads}; }
 

@@ -10,4 +10,7 @@ cpu::Runtime torch_runtime();
 Attended fused_forward(const Problem&, const cpu::Runtime&);
 Gradients fused_backward(const Problem&, const Backward&, const cpu::Runtime&);
 
+/// Gives back the memory that the kernels keep for their next call (at most 256 MiB).
+void release_fused_memory();
+
 }  // namespace motet

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "motet/attention/definition.h"
 #include "motet/attention/kernels.h"
-#include "motet/attention/stack.h"
+#include "motet/bench/passes.h"
 #include "motet/bench/shape.h"
 #include "motet/core/error.h"
 
@@ -19,45 +18,6 @@ constexpr AttentionSize kSizes[] = {{4, 128, 8, 64}, {1, 512, 8, 64}};
 // out.
 constexpr double kEagerTensors = 40, kEagerBytes = 6e9;
 
-// out [B,T,H,E] from leaves.
-using Forward = Tensor (*)(const Arguments&);
-
-Tensor ours(const Arguments& a) {
-  torch::jit::Stack stack;
-  push(stack, a);
-  c10::Dispatcher::singleton().findSchemaOrThrow("motet::composed_attention", "").callBoxed(&stack);
-  return stack[0].toTensor();
-}
-
-Tensor sdpa(const Arguments& a) {
-  const auto heads_first = [&](int i) { return a.input[i].transpose(1, 2); };
-  return at::scaled_dot_product_attention(heads_first(kQ), heads_first(kK), heads_first(kV), {}, 0.0, true)
-      .transpose(1, 2);
-}
-
-Tensor eager(const Arguments& a) { return definition(checked_problem(a, "bench")).out_BTHE; }
-
-Arguments as_leaves(Arguments a, at::ScalarType type) {
-  for (Tensor& t : a.input)
-    if (t.defined()) t = t.detach().to(type).requires_grad_();
-  return a;
-}
-
-std::vector<Tensor> leaves(const Arguments& a) {
-  std::vector<Tensor> all;
-  for (const Tensor& t : a.input)
-    if (t.defined()) all.push_back(t);
-  return all;
-}
-
-// The output, then the gradient of each input.
-std::vector<Tensor> both_passes(Forward forward, const Arguments& a, const Tensor& dout_BTHE) {
-  const Tensor out = forward(a);
-  std::vector<Tensor> all = torch::autograd::grad({out}, leaves(a), {dout_BTHE.to(out.scalar_type())});
-  all.insert(all.begin(), out.detach());
-  return all;
-}
-
 std::vector<std::string> result_names(const Arguments& a) {
   std::vector<std::string> names{"out"};
   for (int i = 0; i < kNumInputs; ++i)
@@ -66,16 +26,6 @@ std::vector<std::string> result_names(const Arguments& a) {
 }
 
 double largest(const Tensor& t) { return t.abs().max().item<double>(); }
-
-std::function<void()> pass(Forward forward, const Arguments& a, bool backward) {
-  if (!backward)
-    return [=] {
-      const at::NoGradGuard no_grad;
-      forward(a);
-    };
-  const Tensor dout = at::randn_like(forward(a).detach());
-  return [=] { both_passes(forward, a, dout); };
-}
 
 bool eager_fits(const AttentionSize& n) {
   return kEagerTensors * 4.0 * static_cast<double>(n.B * n.H * n.T) * static_cast<double>(n.T) < kEagerBytes;
@@ -121,9 +71,9 @@ void check_operator(const AttentionCase& what) {
   small.B = std::min<int64_t>(small.B, 2), small.T = std::min<int64_t>(small.T, 512);
   const Arguments given = benched_operator(what.mechanism).arguments(small);
   const Arguments narrow = as_leaves(given, at::kFloat), wide = as_leaves(given, at::kDouble);
-  const Tensor dout = at::randn_like(ours(narrow).detach());
-  const auto have = both_passes(ours, narrow, dout), plain = both_passes(eager, narrow, dout),
-             want = both_passes(eager, wide, dout);
+  const Tensor dout = at::randn_like(run_operator(narrow).detach());
+  const auto have = both_passes(run_operator, narrow, dout), plain = both_passes(run_definition, narrow, dout),
+             want = both_passes(run_definition, wide, dout);
   const auto names = result_names(given);
   for (size_t i = 0; i < want.size(); ++i) {
     const double error = largest(have[i].to(at::kDouble) - want[i]),
@@ -142,8 +92,9 @@ std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns t
   const bool with_eager = eager_fits(what.size);
   std::vector<AttentionTimes> all;
   for (const bool backward : {false, true}) {
-    const auto times = interleaved(
-        {pass(ours, a, backward), pass(sdpa, plain, backward), with_eager ? pass(eager, a, backward) : nullptr}, turns);
+    const auto times = interleaved({pass(run_operator, a, backward), pass(run_sdpa, plain, backward),
+                                    with_eager ? pass(run_definition, a, backward) : nullptr},
+                                   turns);
     all.push_back({.what = what,
                    .kernel = choose(checked_problem(a, "bench"), Form::attend).name,
                    .backward = backward,

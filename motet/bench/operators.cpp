@@ -28,7 +28,7 @@ class Inputs {
 
 Arguments mha(const AttentionSize& n) { return Inputs().causal(n, n.D, n.H, n.D); }
 
-Arguments key_size(const AttentionSize& n) { return Inputs().causal(n, 2 * n.D, n.H, n.D); }
+Arguments key_size(const AttentionSize& n) { return Inputs().causal(n, 4 * n.D, n.H, n.D); }
 
 Arguments talking_heads(const AttentionSize& n) {
   Inputs inputs;
@@ -72,7 +72,7 @@ Arguments differential_v2(const AttentionSize& n) {
 const std::vector<BenchedOperator>& benched_operators() {
   static const std::vector<BenchedOperator> all{
       {"mha", "plain attention", false, mha},
-      {"key_size", "queries and keys of width 2 D", false, key_size},
+      {"key_size", "queries and keys of width 4 D", false, key_size},
       {"talking_heads", "static mixes before and after the softmax", false, talking_heads},
       {"dcmha", "identity, rank 2 and gates of both sides, before and after the softmax", false, dcmha},
       {"differential_v1", "H/2 pairs, values of width 2 D, one lambda", true, differential_v1},

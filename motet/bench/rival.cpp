@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPatienceSeconds = 300;  // for one answer; importing torch from a cold disk takes a minute
+constexpr int kPatienceSeconds = 900;  // for one answer; a rival that compiles itself takes minutes
 
 // The environment with other values of some variables.
 std::vector<std::string> environment_with(const std::vector<std::string>& changes) {
@@ -45,9 +45,13 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 // Starts `python script` with both standard streams on `socket`; stderr stays ours.
-pid_t start(const RivalProgram& program, int socket, int64_t threads) {
+pid_t start(const RivalProgram& program, int socket, int64_t threads, bool retain_heap) {
   std::vector<std::string> words{program.python, program.script};
   std::vector<std::string> changes{text("OMP_NUM_THREADS=", threads)};
+  if (retain_heap) {  // freed tensors stay in the process: what a rival that materialises gains most from
+    changes.emplace_back("MALLOC_MMAP_THRESHOLD_=4294967296");
+    changes.emplace_back("MALLOC_TRIM_THRESHOLD_=68719476736");
+  }
   if (!std::getenv("OMP_WAIT_POLICY")) changes.emplace_back("OMP_WAIT_POLICY=passive");  // as the front does for us
   std::vector<std::string> environment = environment_with(changes);
   posix_spawn_file_actions_t files;
@@ -91,7 +95,7 @@ RivalProcess::RivalProcess(const RivalProgram& program, const nlohmann::json& re
     fail("cannot make a socket: ", std::strerror(errno));
   socket_ = pair[0];
   try {
-    process_ = start(program, pair[1], request.at("threads").get<int64_t>());
+    process_ = start(program, pair[1], request.at("threads").get<int64_t>(), request.value("retain_heap", false));
     ::close(pair[1]);
     pair[1] = -1;
     send(request.dump());

@@ -22,8 +22,8 @@ RivalProgram find_rival(const std::string& name, const std::string& python);
 /// Starts the program in a process group of its own, so that Ctrl-C reaches only us; the destructor ends it.
 class RivalProcess {
  public:
-  /// Sends `request`, whose "threads" also becomes the child's OMP_NUM_THREADS. Throws Error with the rival's own
-  /// message.
+  /// Sends `request`, whose "threads" also becomes the child's OMP_NUM_THREADS; with "retain_heap" its heap keeps what
+  /// is freed. Throws Error with the rival's own message.
   RivalProcess(const RivalProgram&, const nlohmann::json& request);
   ~RivalProcess();
   RivalProcess(const RivalProcess&) = delete;

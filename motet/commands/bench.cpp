@@ -1,5 +1,6 @@
-#include "motet/bench/attention_bench.h"
+#include "motet/bench/goals.h"
 #include "motet/bench/machine.h"
+#include "motet/bench/memory_bench.h"
 #include "motet/bench/shape.h"
 #include "motet/bench/train_bench.h"
 #include "motet/commands/commands.h"
@@ -16,6 +17,7 @@ OptionTable request_options(int64_t fewest_repeats) {
   using enum OptionType;
   return {{"shape", string, "", {}, {}, {}, "sizes between commas"},
           {"repeats", integer, 9, static_cast<double>(fewest_repeats), 10000, {}, "measurements; the median counts"},
+          {"goals", boolean, false, {}, {}, {}, "the goals of the fused kernels"},
           {"python", string, "", {}, {}, {}, "the Python that runs the rival"}};
 }
 
@@ -96,8 +98,94 @@ Table attention_table(bool people) {
   return table;
 }
 
+Cell limit(const Goal& goal) {
+  if (goal.limit == 0) return {"-", nullptr};
+  return {text(goal.at_least ? ">= " : "<= ", fixed(goal.limit, 2)), goal.limit};
+}
+
+// The goals and what each reaches; 1 when one falls short by more than 5 %.
+int bench_goals(const nlohmann::json& request, const nlohmann::json& values) {
+  const nlohmann::json shape = parse_shape(values["shape"], attention_shape_options());
+  nlohmann::json with_threads = request;
+  if (!request.contains("threads")) with_threads["threads"] = 1;  // the goals are those of one thread
+  const Setup setup{request_threads(with_threads), values["repeats"]};
+  GoalRun run{.python = values["python"], .turns = {.warmups = 2, .repeats = setup.repeats}};
+  if (!values["shape"].get<std::string>().empty()) run.length = shape["T"];
+  Progress progress("bench goals", 0);
+  run.report = [&, group = int64_t{0}](const std::string& name) mutable { progress.update(group++, name); };
+  const std::vector<Goal> goals = measure_goals(run);
+  progress.finish();
+  Table table{.columns = {{"goal", Align::left},
+                          {"ratio", Align::right, "", "ratio"},
+                          {"limit", Align::right, "", "limit"},
+                          {"", Align::left, "", "reached"},
+                          {"time", Align::right, "ms", "cpu_ms"},
+                          {"over", Align::right, "ms", "over_cpu_ms"},
+                          {"clock", Align::right, "ms", "wall_ms"},
+                          {"over", Align::right, "ms", "over_wall_ms"}}};
+  bool all = true;
+  for (const Goal& goal : goals) {
+    all = all && goal.reached();
+    table.rows.push_back({goal.what,
+                          ratio(goal.measured()),
+                          limit(goal),
+                          {goal.limit == 0  ? ""
+                           : goal.reached() ? "reached"
+                                            : "SHORT",
+                           goal.reached()},
+                          milliseconds(goal.of_time.cpu),
+                          milliseconds(goal.over_time.cpu),
+                          milliseconds(goal.of_time.wall),
+                          milliseconds(goal.over_time.wall)});
+  }
+  if (for_people(request))
+    table.note =
+        "Ratio: of processor time, where two threads run of the clock. Reached: within 5 %. Every operator was first "
+        "checked "
+        "against float64.\n";
+  add_setup(table, setup, request);
+  print_table(table, request);
+  return all ? 0 : 1;
+}
+
+Cell mebibytes(int64_t bytes) { return {fixed(static_cast<double>(bytes) / (1 << 20), 1), bytes}; }
+
+// Without --shape: dcmha of 16 heads of 64 at 1K, 4K and 16K.
+int bench_memory(const nlohmann::json& request) {
+  const nlohmann::json values = request_values(request_options(1), request);
+  const std::string shape = values["shape"];
+  std::vector<AttentionCase> cases;
+  for (const char* length : {"1024", "4096", "16384"})
+    if (shape.empty()) cases.push_back(attention_cases(text("H=16,mechanism=dcmha,T=", length)).front());
+  if (!shape.empty()) cases = attention_cases(shape);
+  output_format(request);
+  const Setup setup{request_threads(request), 1};
+  Table table{.columns = {{"mechanism", Align::left},
+                          {"B"},
+                          {"T"},
+                          {"H"},
+                          {"D"},
+                          {"tensors", Align::right, "MiB", "tensor_bytes"},
+                          {"beyond", Align::right, "MiB", "beyond_bytes"},
+                          {"time", Align::right, "ms", "wall_ms"}}};
+  for (const AttentionCase& one : cases) {
+    const MemoryUse use = measure_memory(one);
+    const AttentionSize& n = one.size;
+    table.rows.push_back({one.mechanism, count(n.B), count(n.T), count(n.H), count(n.D), mebibytes(use.tensors),
+                          mebibytes(use.beyond), milliseconds(use.time.wall)});
+  }
+  if (for_people(request))
+    table.note =
+        "One forward and backward pass, float32. Tensors: inputs, output, its gradient and the gradients. Beyond: peak "
+        "resident memory beyond those.\n";
+  add_setup(table, setup, request);
+  print_table(table, request);
+  return 0;
+}
+
 int bench_attention(const nlohmann::json& request) {
   const nlohmann::json values = request_values(request_options(5), request);
+  if (values["goals"]) return bench_goals(request, values);
   const std::vector<AttentionCase> cases = attention_cases(values["shape"]);
   const bool people = for_people(request);
   const Setup setup{request_threads(request), values["repeats"]};
@@ -160,8 +248,9 @@ int bench_train(const nlohmann::json& request) {
 int run_bench(const nlohmann::json& request) {
   const std::string what = request.value("what", "");
   if (what == "attention") return bench_attention(request);
+  if (what == "memory") return bench_memory(request);
   if (what == "train") return bench_train(request);
-  throw UsageError(unknown_name("benchmark", what, {"attention", "train"}));
+  throw UsageError(unknown_name("benchmark", what, {"attention", "memory", "train"}));
 }
 
 }  // namespace motet

@@ -93,10 +93,16 @@ void expect_close(const Results& r, const Sample& s, const std::vector<float>& d
   EXPECT_LE(error(widened(r.q), g.q), grad_limit) << "dq";
   EXPECT_LE(error(widened(r.k), g.k), grad_limit) << "dk";
   EXPECT_LE(error(widened(r.v), g.v), grad_limit) << "dv";
-  if (s.p.pairs.lambda) EXPECT_LE(error(widened(r.lambda), g.lambda), grad_limit) << "dlambda";
+  if (s.p.pairs.lambda) {
+    EXPECT_LE(error(widened(r.lambda), g.lambda), grad_limit) << "dlambda";
+  }
   for (int part = 0; part < kNumParts; ++part) {
-    if (s.p.pre.has(part)) EXPECT_LE(error(widened(r.pre[part]), g.pre[part]), grad_limit) << "pre part " << part;
-    if (s.p.post.has(part)) EXPECT_LE(error(widened(r.post[part]), g.post[part]), grad_limit) << "post part " << part;
+    if (s.p.pre.has(part)) {
+      EXPECT_LE(error(widened(r.pre[part]), g.pre[part]), grad_limit) << "pre part " << part;
+    }
+    if (s.p.post.has(part)) {
+      EXPECT_LE(error(widened(r.post[part]), g.post[part]), grad_limit) << "post part " << part;
+    }
   }
 }
 

@@ -81,6 +81,12 @@ bool Workspace::allocate() {
   return region_ != nullptr;
 }
 
+void release_workspaces() {
+  const std::lock_guard lock(mutex);
+  for (const Region& r : kept()) munmap(r.data, r.bytes);
+  kept().clear();
+}
+
 void poison_workspaces(bool on) { poison = on; }
 
 }  // namespace motet::cpu

@@ -30,6 +30,9 @@ class Workspace {
   char* region_ = nullptr;
 };
 
+/// Unmaps what is kept between calls.
+void release_workspaces();
+
 /// Tests: every workspace starts filled with NaN, so that a number read before it is written shows.
 void poison_workspaces(bool on);
 

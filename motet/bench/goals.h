@@ -1,0 +1,37 @@
+// `motet bench attention --goals`: figures that the fused kernels have to reach, each a ratio of two times of one
+// interleaved run, after a check against float64.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "motet/bench/timing.h"
+
+namespace motet {
+
+/// One goal and what was measured: `of` over `over`, at most or at least `limit`. By processor time where one thread
+/// runs, by the clock where the number of threads is what is measured.
+struct Goal {
+  std::string what, of, over;
+  double limit;
+  bool at_least = false;
+  bool wall = false;
+  Time of_time, over_time;
+
+  double measured() const { return wall ? of_time.wall / over_time.wall : of_time.cpu / over_time.cpu; }
+  /// Within 5 %: what one run differs from the next.
+  bool reached() const { return at_least ? measured() >= limit / 1.05 : measured() <= limit * 1.05; }
+};
+
+struct GoalRun {
+  int64_t length = 0;  // only groups of this T; 0: all
+  std::string python;  // that runs the rivals
+  Turns turns;
+  std::function<void(const std::string&)> report = [](const std::string&) {};  // the group under way
+};
+
+/// All goals of the groups asked for, in order.
+std::vector<Goal> measure_goals(const GoalRun&);
+
+}  // namespace motet

@@ -1,0 +1,55 @@
+#include "motet/bench/memory_bench.h"
+
+#include <malloc.h>
+
+#include "motet/attention/fused.h"
+#include "motet/bench/passes.h"
+#include "motet/core/error.h"
+#include "motet/core/process.h"
+
+namespace motet {
+namespace {
+
+// Freed tensors leave the process at once while this lives, so that the peak is what was alive.
+class ReturningHeap {
+ public:
+  ReturningHeap() { set(128 << 10); }
+  ~ReturningHeap() { set(32 << 20); }
+
+ private:
+  static void set(int bytes) {
+    mallopt(M_MMAP_THRESHOLD, bytes);
+    mallopt(M_TRIM_THRESHOLD, bytes);
+    malloc_trim(0);
+  }
+};
+
+int64_t bytes(const Tensor& t) { return t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; }
+
+}  // namespace
+
+MemoryUse measure_memory(const AttentionCase& what) {
+  const ReturningHeap heap;
+  AttentionSize small = what.size;
+  small.T = std::min<int64_t>(small.T, 64);
+  const Arguments warm = as_leaves(benched_operator(what.mechanism).arguments(small), at::kFloat);
+  both_passes(run_operator, warm, at::ones_like(run_operator(warm)));  // libraries and pools
+  release_fused_memory();
+  const Arguments a = as_leaves(benched_operator(what.mechanism).arguments(what.size), at::kFloat);
+  MemoryUse use{what};
+  const int64_t heads = result_shapes(a).out[2].expect_int(), width = a.input[kV].size(3);
+  const Tensor dout = at::ones({what.size.B, what.size.T, heads, width});
+  malloc_trim(0);
+  if (!reset_peak_resident()) fail("bench memory: this system does not let a process reset its peak memory");
+  const int64_t before = resident_bytes();
+  std::vector<Tensor> results;
+  use.time = timed([&] { results = both_passes(run_operator, a, dout); });
+  int64_t made = 0;  // the output and the gradients; the inputs and dout were there before
+  for (const Tensor& t : results) made += bytes(t);
+  use.tensors = made + bytes(dout);
+  for (const Tensor& t : a.input) use.tensors += bytes(t);
+  use.beyond = peak_resident_bytes() - before - made;
+  return use;
+}
+
+}  // namespace motet

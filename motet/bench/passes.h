@@ -1,0 +1,29 @@
+// Runs of attention that are timed: our operator, PyTorch's SDPA, our definition, forward or with backward.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "motet/attention/parts.h"
+
+namespace motet {
+
+/// out [B,T,Ho,E] of the arguments.
+using Forward = Tensor (*)(const Arguments&);
+
+Tensor run_operator(const Arguments&);
+/// PyTorch's scaled_dot_product_attention of q, k, v alone, causal where T = S > 1.
+Tensor run_sdpa(const Arguments&);
+/// The definition in eager torch operations.
+Tensor run_definition(const Arguments&);
+
+/// The arguments as leaves of autograd in the dtype.
+Arguments as_leaves(Arguments, at::ScalarType);
+
+/// The output, then the gradient of each input that is there.
+std::vector<Tensor> both_passes(Forward, const Arguments& leaves, const Tensor& dout_BTHE);
+
+/// One timed call: forward without autograd, or forward and backward.
+std::function<void()> pass(Forward, const Arguments& leaves, bool backward);
+
+}  // namespace motet
