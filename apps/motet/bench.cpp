@@ -13,8 +13,7 @@ Subcommand bench_subcommand() {
                 {.long_name = "repeats", .target = "repeats", .value = "N", .help = "measurements; the median counts"},
                 {.long_name = "goals",
                  .target = "goals",
-                 .help =
-                     "attention: the goals of the fused kernels, with what each reaches; exit 1 if one falls short",
+                 .help = "attention: the goals of the fused kernels, with what each reaches; exit 1 if one falls short",
                  .kind = FlagKind::toggle},
                 {.long_name = "python",
                  .target = "python",

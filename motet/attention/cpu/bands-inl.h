@@ -210,7 +210,8 @@ struct RowScatter {
   const std::array<float*, kNumParts>* to;
   float* lambda;
   int64_t lambda_heads;
-  float* weight;  // sum of the block for the static weight; null: not wanted
+  float* weight;        // sum of the block for the static weight; null: not wanted
+  const float* totals;  // sums [heads in][8] of the weights that the mix read, where they should be 1; null: none
 };
 HWY_NOINLINE void scatter_rows(const Mix& mix, const RowScatter& s, const float* sums) {
   if (!mix.row_gradients) return;
@@ -221,7 +222,8 @@ HWY_NOINLINE void scatter_rows(const Mix& mix, const RowScatter& s, const float*
       scatter_dense_row(mix, *s.to, s.b, s.t0 + r, s.T, sums + r * kLanes, s.weight);
     } else if (mix.kind == MixKind::pairs) {
       for (int i = 0; s.lambda && i < mix.out; ++i)
-        s.lambda[at * s.lambda_heads + mix.first_out + i] = sums[pair_place(r, i, mix.out)];
+        s.lambda[at * s.lambda_heads + mix.first_out + i] =
+            sums[pair_place(r, i, mix.out)] / std::max(s.totals[(2 * i + 1) * kRows + r], 1e-30f);
     } else {
       const int64_t q = mix.query_ranks, heads = mix.in, have = mix.parts->query_rank;
       const auto copy = [&](int part, int64_t ranks, int64_t first) {

@@ -172,7 +172,7 @@ class OnlineBackward {
         d_(padded_width(p_.D)),
         e_(padded_width(p_.E)) {
     q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
-    dout_ = space_.reserve(block_rows_ * e_), row_ = space_.reserve(e_);
+    dout_ = space_.reserve(block_rows_ * e_);
     weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
     grads_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
     lse_ = space_.reserve(block_rows_), lse_low_ = space_.reserve(block_rows_), totals_ = space_.reserve(block_rows_);
@@ -225,13 +225,15 @@ class OnlineBackward {
         {space_.get(lse_), space_.get(lse_low_)}, row,
         r < sub.count ? from_.lse[(task_.b * p_.softmax_heads + task_.unit.softmax0) * p_.T + t] : -INFINITY);
     const Operand& o = from_.out;
-    float* const out = space_.get(row_);
-    std::fill(out + p_.E, out + e_, 0.f);
-    widen_row(o.data, o.type, task_.b * o.batch_stride + t * o.row_stride + task_.unit.output0 * o.head_stride, p_.E,
-              out);
+    const float* out = static_cast<const float*>(o.data) + task_.b * o.batch_stride + t * o.row_stride +
+                       task_.unit.output0 * o.head_stride;
+    const float* dout = space_.get(dout_) + row * e_;
     Vec sum = zero();
-    for (int64_t c = 0; c < e_; c += kLanes) sum = fma(load(out + c), load(space_.get(dout_) + row * e_ + c), sum);
-    space_.get(row_sums_)[row] = hn::GetLane(hn::SumOfLanes(Floats(), sum));
+    int64_t c = 0;
+    for (; c + kLanes <= p_.E; c += kLanes) sum = fma(load(out + c), load(dout + c), sum);
+    float rest = 0;
+    for (; c < p_.E; ++c) rest += out[c] * dout[c];
+    space_.get(row_sums_)[row] = hn::GetLane(hn::SumOfLanes(Floats(), sum)) + rest;
   }
 
   // Logits of a sub-block on a tile, -inf where nothing is seen.
@@ -318,7 +320,7 @@ class OnlineBackward {
   const Gradients& to_;
   const int64_t block_rows_, d_, e_;
   Workspace space_;
-  size_t q_, dq_, dout_, row_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
+  size_t q_, dq_, dout_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
   BackwardTask task_{};
   std::vector<SubBlock> subs_;
   std::vector<int64_t> active_;

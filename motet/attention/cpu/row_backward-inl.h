@@ -147,7 +147,7 @@ struct BackwardTask {
 };
 
 // Beyond this lse (in powers of 2) its rounding, 2^-24 of it, reaches the gradients.
-constexpr float kCoarseLse = 12;
+constexpr float kCoarseLse = 32;
 
 HWY_INLINE bool needs_refining(const float* high, int64_t count) {
   return std::any_of(high, high + count, [](float x) { return std::abs(x) > kCoarseLse && std::isfinite(x); });
@@ -413,9 +413,11 @@ class RowBackward {
         for (int r = 0; r < sub.count; ++r)
           scale_row(dq(s, h) + r * d_, static_cast<float>(p_.scale), p_.D,
                     to_.q + ((task_.b * p_.T + sub.t0 + r) * p_.score_heads + task_.unit.score0 + h) * p_.D);
-      const RowScatter where{task_.b, sub.t0, p_.T, sub.count, &to_.pre, nullptr, 0, pre_weight};
+      const RowScatter where{task_.b, sub.t0, p_.T, sub.count, &to_.pre, nullptr, 0, pre_weight, nullptr};
       scatter_rows(mixes_.pre, where, sums(mixes_.pre, pre_sums_, s));
-      const RowScatter post{task_.b, sub.t0, p_.T, sub.count, &to_.post, to_.lambda, p_.output_heads, post_weight};
+      const RowScatter post{task_.b,         sub.t0,      p_.T,
+                            sub.count,       &to_.post,   to_.lambda,
+                            p_.output_heads, post_weight, of(totals_, s, task_.unit.softmax * kRows)};
       scatter_rows(mixes_.post, post, sums(mixes_.post, post_sums_, s));
     }
     scatter_shared(mixes_.pre, space_.get(pre_sums_), pre_weight);

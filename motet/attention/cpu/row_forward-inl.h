@@ -59,10 +59,13 @@ HWY_NOINLINE void gather_queries(const Operand& x, int64_t b, const SubBlock& su
     }
     const int64_t from = b * x.batch_stride + (sub.t0 + r) * x.row_stride + head * x.head_stride;
     const float* row = to;
-    if (x.type == Type::float32)
+    if (x.type == Type::float32) {
       row = static_cast<const float*>(x.data) + from;
-    else
+      // Rows of a head lie a page apart, where the hardware does not look ahead: the next sub-block's come meanwhile.
+      for (int64_t i = 0; i < width; i += 16) prefetch_l2(row + kRows * x.row_stride + i);
+    } else {
       widen_row(x.data, x.type, from, width, to);
+    }
     int64_t i = 0;
     for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(row + i)));
     for (; i < width; ++i) to[i] = factor * row[i];
