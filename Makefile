@@ -17,4 +17,4 @@ format:
 	scripts/format
 
 clean:
-	rm -rf build build-asan
+	rm -rf build build-asan build-tsan
