@@ -98,13 +98,9 @@ def _static(tensors, entry):
 
 
 def _branches(tensor, axis, dynamic):
-    """The branch axis in our order; branches that are off become zeros."""
-    parts = []
-    for name in BRANCHES:
-        on = name in dynamic["active"]
-        part = tensor.select(axis, dynamic["branches"].index(name) if on else 0)
-        parts.append(part if on else torch.zeros_like(part))
-    return torch.stack(parts, axis)
+    """The branches that are on, in our order."""
+    places = [dynamic["branches"].index(name) for name in BRANCHES if name in dynamic["active"]]
+    return tensor.index_select(axis, torch.tensor(places))
 
 
 def _mixes(spec, tensors, module):

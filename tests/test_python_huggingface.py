@@ -125,6 +125,21 @@ def test_a_bidirectional_model_equals_sdpa():
     torch.testing.assert_close(outputs[0][real], outputs[1][real], rtol=1e-7, atol=1e-9)
 
 
+def test_cross_attention_equals_sdpa(monkeypatch):
+    torch.manual_seed(0)
+    sizes = dict(encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
+    config = transformers.BartConfig(
+        vocab_size=50, d_model=32, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64, **sizes
+    )
+    model, seen, outputs = transformers.BartModel(config).double().eval(), masks_given(monkeypatch), []
+    given = dict(attention_mask=MASKS["left padding"], decoder_input_ids=IDS[:, :5])
+    for implementation in ("motet", "sdpa"):
+        model.set_attn_implementation(implementation)
+        outputs.append(model(IDS, **given).last_hidden_state)
+    torch.testing.assert_close(*outputs, rtol=1e-7, atol=1e-9)
+    assert [None if mask is None else mask.dim() for mask in seen] == [2, None, 2]  # encoder, decoder, cross
+
+
 def test_a_compiled_model_equals_the_eager_one():
     torch._dynamo.reset()
     model = made("llama").eval()

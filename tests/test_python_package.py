@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -121,23 +122,32 @@ class Model(torch.nn.Module):
 
 
 FOLDERS = [
-    ("softmax", ["num_kv_heads=2", "position_bias=alibi", "rope_fraction=0.5", "bias=true"]),
+    ("softmax", ["num_kv_heads=2", "rope_fraction=0.5", "bias=true"]),
+    ("softmax", ["num_heads=6", "head_dim=4", "position_bias=alibi"]),
+    ("softmax", ["causal=false", "position_bias=relative"]),
     ("dcmha", ["groups=2", "rank=3", "static=true", "qk_norm=true", "window=5", "window_pattern=LG"]),
-    ("dcmha", ["sides=query", "where=post", "gelu=tanh", "rope_pairing=interleaved"]),
+    ("dcmha", ["sides=query", "where=post", "low_rank=false", "rope_pairing=interleaved"]),
+    ("dcmha", ["sides=key", "where=pre", "gelu=tanh", "gates=false", "qk_norm=true", "qk_norm_eps=0.1"]),
     ("differential", ["version=v1", "num_kv_heads=2"]),
+    ("differential", ["lambda_start=constant", "lambda_init=0.3", "head_norm=plain", "head_norm_eps=0.01"]),
     ("differential", ["version=v2", "num_kv_heads=2", "rope_scaling=ntk", "rope_factor=2"]),
     ("coca", ["form=exact", "rope_scaling=linear", "rope_factor=2"]),
     ("coca", ["form=strict", "rope_scaling=dynamic", "rope_factor=2", "rope_trained_length=8"]),
-    ("talking_heads", ["softmax_heads=6", "dynamic=both", "start=random"]),
+    ("talking_heads", ["score_heads=2", "softmax_heads=6", "value_heads=3", "dynamic=both"]),
+    ("talking_heads", ["mixes=pre", "dynamic=key", "residual=true", "qk_scale=none", "key_dim=8"]),
+    ("talking_heads", ["static=false", "dynamic=query", "dynamic_weights=key"]),
+    ("talking_heads", ["softmax_heads=3", "position_bias=alibi"]),
     ("key_size", ["key_dim=12", "position_bias=relative"]),
+    ("differential", ["version=v2", "position_bias=relative"]),
     ("key_size", ["value_dim=6", "rope_scaling=llama3", "rope_factor=4", "rope_trained_length=64"]),
 ]
 
 
 @pytest.mark.parametrize("mechanism, given", FOLDERS)
 def test_a_model_folder_gives_the_engines_loss(mechanism, given, tmp_path):
-    sizes = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 16 --batch-size 2 --steps 1 -t 1"
-    sets = [word for option in given for word in ("--set", f"model.attention.{option}")]
+    sizes = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 160 --batch-size 2 --steps 1 -t 1"
+    sections = {"causal=false": "model"}
+    sets = [word for option in given for word in ("--set", f"{sections.get(option, 'model.attention')}.{option}")]
     kind = ["--mechanism", mechanism, "--tokenizer", "bytes"]
     done = run("train", *sizes.split(), *kind, *sets, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
@@ -149,14 +159,14 @@ def test_a_model_folder_gives_the_engines_loss(mechanism, given, tmp_path):
     weights = {name: torch.randn(t.shape, generator=generator) * 0.5 for name, t in weights.items()}
     model.load_state_dict(weights)  # strict: every name and shape is the engine's
     golden_layers.write_safetensors(folder / "model.safetensors", weights)
-    text = (ROOT / "LICENSE").read_bytes()[500 : 500 + 65]
+    text = (ROOT / "LICENSE").read_bytes()[500 : 500 + 321]
     (tmp_path / "text.txt").write_bytes(text)
     scored = run("eval", "-m", folder, tmp_path / "text.txt", "--json", "-t", "1")
     assert scored.returncode == 0, scored.stderr
     ids = torch.tensor(list(text))
-    logits = model(ids[:64].view(4, 16)).flatten(0, 1)
-    loss = torch.nn.functional.cross_entropy(logits, ids[1:65]).item()
-    assert loss == pytest.approx(json.loads(scored.stdout)[0]["nats_per_token"], rel=3e-6)
+    logits = model(ids[:320].view(2, 160)).flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, ids[1:]).item()
+    assert loss == pytest.approx(json.loads(scored.stdout)[0]["nats_per_token"], rel=1e-6)
 
 
 # ---- PyTorch
@@ -195,10 +205,28 @@ def test_gradcheck_of_a_module(case):
 def test_a_compiled_module_equals_the_eager_one(case):
     torch._dynamo.reset()
     module, x = make(case), tokens()
-    want = trained(module, x)
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    for have, expected in zip(trained(compiled, x), want, strict=True):
-        torch.testing.assert_close(have, expected, rtol=1e-12, atol=1e-12)
+    for have, want in zip(trained(compiled, x), trained(module, x), strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-12, atol=1e-12)
+
+
+def test_one_compilation_serves_other_lengths():
+    torch._dynamo.reset()
+    module = make(CASES["differential v1"])
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True, dynamic=True)
+    for batch, length in ((6, 5), (7, 9)):  # Dynamo takes sizes that are equal at first for one size for ever
+        x = tokens(batch, length)
+        with torch._dynamo.config.patch(error_on_recompile=length == 9):
+            for have, want in zip(trained(compiled, x), trained(module, x), strict=True):
+                torch.testing.assert_close(have, want, rtol=1e-12, atol=1e-12)
+
+
+@cases
+def test_a_module_lives_on_its_device(case):
+    cls, given = case
+    module = cls(16, device="meta", **given)
+    out, keys = module(torch.empty(2, 6, 16, device="meta"), return_keys=True)
+    assert {t.device.type for t in (out, *keys.values(), *module.parameters())} == {"meta"}
 
 
 @cases
@@ -232,7 +260,8 @@ def one_process(rank, store, result):
     model(tokens()[rank : rank + 1]).backward()
     if rank == 0:
         torch.save({name: p.grad for name, p in model.module.named_parameters()}, result)
-    torch.distributed.destroy_process_group()
+    torch.distributed.barrier()
+    os._exit(0)  # an interpreter that ends may meet gloo's threads and abort (pytorch issue 190489)
 
 
 def test_two_processes_give_the_gradients_of_one(tmp_path):
@@ -276,7 +305,11 @@ def test_a_module_attends_to_memory_of_another_width():
 def test_fresh_maps_have_the_engines_deviations():
     torch.manual_seed(0)
     dcmha = motet.DCMHA(256, num_heads=8)
-    wanted = {"compose_hidden": (2 / (256 + 32)) ** 0.5, "compose_gate": (2 / (256 + 8)) ** 0.5 * 0.005}
+    wanted = {  # K = 32, N/G = 8, R = 2
+        "compose_hidden": (2 / (256 + 32)) ** 0.5,
+        "compose_up": (1 / 32) ** 0.5 * 2 / (8 + 2) * 0.01,
+        "compose_gate": (2 / (256 + 8)) ** 0.5 * 0.005,
+    }
     for name, deviation in wanted.items():
         assert getattr(dcmha, name).std().item() == pytest.approx(deviation, rel=0.05)
     assert motet.DifferentialAttention(256, num_heads=2).lambda_q1.std().item() == pytest.approx(0.1, rel=0.3)
@@ -300,6 +333,9 @@ REFUSED = {
     "window is 4, want 0 without causal attention": lambda: motet.SoftmaxAttention(16, window=4, causal=False),
     "rope_fraction is 0.5, want 1": lambda: motet.CocaAttention(16, rope_fraction=0.5),
     "num_kv_heads is 2, want 0": lambda: motet.TalkingHeadsAttention(16, num_kv_heads=2),
+    "dynamic_weights is 'key', want 'none' while mixes is 'pre'": lambda: motet.TalkingHeadsAttention(
+        16, mixes="pre", dynamic_weights="key"
+    ),
     "rope_trained_length is 0": lambda: motet.SoftmaxAttention(16, rope_scaling="dynamic"),
     r"x is of shape \[1, 3, 16\], want \[B, T, 8\]": lambda: motet.SoftmaxAttention(8)(X),
     "unknown argument 'cuasal'; nearest is 'causal'": lambda: motet.composed_attention(X, X, X, cuasal=True),
@@ -325,6 +361,17 @@ def test_the_examples_of_its_readme_run():
     assert blocks
     for block in blocks:
         exec(compile(block, "python/README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("library, words", [(None, "is neither at"), (b"no library", "does not load into PyTorch")])
+def test_a_missing_or_wrong_library_is_one_clear_error(library, words, tmp_path):
+    shutil.copytree(ROOT / "python" / "motet", tmp_path / "motet")
+    if library:
+        (tmp_path / "motet" / "libmotet_ops.so").write_bytes(library)
+    command = [sys.executable, "-c", "import motet"]
+    done = subprocess.run(command, env=environment(PYTHONPATH=str(tmp_path)), capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: motet: ") and words in last and "--no-build-isolation" in last
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ def _path():
 
 
 def load():
+    if hasattr(torch.ops.motet, "composed_attention"):
+        return  # somebody loaded it
     path = _path()
     try:
         torch.ops.load_library(path)

@@ -6,7 +6,7 @@ import torch
 from motet import layers
 from motet.mechanism import Mechanism
 
-_BRANCHES = ("pre_query", "pre_key", "post_query", "post_key")  # of the generator's parameters, in this order
+_BRANCHES = ("pre_query", "pre_key", "post_query", "post_key")  # of the generator, in the order of the stored axis
 _DOWN_NORM_EPS = 1e-6  # part of the function: the norms start near it
 
 
@@ -19,8 +19,9 @@ class DCMHA(Mechanism):
         rows = gelu(x . compose_hidden) . compose_up;  down: RMS norm over heads of the first R rows, up: the last R
         gate = tanh(x . compose_gate)
 
-    With G groups of N/G heads, K = 2 R N/G and the four branches pre query, pre key, post query, post key:
-    compose_hidden [C,G,4,K], compose_up [G,4,K,2R,N/G], compose_gate [C,4,N], compose_static_pre and _post [G,N/G,N/G].
+    With G groups of N/G heads, K = 2 R N/G and those P branches of pre query, pre key, post query and post key that
+    `sides` and `where` leave on: compose_hidden [C,G,P,K], compose_up [G,P,K,2R,N/G], compose_gate [C,P,N],
+    compose_static_pre and compose_static_post [G,N/G,N/G].
     Queries and memory share one generator, so memory has width hidden_size.
     Source: Xiao et al., ICML 2024, arXiv:2405.08553.
     """
@@ -35,14 +36,15 @@ class DCMHA(Mechanism):
         if self.memory_size != self.hidden_size:
             self.refuse("memory_size", self.memory_size, f"{self.hidden_size}: queries and memory share one generator")
         self.own = heads // groups
+        self.branches = [name for name in _BRANCHES if self._is_on(*name.split("_"))]
 
     def add_extras(self):
         o, width = self.options, self.hidden_size
         heads, groups, rank = o["num_heads"], o["groups"], o["rank"]
-        hidden = 2 * rank * self.own
-        self.parameter("compose_hidden", o["low_rank"], width, groups, 4, hidden)
-        self.parameter("compose_up", o["low_rank"], groups, 4, hidden, 2 * rank, self.own)
-        self.parameter("compose_gate", o["gates"], width, 4, heads)
+        hidden, branches = 2 * rank * self.own, len(self.branches)
+        self.parameter("compose_hidden", o["low_rank"], width, groups, branches, hidden)
+        self.parameter("compose_up", o["low_rank"], groups, branches, hidden, 2 * rank, self.own)
+        self.parameter("compose_gate", o["gates"], width, branches, heads)
         self.parameter("compose_static_pre", o["static"] and o["where"] != "post", groups, self.own, self.own)
         self.parameter("compose_static_post", o["static"] and o["where"] != "pre", groups, self.own, self.own)
 
@@ -76,18 +78,19 @@ class DCMHA(Mechanism):
                 made[f"{place}_weight"] = torch.block_diag(*static.unbind(0))
         return made
 
+    def _is_on(self, place, side):
+        return self.options["sides"] in ("both", side) and self.options["where"] in ("both", place)
+
     def _parts(self, x, side):
         """Both mixes' parts of one side."""
         made = {}
-        if self.options["sides"] not in ("both", side):
-            return made
-        for place in ("pre", "post"):
-            if self.options["where"] in ("both", place):
-                made.update(self._branch(x, f"{place}_{side}"))
+        for name in self.branches:
+            if name.endswith(side):
+                made.update(self._branch(x, name))
         return made
 
     def _branch(self, x, name):
-        branch, rank, made = _BRANCHES.index(name), self.options["rank"], {}
+        branch, rank, made = self.branches.index(name), self.options["rank"], {}
         if self.compose_hidden is not None:
             approximate = "tanh" if self.options["gelu"] == "tanh" else "none"
             hidden = torch.matmul(x, self.compose_hidden.select(2, branch).flatten(1))

@@ -33,7 +33,7 @@ class DifferentialAttention(Mechanism):
         heads, kv = self.options["num_heads"], self.num_kv_heads()
         self.second = self.options["version"] == "v2"
         if self.second:
-            self.query_heads = 2 * heads
+            self.query_heads = self.softmax_heads = 2 * heads
             return
         for name, count in (("num_heads", heads), ("num_kv_heads", kv)):
             if count % 2:

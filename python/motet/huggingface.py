@@ -76,8 +76,9 @@ def attention_mask(
     masks = dict(q_offset=q_offset, kv_offset=kv_offset, attention_mask=attention_mask)
     function = masking_utils.causal_mask_function if mask_function is None else mask_function
     if not torch.compiler.is_compiling() and _is_plain(function, masking_utils):
-        fits, padding = _padding(q_length, kv_length, **masks)
-        if fits:
+        anywhere = function is masking_utils.bidirectional_mask_function
+        fits, padding = _padding(kv_length, kv_offset, attention_mask)
+        if fits and (anywhere or _aligned(q_length, kv_length, q_offset, kv_offset)):
             return padding
     more = {**more, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return masking_utils.sdpa_mask(batch_size, q_length, kv_length, mask_function=function, **masks, **more)
@@ -95,10 +96,13 @@ def _is_plain(function, masking_utils):
     return not any(rest) and causal is masking_utils.causal_mask_function and overlay.__code__ is own_overlay.__code__
 
 
-def _padding(q_length, kv_length, q_offset, kv_offset, attention_mask):
-    """(whether the operator's own positions hold and tokens lie together, the 2-D mask or None)."""
-    if isinstance(q_offset, torch.Tensor) or q_offset + q_length != kv_offset + kv_length:
-        return False, None  # a static cache: the last query does not stand at the last key
+def _aligned(q_length, kv_length, q_offset, kv_offset):
+    """Whether the last query stands at the last key, as the operator takes it; not so in a static cache."""
+    return not isinstance(q_offset, torch.Tensor) and q_offset + q_length == kv_offset + kv_length
+
+
+def _padding(kv_length, kv_offset, attention_mask):
+    """(whether the tokens of each sequence lie together, the 2-D mask or None where all are tokens)."""
     if attention_mask is None:
         return True, None
     padding = attention_mask[:, kv_offset : kv_offset + kv_length].bool()

@@ -75,7 +75,7 @@ class Mechanism(nn.Module):
 
     def sizes(self):
         """Sets the numbers of heads, by stage, and their widths: plain attention."""
-        self.query_heads = self.output_heads = self.options["num_heads"]
+        self.query_heads = self.softmax_heads = self.output_heads = self.options["num_heads"]
         self.key_heads = self.value_heads = self.num_kv_heads()
         self.key_dim = self.value_dim = self.head_dim()
 
@@ -208,7 +208,7 @@ class Mechanism(nn.Module):
         if o["qk_norm"]:
             self.q_norm = layers.RMSNorm(self.key_dim, o["qk_norm_eps"], **self._factory)
             self.k_norm = layers.RMSNorm(self.key_dim, o["qk_norm_eps"], **self._factory)
-        self.parameter("relative_bias", o["position_bias"] == "relative", layers.BUCKETS, o["num_heads"])
+        self.parameter("relative_bias", o["position_bias"] == "relative", layers.BUCKETS, self.softmax_heads)
 
     def _window(self):
         window, pattern = self.options["window"], _PATTERNS[self.options["window_pattern"]]
@@ -231,6 +231,6 @@ class Mechanism(nn.Module):
         distance = row(positions).unsqueeze(2) - row(key_positions).unsqueeze(1)
         if self.options["position_bias"] == "relative":
             return self.relative_bias[layers.bucket(distance, self.causal)].permute(0, 3, 1, 2)
-        slopes = layers.alibi_slopes(self.options["num_heads"])
+        slopes = layers.alibi_slopes(self.softmax_heads)
         slopes = torch.tensor(slopes, dtype=torch.float64, device=distance.device).view(1, -1, 1, 1)
         return (slopes * -distance.abs().unsqueeze(1).double()).to(self.q_proj.weight.dtype)

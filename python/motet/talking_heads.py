@@ -6,6 +6,9 @@ import torch
 from motet.mechanism import Mechanism
 
 
+_PLACES = {"logits": "pre", "weights": "post"}
+
+
 class TalkingHeadsAttention(Mechanism):
     """Linear maps over heads before and after the softmax, static and dynamic, with three independent head counts.
 
@@ -15,7 +18,8 @@ class TalkingHeadsAttention(Mechanism):
 
     P_l, P_w are `logits_mix` [h_k,h] and `weights_mix` [h,h_v] (first index: input head; a Linear over heads stores the
     transpose); XL, ML, XW, MW come from the hidden state by `query_logits_mix`, `key_logits_mix` [C,h_k,h],
-    `query_weights_mix`, `key_weights_mix` [C,h,h_v]. Source: Shazeer et al., arXiv:2003.02436.
+    `query_weights_mix`, `key_weights_mix` [C,h,h_v]. Any subset of the six terms is a model; a mix without terms passes
+    its input on and needs equal counts. Source: Shazeer et al., arXiv:2003.02436.
     """
 
     mechanism = "talking_heads"
@@ -31,24 +35,24 @@ class TalkingHeadsAttention(Mechanism):
         self.value_heads = self.output_heads = value
         self.key_dim = o["key_dim"] or self.head_dim()
         self.value_dim = o["value_dim"] or self.head_dim()
-        if o["mixes"] == "post" and score != soft:
-            self.refuse("softmax_heads", soft, f"score_heads {score} when only the weights are mixed")
-        if o["mixes"] == "pre" and soft != value:
-            self.refuse("value_heads", value, f"softmax_heads {soft} when only the logits are mixed")
+        self.terms = {place: self._terms(place) for place in _PLACES}
+        if not self.terms["logits"] and score != soft:
+            self.refuse("softmax_heads", soft, f"score_heads {score} when the logits are not mixed")
+        if not self.terms["weights"] and soft != value:
+            self.refuse("value_heads", value, f"softmax_heads {soft} when the weights are not mixed")
         if o["residual"] and score != soft:
             self.refuse("residual", True, f"False: score_heads {score} and softmax_heads {soft} differ")
 
     def add_extras(self):
-        mixes, dynamic = self.options["mixes"], self.options["dynamic"]
-        places = {
-            "logits": (mixes != "post", (self.query_heads, self.softmax_heads)),
-            "weights": (mixes != "pre", (self.softmax_heads, self.output_heads)),
+        shapes = {
+            "logits": (self.query_heads, self.softmax_heads),
+            "weights": (self.softmax_heads, self.output_heads),
         }
-        for place, (wanted, shape) in places.items():
-            self.parameter(f"{place}_mix", wanted, *shape)
-        for place, (wanted, shape) in places.items():
+        for place, shape in shapes.items():
+            self.parameter(f"{place}_mix", "static" in self.terms[place], *shape)
+        for place, shape in shapes.items():
             for side, width in (("query", self.hidden_size), ("key", self.memory_size)):
-                self.parameter(f"{side}_{place}_mix", wanted and dynamic in ("both", side), width, *shape)
+                self.parameter(f"{side}_{place}_mix", side in self.terms[place], width, *shape)
 
     def initialize_extras(self, generator=None):
         super().initialize_extras(generator)
@@ -81,9 +85,20 @@ class TalkingHeadsAttention(Mechanism):
             made["scale"] = 1.0
         return made
 
+    def _terms(self, place):
+        """What is learned of a mix: a set of static, query, key. None: it passes its input on."""
+        o, option = self.options, f"dynamic_{place}"
+        sides = o["dynamic"] if o[option] == "same" else o[option]
+        if o["mixes"] not in ("both", _PLACES[place]):
+            if o[option] not in ("same", "none"):
+                self.refuse(option, repr(o[option]), f"'none' while mixes is {o['mixes']!r}")
+            return set()
+        chosen = {"none": set(), "both": {"query", "key"}}.get(sides, {sides})
+        return chosen | {"static"} if o["static"] else chosen
+
     def _full(self, x, side):
         made = {}
-        for place, name in (("pre", "logits"), ("post", "weights")):
+        for name, place in _PLACES.items():
             map = getattr(self, f"{side}_{name}_mix")
             if map is not None:
                 made[f"{place}_{side}_full"] = torch.matmul(x, map.flatten(1)).unflatten(-1, tuple(map.shape[1:]))
