@@ -5,7 +5,9 @@ if(DEFINED ENV{MOTET_TORCH_DIR} AND NOT MOTET_TORCH_DIR)
 endif()
 if(NOT MOTET_TORCH_DIR)
   set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
-  if(NOT EXISTS ${python})
+  if(MOTET_PYTHON AND Python_EXECUTABLE) # the Python that installs the package
+    set(python ${Python_EXECUTABLE})
+  elseif(NOT EXISTS ${python})
     set(python python3)
   endif()
   execute_process(

@@ -1,0 +1,77 @@
+"""The operator: scores, mix over heads, softmax, mix over heads, values."""
+import difflib
+import inspect
+
+import torch
+
+import motet._library  # noqa: F401  registers torch.ops.motet
+
+# The operator's own schema: the one place of its arguments and their defaults.
+_ARGUMENTS = torch.ops.motet.composed_attention.default._schema.arguments
+_NAMES = frozenset(argument.name for argument in _ARGUMENTS)
+
+
+def composed_attention(q, k, v, *, return_lse=False, **arguments):
+    """Composed attention: `out [B,T,Ho,E]`, or `(out, lse)` with `return_lse=True`.
+
+        A[h,t,s] = scale * q[t,h] . k[s,key_of[h]]               Hs score heads
+        L        = pre(A) + bias                                 Ha softmax heads
+        P[a,t,:] = softmax over visible s of L[a,t,:]
+        U        = post(P)                                       Ho output heads
+        out[t,o] = sum_s U[o,t,s] v[s,value_of[o]]
+
+    Shapes: B batch, T queries, S keys, D key width, E value width, R rank, Gk and Gv stored heads. Note the order
+    B, T, H, D: no transpose between a projection and the operator.
+
+    q [B,T,Hs,D], k [B,S,Gk,D], v [B,S,Gv,E]: one dtype, float32, bfloat16, float16 or float64.
+    scale: a number, default 1/sqrt(D).
+    key_of, value_of: lists of Hs and Ho integers, which stored head a score (output) head reads; default contiguous
+        groups. Not tensors.
+    causal, window: a query at position p sees keys s <= p and, with window > 0 (causal only), p - s < window.
+    query_start [B]: position of query 0; default S - T, the last query sees the last key.
+    key_begin, key_end [B]: key s is visible when key_begin <= s < key_end (left and right padding). What lies outside
+        never leaks, NaN included.
+    documents [B,S]: integers; a query sees keys of its own document.
+    bias [1 or B, 1 or Ha, T, S]: added after the pre mix; -inf hides. Costs T x S.
+
+    A mix from N to M heads, `pre_` and `post_`, adds up the parts that are given (mixing comes before mask and bias):
+        _identity: True adds the input itself (N = M). Never inferred.
+        _weight [N,M]: the same at every place.
+        _query_down [B,T,R,N] with _query_up [B,T,R,M]; _key_down [B,S,R,N] with _key_up [B,S,R,M]: low rank.
+        _query_gate [B,T,M], _key_gate [B,S,M]: multiply a head by a number (N = M).
+        _query_full [B,T,N,M], _key_full [B,S,N,M]: a whole matrix.
+    With no part the input passes. Alone as post mix:
+        pair_lambda, a number, [Ho] or [B,T,Ho]: U[i] = P[2i] - pair_lambda[i] P[2i+1].
+    Mix tensors, pair_lambda and bias have q's dtype or float32; sums, softmax and mixing run in at least float32.
+
+    lse [B,Ha,T] = log sum_s exp L, float32 (float64 for float64), not differentiable. A query that sees no key gives
+    0 (lse -inf) and passes no gradient. Gradients reach q, k, v, bias and every mix tensor; second derivatives do not
+    exist. Works under torch.compile (fullgraph) and autocast (q, k, v in the autocast dtype, mixes in float32).
+
+    Raises ValueError naming the argument, what it was and what is wanted; TypeError for an unknown argument;
+    NotImplementedError for a second derivative.
+
+    Sources: talking heads arXiv:2003.02436, DCMHA arXiv:2405.08553, differential attention arXiv:2410.05258.
+    """
+    for name in arguments:
+        if name not in _NAMES:
+            nearest = difflib.get_close_matches(name, _NAMES, 1)
+            hint = f"; nearest is {nearest[0]!r}" if nearest else ""
+            raise TypeError(f"composed_attention: unknown argument {name!r}{hint}")
+    out, lse = torch.ops.motet.composed_attention(q, k, v, **arguments)
+    return (out, lse) if return_lse else out
+
+
+def _signature():
+    """What help() shows: the operator's schema."""
+    kinds = inspect.Parameter
+    shown = []
+    for argument in _ARGUMENTS:
+        kind = kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD
+        default = argument.default_value if argument.kwarg_only else kinds.empty
+        shown.append(kinds(argument.name, kind, default=default))
+    shown.append(kinds("return_lse", kinds.KEYWORD_ONLY, default=False))
+    return inspect.Signature(shown)
+
+
+composed_attention.__signature__ = _signature()

@@ -1,0 +1,112 @@
+"""Dynamically composable multi-head attention."""
+import math
+
+import torch
+
+from motet import layers
+from motet.mechanism import Mechanism
+
+_BRANCHES = ("pre_query", "pre_key", "post_query", "post_key")  # of the generator, in the order of the stored axis
+_DOWN_NORM_EPS = 1e-6  # part of the function: the norms start near it
+
+
+class DCMHA(Mechanism):
+    """Dynamically composable multi-head attention (DCFormer): heads are recombined per query and key, before and
+    after the softmax, by low-rank maps and gates made from the layer's normed input.
+
+        out[m] = A[m] (1 + qgate[t,m] + kgate[s,m]) + sum_n A[n] static[n,m]
+               + sum_r (sum_n A[n] qdown[t,r,n]) qup[t,r,m] + sum_r (sum_n A[n] kdown[s,r,n]) kup[s,r,m]
+        rows = gelu(x . compose_hidden) . compose_up;  down: RMS norm over heads of the first R rows, up: the last R
+        gate = tanh(x . compose_gate)
+
+    With G groups of N/G heads, K = 2 R N/G and those P branches of pre query, pre key, post query and post key that
+    `sides` and `where` leave on: compose_hidden [C,G,P,K], compose_up [G,P,K,2R,N/G], compose_gate [C,P,N],
+    compose_static_pre and compose_static_post [G,N/G,N/G].
+    Queries and memory share one generator, so memory has width hidden_size.
+    Source: Xiao et al., ICML 2024, arXiv:2405.08553.
+    """
+
+    mechanism = "dcmha"
+
+    def sizes(self):
+        super().sizes()
+        heads, groups = self.options["num_heads"], self.options["groups"]
+        if heads % groups:
+            self.refuse("groups", groups, f"a divisor of num_heads {heads}")
+        if self.memory_size != self.hidden_size:
+            self.refuse("memory_size", self.memory_size, f"{self.hidden_size}: queries and memory share one generator")
+        self.own = heads // groups
+        self.branches = [name for name in _BRANCHES if self._is_on(*name.split("_"))]
+
+    def add_extras(self):
+        o, width = self.options, self.hidden_size
+        heads, groups, rank = o["num_heads"], o["groups"], o["rank"]
+        hidden, branches = 2 * rank * self.own, len(self.branches)
+        self.parameter("compose_hidden", o["low_rank"], width, groups, branches, hidden)
+        self.parameter("compose_up", o["low_rank"], groups, branches, hidden, 2 * rank, self.own)
+        self.parameter("compose_gate", o["gates"], width, branches, heads)
+        self.parameter("compose_static_pre", o["static"] and o["where"] != "post", groups, self.own, self.own)
+        self.parameter("compose_static_post", o["static"] and o["where"] != "pre", groups, self.own, self.own)
+
+    def initialize_extras(self, generator=None):
+        super().initialize_extras(generator)
+        rank, own, width = self.options["rank"], self.own, self.hidden_size
+        hidden = 2 * rank * own
+        deviations = {
+            "compose_hidden": math.sqrt(2 / (width + hidden)),
+            "compose_up": math.sqrt(1 / hidden) * 2 / (own + rank) * 0.01,
+            "compose_gate": math.sqrt(2 / (width + own)) * 0.005,
+            "compose_static_pre": 0.1 * math.sqrt(2 / (2 * own)),
+            "compose_static_post": 0.1 * math.sqrt(2 / (2 * own)),
+        }
+        for name, deviation in deviations.items():
+            if getattr(self, name) is not None:
+                getattr(self, name).normal_(0, deviation, generator=generator)
+
+    def keys(self, memory, positions=None, length=None):
+        return {**super().keys(memory, positions, length), **self._parts(memory, "key")}
+
+    def queries(self, x, positions=None, length=None):
+        return {**super().queries(x, positions, length), **self._parts(x, "query")}
+
+    def attention(self, positions, key_positions):
+        made = super().attention(positions, key_positions)
+        made["pre_identity"] = made["post_identity"] = True
+        for place in ("pre", "post"):
+            static = getattr(self, f"compose_static_{place}")
+            if static is not None:
+                made[f"{place}_weight"] = torch.block_diag(*static.unbind(0))
+        return made
+
+    def _is_on(self, place, side):
+        return self.options["sides"] in ("both", side) and self.options["where"] in ("both", place)
+
+    def _parts(self, x, side):
+        """Both mixes' parts of one side."""
+        made = {}
+        for name in self.branches:
+            if name.endswith(side):
+                made.update(self._branch(x, name))
+        return made
+
+    def _branch(self, x, name):
+        branch, rank, made = self.branches.index(name), self.options["rank"], {}
+        if self.compose_hidden is not None:
+            approximate = "tanh" if self.options["gelu"] == "tanh" else "none"
+            hidden = torch.matmul(x, self.compose_hidden.select(2, branch).flatten(1))
+            hidden = torch.nn.functional.gelu(hidden, approximate=approximate)
+            hidden = hidden.unflatten(-1, (self.options["groups"], -1))
+            rows = torch.einsum("btgk,gkrn->btgrn", hidden, self.compose_up.select(1, branch))
+            made[f"{name}_down"] = self._spread(layers.rms_norm(rows[:, :, :, :rank], _DOWN_NORM_EPS))
+            made[f"{name}_up"] = self._spread(rows[:, :, :, rank:])
+        if self.compose_gate is not None:
+            made[f"{name}_gate"] = torch.tanh(torch.matmul(x, self.compose_gate.select(1, branch)))
+        return made
+
+    def _spread(self, rows):
+        """Groups become blocks of rank: row (g, r) is zero outside the heads of group g."""
+        groups = self.options["groups"]
+        if groups == 1:
+            return rows.squeeze(2)
+        own_group = torch.eye(groups, dtype=rows.dtype, device=rows.device).view(1, 1, groups, 1, groups, 1)
+        return (rows.unsqueeze(4) * own_group).flatten(4).flatten(2, 3)

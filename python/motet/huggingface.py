@@ -1,0 +1,130 @@
+"""composed_attention as an attention function of Hugging Face transformers, for plain softmax attention models."""
+import torch
+
+from motet.composed import composed_attention
+
+# Keyword arguments of other attention functions that change the result and that this one does not have.
+_UNSUPPORTED = ("softcap", "s_aux", "head_mask", "cache")
+
+
+def register_hf(name="motet"):
+    """Registers the operator under `name`, for `from_pretrained(..., attn_implementation=name)` and
+    `model.set_attn_implementation(name)`. Returns the name; registering again is harmless.
+
+    Served: MHA, GQA and MQA, causal or not, sliding windows, key-value caches, position biases, and padding. A 2-D
+    padding mask whose real tokens lie together (left or right padding) becomes key_begin and key_end; any other mask
+    (packed sequences, chunks, image blocks, holes, static caches, masks made under torch.compile, a 4-D mask of one's
+    own) becomes a bias [B,1,T,S], -inf where it hides. A query that sees nothing gives 0. No attention weights are
+    returned.
+
+    Raises ImportError where transformers is missing or has no AttentionInterface; the registered function raises
+    ValueError for attention dropout, softcap, sinks (s_aux) and head masks.
+    """
+    try:
+        from transformers import AttentionInterface
+        from transformers.masking_utils import AttentionMaskInterface
+    except ImportError as error:
+        raise ImportError(
+            f"register_hf: transformers with AttentionInterface is missing ({error}), want `pip install transformers`"
+        ) from None
+    AttentionInterface.register(name, attention_forward)
+    AttentionMaskInterface.register(name, attention_mask)
+    return name
+
+
+def attention_forward(
+    module,
+    query,
+    key,
+    value,
+    attention_mask,
+    scaling=None,
+    dropout=0.0,
+    sliding_window=None,
+    is_causal=None,
+    position_bias=None,
+    **more,
+):
+    """query [B,H,T,D], key [B,G,S,D], value [B,G,S,E] -> (out [B,T,H,E], None). attention_mask as the function of that
+    name makes it: None, bool [B,S] (True = a token) or [B,1,T,S] bool or additive."""
+    for argument in _UNSUPPORTED:
+        if more.get(argument) is not None:
+            raise ValueError(f"motet attention: {argument} is set, want None or another attn_implementation")
+    if dropout:
+        raise ValueError(f"motet attention: dropout is {dropout}, want attention_dropout 0 in the configuration")
+    seen = {"bias": position_bias}
+    if attention_mask is None or attention_mask.dim() == 2:
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        seen["causal"] = bool(causal)
+        seen["window"] = sliding_window or 0 if causal else 0
+        if attention_mask is not None:
+            seen["key_begin"], seen["key_end"] = _bounds(attention_mask)
+    else:
+        bias = _additive(attention_mask[:, :, :, : key.shape[2]], query.dtype)
+        seen["bias"] = bias if position_bias is None else bias + position_bias
+    q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+    return composed_attention(q, k, v, scale=scaling, **seen), None
+
+
+def attention_mask(
+    batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, **more
+):
+    """The mask that a model hands to attention_forward: None or bool [B,S] where causality, window and bounds say it
+    all, else bool [B,1,T,S]."""
+    from transformers import masking_utils
+
+    masks = dict(q_offset=q_offset, kv_offset=kv_offset, attention_mask=attention_mask)
+    function = masking_utils.causal_mask_function if mask_function is None else mask_function
+    if not torch.compiler.is_compiling() and _is_plain(function, masking_utils):
+        anywhere = function is masking_utils.bidirectional_mask_function
+        fits, padding = _padding(kv_length, kv_offset, attention_mask)
+        if fits and (anywhere or _aligned(q_length, kv_length, q_offset, kv_offset)):
+            return padding
+    more = {**more, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    return masking_utils.sdpa_mask(batch_size, q_length, kv_length, mask_function=function, **masks, **more)
+
+
+def _is_plain(function, masking_utils):
+    """Whether a mask is causal, a causal window, or nothing: what the attention layer's own arguments say."""
+    if function in (masking_utils.causal_mask_function, masking_utils.bidirectional_mask_function):
+        return True
+    window = masking_utils.sliding_window_causal_mask_function(1)
+    if getattr(function, "__code__", None) is not window.__code__:
+        return False
+    overlay, causal, *rest = (*function.__closure__[0].cell_contents, None, None)
+    own_overlay = masking_utils.sliding_window_overlay(1)
+    return not any(rest) and causal is masking_utils.causal_mask_function and overlay.__code__ is own_overlay.__code__
+
+
+def _aligned(q_length, kv_length, q_offset, kv_offset):
+    """Whether the last query stands at the last key, as the operator takes it; not so in a static cache."""
+    return not isinstance(q_offset, torch.Tensor) and q_offset + q_length == kv_offset + kv_length
+
+
+def _padding(kv_length, kv_offset, attention_mask):
+    """(whether the tokens of each sequence lie together, the 2-D mask or None where all are tokens)."""
+    if attention_mask is None:
+        return True, None
+    padding = attention_mask[:, kv_offset : kv_offset + kv_length].bool()
+    if padding.shape[1] != kv_length:
+        return False, None
+    if padding.all():
+        return True, None
+    begin, end = _bounds(padding)
+    return bool((end - begin == padding.sum(1)).all()), padding
+
+
+def _bounds(padding):
+    """First token, and one past the last, of each row of bool [B,S]; (0, 0) of a row without tokens."""
+    count = padding.shape[1]
+    some = padding.any(1)
+    begin = padding.int().argmax(1)
+    end = count - padding.int().flip(1).argmax(1)
+    return torch.where(some, begin, 0), torch.where(some, end, 0)
+
+
+def _additive(mask, dtype):
+    """bool (True = visible) as 0 and -inf; anything else as it is."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros((), dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)

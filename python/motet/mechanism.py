@@ -1,0 +1,236 @@
+"""What nearly all mechanisms share: projections, QK norm, rotary embedding, windows, position biases, cached keys."""
+import inspect
+
+import torch
+from torch import nn
+
+from motet import layers, options
+from motet.composed import composed_attention
+
+_PATTERNS = {"local": "L", "LG": "LG", "LGLL": "LGLL", "LGL6": "LGLLLLLL"}
+
+_SHARED = """
+    hidden_size: width C of x and of the output.
+    layer: number of the layer from 0 (window_pattern and lambda_init go by depth).
+    causal: each token sees itself and those before it.
+    memory_size: width M of what keys read; 0 = hidden_size.
+    max_position: trained length in tokens, where rope_scaling needs one and rope_trained_length is 0.
+    device, dtype: of the parameters.
+
+    Options, named and defaulted as [model.attention] of the C++ engine:
+"""
+_RAISES = """
+    Raises TypeError for an unknown option, ValueError naming the option, what it was and what is wanted. Parameters
+    have the names and shapes of the C++ mechanism: `model.layers.N.self_attn.*` of a model folder loads with
+    load_state_dict. Projections start as nn.Linear does; initialize_extras draws the rest from the distributions of
+    the C++ engine (other random numbers).
+"""
+
+
+class Mechanism(nn.Module):
+    """A module that turns hidden states into the arguments of composed_attention.
+
+    `keys`, `queries`, `attention` and `finish` are the parts of `forward`, for caches and models of one's own. The
+    first three return dictionaries of arguments of composed_attention.
+    """
+
+    mechanism = ""  # its name in the C++ engine
+    key_name = "k_proj"
+
+    def __init_subclass__(cls, **more):
+        """Signature and docstring list the options of the table."""
+        super().__init_subclass__(**more)
+        kinds = inspect.Parameter
+        table = options.table(cls.mechanism)
+        own = [kind for kind in inspect.signature(Mechanism.__init__).parameters.values() if kind.name != "options"]
+        listed = [kinds(option.name, kinds.KEYWORD_ONLY, default=option.default) for option in table]
+        cls.__signature__ = inspect.Signature([*own[1:], *listed])
+        lines = "".join(f"        {option.line()}\n" for option in table)
+        cls.__doc__ = (cls.__doc__ or "") + _SHARED + lines + _RAISES
+
+    def __init__(
+        self, hidden_size, *, layer=0, causal=True, memory_size=0, max_position=0, device=None, dtype=None, **options
+    ):
+        super().__init__()
+        self.hidden_size, self.layer, self.causal = hidden_size, layer, causal
+        self.memory_size = memory_size or hidden_size
+        self.options = self.resolved(options)
+        self._factory = dict(device=device, dtype=dtype)
+        sizes = {"hidden_size": (hidden_size, 1), "layer": (layer, 0), "memory_size": (memory_size, 0)}
+        for name, (size, lowest) in sizes.items():
+            if not isinstance(size, int) or size < lowest:
+                self.refuse(name, size, f"integer, at least {lowest}")
+        self.sizes()
+        self.window = self._window()
+        self.rotary = layers.Rotary(type(self).__name__, self.options, self.key_dim, max_position)
+        self._add_projections()
+        self.add_extras()
+        with torch.no_grad():
+            self.initialize_extras()
+
+    # ---- what a mechanism says
+
+    def resolved(self, given):
+        return options.resolve(type(self).__name__, self.mechanism, given)
+
+    def sizes(self):
+        """Sets the numbers of heads, by stage, and their widths: plain attention."""
+        self.query_heads = self.softmax_heads = self.output_heads = self.options["num_heads"]
+        self.key_heads = self.value_heads = self.num_kv_heads()
+        self.key_dim = self.value_dim = self.head_dim()
+
+    def add_extras(self):
+        """Adds the parameters that are not projections."""
+
+    def initialize_extras(self, generator=None):
+        """Draws what is neither a projection nor a norm; call it under no_grad, after the projections were drawn."""
+        if self.relative_bias is not None:
+            self.relative_bias.zero_()
+
+    def keys(self, memory, positions=None, length=None):
+        """What a cache holds of memory [B,S,M]: `k` [B,S,Gk,D], `v` [B,S,Gv,E] and parts of the mixes, all with the key
+        as dimension 1. positions [S] or [B,S] integers, default 0..S-1; length: see forward, default S."""
+        positions, length = self._placed(memory, positions, length)
+        return {"k": self.rotary(self.key_heads_of(memory), positions, length), "v": self.value_heads_of(memory)}
+
+    def queries(self, x, positions=None, length=None):
+        """The query side of x [B,T,C]: `q` [B,T,Hs,D] and parts of the mixes."""
+        positions, length = self._placed(x, positions, length)
+        return {"q": self.rotary(self.query_heads_of(x), positions, length)}
+
+    def attention(self, positions, key_positions):
+        """What belongs to neither side: visibility, static mixes, head tables, position bias."""
+        made = {"causal": self.causal, "window": self.window}
+        if self.options["position_bias"] != "none":
+            made["bias"] = self._position_bias(positions, key_positions)
+        return made
+
+    def finish(self, out):
+        """[B,T,C] of the operator's out [B,T,Ho,E]."""
+        return self.o_proj(out.flatten(2))
+
+    # ---- all of it
+
+    def forward(
+        self,
+        x,
+        positions=None,
+        *,
+        memory=None,
+        memory_positions=None,
+        past=None,
+        length=None,
+        return_keys=False,
+        **seen,
+    ):
+        """Attention of x [B,T,C] to itself, or to memory [B,S,M]: [B,T,C], or (that, keys) with return_keys=True.
+
+        positions: [T] or [B,T] integers, where the tokens stand in their own sequence; default 0..T-1, or after `past`.
+        memory_positions: [S] or [B,S], likewise of memory; with `past` and a position bias those of all keys.
+        past: keys of earlier tokens, as return_keys gave them; those of x are appended.
+        length: tokens that dynamic rotary scaling is based on, the planned length of a request; default all keys.
+        seen: query_start, key_begin, key_end, documents, bias of composed_attention.
+
+        Raises ValueError (composed_attention's, naming the argument) for shapes that do not fit.
+        """
+        if x.dim() != 3 or x.shape[-1] != self.hidden_size:
+            self.refuse("x", f"of shape {list(x.shape)}", f"[B, T, {self.hidden_size}]")
+        if memory is not None and past is not None:
+            self.refuse("past", "given beside memory", "one of both")
+        before = 0 if past is None else past["k"].shape[1]
+        source = x if memory is None else memory
+        total = before + source.shape[1]
+        length = total if length is None else length
+        if positions is None:
+            positions = torch.arange(before, before + x.shape[1], device=x.device)
+        source_positions = positions if memory is None else memory_positions
+        keys = self.keys(source, source_positions, length)
+        if past is not None:
+            keys = {name: torch.cat((past[name], part), 1) for name, part in keys.items()}
+        key_positions = memory_positions if memory is not None or past is not None else positions
+        out = self.finish(self.attend(self.queries(x, positions, length), keys, positions, key_positions, **seen))
+        return (out, keys) if return_keys else out
+
+    def attend(self, queries, keys, positions=None, key_positions=None, **seen):
+        """out [B,T,Ho,E] of what `queries` and `keys` gave; positions only matter to a position bias."""
+        total = keys["k"].shape[1]
+        if key_positions is None:
+            key_positions = torch.arange(total, device=keys["k"].device)
+        if positions is None:
+            positions = key_positions[..., total - queries["q"].shape[1] :]
+        own = self.attention(positions, key_positions)
+        if seen.get("bias") is not None and "bias" in own:
+            own["bias"] = own["bias"] + seen.pop("bias")
+        return composed_attention(**queries, **keys, **{**own, **seen})
+
+    # ---- parts
+
+    def refuse(self, name, value, want):
+        raise ValueError(f"{type(self).__name__}: {name} is {value}, want {want}")
+
+    def head_dim(self):
+        heads, given = self.options["num_heads"], self.options["head_dim"]
+        if not given and self.hidden_size % heads:
+            self.refuse("num_heads", heads, f"a divisor of hidden_size {self.hidden_size}, or an explicit head_dim")
+        return given or self.hidden_size // heads
+
+    def num_kv_heads(self):
+        heads, given = self.options["num_heads"], self.options["num_kv_heads"]
+        if given and heads % given:
+            self.refuse("num_kv_heads", given, f"a divisor of num_heads {heads}")
+        return given or heads
+
+    def parameter(self, name, wanted, *shape):
+        """Registers a parameter of zeros, or None."""
+        self.register_parameter(name, nn.Parameter(torch.zeros(shape, **self._factory)) if wanted else None)
+
+    def query_heads_of(self, x):
+        q = self.q_proj(x).unflatten(-1, (self.query_heads, self.key_dim))
+        return self.q_norm(q) if self.options["qk_norm"] else q
+
+    def key_heads_of(self, memory):
+        k = getattr(self, self.key_name)(memory).unflatten(-1, (self.key_heads, self.key_dim))
+        return self.k_norm(k) if self.options["qk_norm"] else k
+
+    def value_heads_of(self, memory):
+        return self.v_proj(memory).unflatten(-1, (self.value_heads, self.value_dim))
+
+    def _add_projections(self):
+        bias, o = self.options["bias"], self.options
+
+        def linear(width, out):
+            return nn.Linear(width, out, bias=bias, **self._factory)
+
+        self.q_proj = linear(self.hidden_size, self.query_heads * self.key_dim)
+        setattr(self, self.key_name, linear(self.memory_size, self.key_heads * self.key_dim))
+        self.v_proj = linear(self.memory_size, self.value_heads * self.value_dim)
+        self.o_proj = linear(self.output_heads * self.value_dim, self.hidden_size)
+        if o["qk_norm"]:
+            self.q_norm = layers.RMSNorm(self.key_dim, o["qk_norm_eps"], **self._factory)
+            self.k_norm = layers.RMSNorm(self.key_dim, o["qk_norm_eps"], **self._factory)
+        self.parameter("relative_bias", o["position_bias"] == "relative", layers.BUCKETS, self.softmax_heads)
+
+    def _window(self):
+        window, pattern = self.options["window"], _PATTERNS[self.options["window_pattern"]]
+        if window == 0 or pattern[self.layer % len(pattern)] == "G":
+            return 0
+        if not self.causal:
+            self.refuse("window", window, "0 without causal attention")
+        return window + (self.options["window_mask"] == "released")
+
+    def _placed(self, x, positions, length):
+        count = x.shape[1]
+        if positions is None:
+            positions = torch.arange(count, device=x.device)
+        return positions, count if length is None else length
+
+    def _position_bias(self, positions, key_positions):
+        def row(at):
+            return at.unsqueeze(0) if at.dim() == 1 else at
+
+        distance = row(positions).unsqueeze(2) - row(key_positions).unsqueeze(1)
+        if self.options["position_bias"] == "relative":
+            return self.relative_bias[layers.bucket(distance, self.causal)].permute(0, 3, 1, 2)
+        slopes = layers.alibi_slopes(self.softmax_heads)
+        slopes = torch.tensor(slopes, dtype=torch.float64, device=distance.device).view(1, -1, 1, 1)
+        return (slopes * -distance.abs().unsqueeze(1).double()).to(self.q_proj.weight.dtype)

@@ -1,0 +1,139 @@
+"""The option tables of the C++ mechanisms, in their words; a test compares each line with `motet train --options`."""
+import difflib
+import json
+import typing
+
+
+class Option(typing.NamedTuple):
+    name: str
+    default: typing.Any  # its type is the option's type
+    allowed: tuple  # (lowest, highest) of a number, the choices of a word, () of a flag
+    sentence: str
+
+    def accepted(self):
+        """What the option takes, in words."""
+        if isinstance(self.default, bool):
+            return "true or false"
+        if isinstance(self.default, str):
+            return "one of " + ", ".join(self.allowed)
+        kind = "integer" if isinstance(self.default, int) else "number"
+        return f"{kind}, {_short(self.allowed[0])} to {_short(self.allowed[1])}"
+
+    def line(self):
+        """As `motet train --options` prints it."""
+        return f"{self.name} = {json.dumps(self.default)}  # {self.accepted()}; {self.sentence}"
+
+    def takes(self, value):
+        if isinstance(self.default, bool):
+            return isinstance(value, bool)
+        if isinstance(self.default, str):
+            return value in self.allowed
+        numbers = (int,) if isinstance(self.default, int) else (int, float)
+        lowest, highest = self.allowed
+        return isinstance(value, numbers) and not isinstance(value, bool) and lowest <= value <= highest
+
+
+def _short(number):
+    scientific = f"{number:.0e}"
+    words = [f"{number:.17g}"] + ([scientific] if float(scientific) == number else [])
+    return min(words, key=len)
+
+
+COMMON = (
+    Option("num_heads", 4, (1, 1024), "heads of the plain Transformer; each mechanism derives its own counts from it"),
+    Option("num_kv_heads", 0, (0, 1024), "key and value heads (grouped queries); 0 = num_heads"),
+    Option("head_dim", 0, (0, 4096), "width of a head; 0 = hidden_size / num_heads"),
+    Option("bias", False, (), "biases on the q, k, v and output projections"),
+    Option("qk_norm", False, (), "RMS norm of queries and keys over the head width, before rotary embedding"),
+    Option("qk_norm_eps", 1e-6, (0, 1), "epsilon of the QK norm"),
+    Option("window", 0, (0, 1e9), "keys that a query of a local layer sees, itself included; 0 = all"),
+    Option("window_pattern", "local", ("local", "LG", "LGLL", "LGL6"),
+           "which layers are local (L) and which global (G), repeated over depth"),
+    Option("window_mask", "exact", ("exact", "released"), "released: one key more, as the released DCFormer prefill"),
+    Option("position_bias", "none", ("none", "alibi", "relative"),
+           "bias on the logits: fixed slopes, or learned by distance (T5 buckets)"),
+    Option("rope_base", 10000.0, (1, 1e12), "base of the rotary embedding"),
+    Option("rope_fraction", 1.0, (0, 1), "part of the head width that rotates; 0 = no rotary embedding"),
+    Option("rope_pairing", "half", ("half", "interleaved"),
+           "which dimensions form a rotary pair: (j, j + r/2) or (2j, 2j + 1)"),
+    Option("rope_scaling", "none", ("none", "linear", "ntk", "dynamic", "llama3"),
+           "how positions are rescaled for longer contexts"),
+    Option("rope_factor", 1.0, (1, 1e6), "factor of the scaling"),
+    Option("rope_trained_length", 0, (0, 1e9),
+           "length that dynamic and llama3 scaling extend; 0 = the model's context"),
+    Option("rope_low_freq_factor", 1.0, (0, 1e6),
+           "llama3: wavelengths above trained length / this are divided by the factor"),
+    Option("rope_high_freq_factor", 4.0, (0, 1e6), "llama3: wavelengths below trained length / this are kept"),
+)
+
+MECHANISMS = {
+    "softmax": (),
+    "key_size": (
+        Option("key_dim", 0, (0, 4096), "width of queries and keys; 0 = twice head_dim"),
+        Option("value_dim", 0, (0, 4096), "width of values; 0 = head_dim"),
+    ),
+    "talking_heads": (
+        Option("score_heads", 0, (0, 1024), "key heads h_k; 0 = num_heads"),
+        Option("softmax_heads", 0, (0, 1024), "softmax heads h; 0 = num_heads"),
+        Option("value_heads", 0, (0, 1024), "value heads h_v; 0 = num_heads"),
+        Option("key_dim", 0, (0, 4096), "width of queries and keys; 0 = head_dim"),
+        Option("value_dim", 0, (0, 4096), "width of values; 0 = head_dim"),
+        Option("mixes", "both", ("both", "pre", "post"), "mix the logits (pre), the weights (post) or both"),
+        Option("static", True, (), "learned maps that are the same everywhere"),
+        Option("start", "identity", ("identity", "random"),
+               "first values of the static maps (square ones only can be the identity)"),
+        Option("dynamic", "none", ("none", "query", "key", "both"),
+               "maps computed from the query's or key's hidden state"),
+        Option("dynamic_logits", "same", ("same", "none", "query", "key", "both"),
+               "dynamic maps of the logits alone; same: as dynamic"),
+        Option("dynamic_weights", "same", ("same", "none", "query", "key", "both"),
+               "dynamic maps of the weights alone; same: as dynamic"),
+        Option("dynamic_std", 0.01, (0, 1), "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"),
+        Option("residual", False, (), "add the scores to their mix (x-transformers)"),
+        Option("qk_scale", "default", ("default", "none"), "1/sqrt(key_dim), or 1 as in the authors' weights"),
+    ),
+    "dcmha": (
+        Option("rank", 2, (1, 64), "rank of the dynamic low-rank maps"),
+        Option("sides", "both", ("both", "query", "key"),
+               "maps from the query's hidden state, the key's, or both"),
+        Option("where", "both", ("both", "pre", "post"), "compose before the softmax, after it, or both"),
+        Option("low_rank", True, (), "dynamic low-rank maps"),
+        Option("gates", True, (), "dynamic gates"),
+        Option("static", False, (), "a learned map that is the same everywhere"),
+        Option("groups", 1, (1, 256), "groups of heads; heads are composed inside their group"),
+        Option("gelu", "erf", ("erf", "tanh"), "GELU of the generator"),
+    ),
+    "differential": (
+        Option("version", "v1", ("v1", "v2"),
+               "V1: half the heads in pairs, values of double width; V2: double query heads"),
+        Option("lambda_start", "schedule", ("schedule", "constant"),
+               "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"),
+        Option("lambda_init", 0.8, (0, 1), "V1: lambda_init of every layer when lambda_start is constant"),
+        Option("lambda_std", 0.1, (0, 10), "V1: first standard deviation of the lambda vectors"),
+        Option("head_norm", "affine", ("affine", "plain", "none"),
+               "V1: RMS norm per head with a weight, without, or none"),
+        Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm"),
+    ),
+    "coca": (
+        Option("form", "exact", ("exact", "slack", "strict"),
+               "exact: the paper's score, shift-invariant; slack: the released code; strict: queries tied too"),
+    ),
+}
+
+
+def table(mechanism):
+    """The options of a mechanism: the common ones and its own."""
+    return COMMON + MECHANISMS[mechanism]
+
+
+def resolve(owner, mechanism, given):
+    """Every option of the mechanism: from `given`, checked, else its default. Errors begin with `owner`."""
+    known = {option.name: option for option in table(mechanism)}
+    for name, value in given.items():
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, 1)
+            hint = f"; nearest is {nearest[0]!r}" if nearest else ""
+            raise TypeError(f"{owner}: unknown option {name!r}{hint}")
+        if not known[name].takes(value):
+            raise ValueError(f"{owner}: {name} is {value!r}, want {known[name].accepted()}")
+    return {name: given.get(name, option.default) for name, option in known.items()}

@@ -1,0 +1,160 @@
+"""The operator as an attention function of Hugging Face transformers, against PyTorch's own in the same models."""
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, environment
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
+sys.path.insert(0, str(ROOT / "python"))
+import torch  # noqa: E402
+
+import motet  # noqa: E402
+
+
+def test_without_transformers_the_error_says_so():
+    script = "import sys; sys.modules['transformers'] = None; import motet; motet.register_hf()"
+    variables = environment(PYTHONPATH=str(ROOT / "python"))
+    done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True)
+    assert "ImportError: register_hf: transformers with AttentionInterface is missing" in done.stderr
+
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+from motet import huggingface  # noqa: E402
+
+SIZES = dict(
+    vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=None,
+)
+MODELS = {
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)),
+    "mistral, window": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(sliding_window=4, **SIZES)),
+    "qwen2, every second layer a window": lambda: transformers.Qwen2ForCausalLM(
+        transformers.Qwen2Config(use_sliding_window=True, sliding_window=4, max_window_layers=1, **SIZES)
+    ),
+}
+IDS = torch.randint(2, 50, (2, 9), generator=torch.Generator().manual_seed(0))
+MASKS = {
+    "none": None,
+    "left padding": torch.tensor([[0] * 3 + [1] * 6, [1] * 9]),
+    "right padding": torch.tensor([[1] * 9, [1] * 5 + [0] * 4]),
+    "holes": torch.tensor([[1] * 9, [1, 1, 0, 1, 1, 0, 0, 1, 1]]),
+}
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    assert motet.register_hf() == "motet"
+
+
+def made(name):
+    torch.manual_seed(0)
+    return MODELS[name]().double()
+
+
+def results(model, implementation, **given):
+    """Logits, and gradients of the real tokens' logits."""
+    model.set_attn_implementation(implementation)
+    model.zero_grad()
+    logits = model(IDS, **given).logits
+    mask = given.get("attention_mask")
+    real = torch.ones_like(IDS) if mask is None else mask  # what a padded query gives is nobody's business
+    (logits * real.unsqueeze(-1)).square().sum().backward()
+    return [logits[real.bool()], *(parameter.grad.clone() for parameter in model.parameters())]
+
+
+def same(have, want):
+    for a, b in zip(have, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
+
+
+def masks_given(monkeypatch):
+    """The masks that the attention function sees, from now on."""
+    seen, forward = [], huggingface.attention_forward
+
+    def spy(module, query, key, value, attention_mask, **more):
+        seen.append(attention_mask)
+        return forward(module, query, key, value, attention_mask, **more)
+
+    monkeypatch.setattr(huggingface, "attention_forward", spy)
+    motet.register_hf()
+    return seen
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_equals_sdpa(name, mask, monkeypatch):
+    model, seen = made(name), masks_given(monkeypatch)
+    given = dict(attention_mask=mask)
+    if mask is not None:
+        given["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)
+    same(results(model, "motet", **given), results(model, "sdpa", **given))
+    dimensions = {None if m is None else m.dim() for m in seen}
+    assert dimensions == ({None} if mask is None else {4} if mask is MASKS["holes"] else {2})
+
+
+def test_packed_sequences_do_not_see_each_other():
+    model = made("llama")
+    given = dict(position_ids=torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5, 6, 0, 1]]))
+    same(results(model, "motet", **given), results(model, "sdpa", **given))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_generation_with_a_cache_equals_sdpa(name, cache):
+    model, texts = made(name), []
+    prompts = dict(input_ids=IDS * MASKS["left padding"], attention_mask=MASKS["left padding"])
+    for implementation in ("motet", "sdpa"):
+        model.set_attn_implementation(implementation)
+        options = dict(max_new_tokens=6, do_sample=False, cache_implementation=cache, disable_compile=True)
+        texts.append(model.generate(**prompts, **options))
+    assert torch.equal(*texts)
+
+
+def test_a_bidirectional_model_equals_sdpa():
+    torch.manual_seed(0)
+    sizes = {name: value for name, value in SIZES.items() if name != "num_key_value_heads"}
+    config = transformers.BertConfig(**sizes, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
+    model = transformers.BertModel(config).double().eval()
+    outputs = []
+    for implementation in ("motet", "sdpa"):
+        model.set_attn_implementation(implementation)
+        outputs.append(model(IDS, attention_mask=MASKS["right padding"]).last_hidden_state)
+    real = MASKS["right padding"].bool()
+    torch.testing.assert_close(outputs[0][real], outputs[1][real], rtol=1e-7, atol=1e-9)
+
+
+def test_cross_attention_equals_sdpa(monkeypatch):
+    torch.manual_seed(0)
+    sizes = dict(encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
+    config = transformers.BartConfig(
+        vocab_size=50, d_model=32, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64, **sizes
+    )
+    model, seen, outputs = transformers.BartModel(config).double().eval(), masks_given(monkeypatch), []
+    given = dict(attention_mask=MASKS["left padding"], decoder_input_ids=IDS[:, :5])
+    for implementation in ("motet", "sdpa"):
+        model.set_attn_implementation(implementation)
+        outputs.append(model(IDS, **given).last_hidden_state)
+    torch.testing.assert_close(*outputs, rtol=1e-7, atol=1e-9)
+    assert [None if mask is None else mask.dim() for mask in seen] == [2, None, 2]  # encoder, decoder, cross
+
+
+def test_a_compiled_model_equals_the_eager_one():
+    torch._dynamo.reset()
+    model = made("llama").eval()
+    model.set_attn_implementation("motet")
+    given = dict(attention_mask=MASKS["left padding"], use_cache=False)
+    compiled = torch.compile(model, backend="aot_eager")
+    real = MASKS["left padding"].bool()
+    torch.testing.assert_close(compiled(IDS, **given).logits[real], model(IDS, **given).logits[real])
+
+
+LACKS = [(dict(dropout=0.1), "dropout is 0.1"), (dict(softcap=30.0), "softcap is set")]
+
+
+@pytest.mark.parametrize("given, words", LACKS)
+def test_what_it_lacks_is_refused(given, words):
+    q = torch.zeros(1, 2, 3, 4)
+    with pytest.raises(ValueError, match=f"motet attention: {words}, want "):
+        huggingface.attention_forward(torch.nn.Module(), q, q, q, None, **given)
