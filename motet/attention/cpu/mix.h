@@ -11,7 +11,8 @@ inline int64_t pair_place(int64_t row, int64_t head, int64_t heads) {
   return ((row / 2) * padded_heads(heads) + head) * 2 + row % 2;
 }
 
-/// One application to rows x columns of a tile [heads][8][keys].
+/// One application to rows x columns of a tile [heads][8][keys]. Loops hold a copy of it: a store of a vector may alias
+/// anything that is reached through a reference, and would have it read again.
 struct MixTile {
   const float* in;
   float* out;           // may be `in` where the mix works in place

@@ -107,7 +107,7 @@ HWY_INLINE void dense_add_keys(const Mix& mix, const float* x, float* y, const D
 }
 
 template <int kKeys>
-HWY_INLINE void dense_add_key_parts(const Mix& mix, const MixTile& t, bool transposed) {
+HWY_INLINE void dense_add_key_parts(const Mix& mix, const MixTile t, bool transposed) {
   if (!mix.key_numbers) return;
   for (int j = 0; j < t.columns; j += kLanes) {
     const DenseKeys k = dense_keys<kKeys>(mix, t.keys + j);
@@ -117,7 +117,8 @@ HWY_INLINE void dense_add_key_parts(const Mix& mix, const MixTile& t, bool trans
 }
 
 template <int kKeys>
-HWY_NOINLINE void dense_apply(const Mix& mix, const MixTile& t) {
+HWY_NOINLINE void dense_apply(const Mix& mix, const MixTile& tile) {
+  const MixTile t = tile;
   const int64_t numbers = int64_t{mix.in} * mix.out;
   DenseProduct p{t.in, mix.in, t.out, mix.out, t.rows, mix.per_row ? 2 * numbers : 0, t.num_rows, t.columns};
   if (t.factor && mix.key_numbers) {  // the key side reads the scaled input too
@@ -143,7 +144,7 @@ HWY_NOINLINE void dense_apply(const Mix& mix, const MixTile& t) {
 // Blocks of kBlockN x 4 heads of the outer product of x and g: as many sums as a vector has lanes.
 constexpr int kBlockN = kLanes / 4, kBlockM = 4;
 
-HWY_INLINE void outer_block(const MixBackTile& t, const int64_t* n_at, const int64_t* m_at, int row, Vec* sum) {
+HWY_INLINE void outer_block(const MixBackTile t, const int64_t* n_at, const int64_t* m_at, int row, Vec* sum) {
   for (int j = 0; j < t.columns; j += kLanes) {
     Vec x[kBlockN];
     MOTET_UNROLL(4) for (int n = 0; n < kBlockN; ++n) x[n] = load(t.in + n_at[n] + row * kBackwardKeys + j);
@@ -155,7 +156,7 @@ HWY_INLINE void outer_block(const MixBackTile& t, const int64_t* n_at, const int
 }
 
 /// Adds sum over columns (and rows, where the matrix is shared) of x_n g_m. Shared gradients stay vectors of lanes.
-HWY_INLINE void dense_outer(const Mix& mix, const MixBackTile& t) {
+HWY_INLINE void dense_outer(const Mix& mix, const MixBackTile t) {
   constexpr int64_t head = int64_t{kRows} * kBackwardKeys;
   float* to = t.row_gradients;
   for (int n0 = 0; n0 < mix.in; n0 += kBlockN)
@@ -183,7 +184,7 @@ HWY_INLINE void dense_outer(const Mix& mix, const MixBackTile& t) {
 HWY_INLINE void add_product(float* to, Vec a, Vec b) { store(to, fma(a, b, load(to))); }
 
 /// Gradients of the key-side parts.
-HWY_INLINE void dense_key_gradients(const Mix& mix, const MixBackTile& t) {
+HWY_INLINE void dense_key_gradients(const Mix& mix, const MixBackTile t) {
   constexpr int kKeys = kBackwardKeys;
   constexpr int64_t head = int64_t{kRows} * kKeys;
   for (int j = 0; j < t.columns; j += kLanes) {
@@ -227,7 +228,8 @@ HWY_NOINLINE void add_row_sums(const float* a, const float* b, int heads, int ro
   }
 }
 
-HWY_NOINLINE void dense_backward(const Mix& mix, const MixBackTile& t) {
+HWY_NOINLINE void dense_backward(const Mix& mix, const MixBackTile& tile) {
+  const MixBackTile t = tile;
   constexpr int kKeys = kBackwardKeys;
   const int64_t numbers = int64_t{mix.in} * mix.out, step = mix.per_row ? 2 * numbers : 0;
   if (t.out) {

@@ -19,7 +19,7 @@ namespace motet::cpu::HWY_NAMESPACE {
 
 // 2 rows x kMixVectors of all heads. Hidden sums stay in registers between the two loops over heads.
 template <int kQ, int kK, int kKeys>
-HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile& t, int row, int column) {
+HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, int column) {
   constexpr int kV = kMixVectors;
   const int heads = mix.in;
   const int64_t head = int64_t{kRows} * kKeys, band = int64_t{2 * kQ + 1} * heads;
@@ -77,14 +77,15 @@ HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile& t, int row, i
 }
 
 template <int kQ, int kK, int kKeys>
-HWY_NOINLINE void factored_apply(const Mix& mix, const MixTile& t) {
+HWY_NOINLINE void factored_apply(const Mix& mix, const MixTile& tile) {
+  const MixTile t = tile;
   for (int column = 0; column < t.columns; column += kMixVectors * kLanes)
     for (int row = 0; row < t.num_rows; row += 2) factored_apply_pair<kQ, kK, kKeys>(mix, t, row, column);
 }
 
 // Hidden sums of a pair of rows, all vectors, kept in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes].
 template <int kQ, int kK>
-HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile& t, int row, float* hidden) {
+HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, float* hidden) {
   constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK);
   const int heads = mix.in;
   const int64_t head = int64_t{kRows} * kKeys, band = int64_t{2 * kQ + 1} * heads;
@@ -133,7 +134,7 @@ HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile& t, int row, f
 // Gradients of one head and a pair of rows: dx, the output again, and what is summed over columns (returned unreduced,
 // [row][down kQ, up kQ, diagonal, row sum]).
 template <int kQ, int kK, bool kPost>
-HWY_INLINE void factored_head(const Mix& mix, const MixBackTile& t, int row, int h, const float* hidden,
+HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int h, const float* hidden,
                               Vec (&sum)[2][2 * kQ + 2]) {
   constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK);
   const int heads = mix.in;
@@ -189,7 +190,7 @@ HWY_INLINE void add_reduced(const Vec* sums, float* list) {
 }
 
 template <int kQ, int kK, bool kPost>
-HWY_INLINE void factored_backward_rows(const Mix& mix, const MixBackTile& t) {
+HWY_INLINE void factored_backward_rows(const Mix& mix, const MixBackTile t) {
   constexpr int kNumbers = 2 * kQ + 2, kGroup = kLanes / 2;  // heads reduced together
   const int heads = mix.in;
   const int64_t list = kRows * padded_heads(heads);
@@ -214,7 +215,8 @@ HWY_INLINE void factored_backward_rows(const Mix& mix, const MixBackTile& t) {
 }
 
 template <int kQ, int kK>
-HWY_NOINLINE void factored_backward(const Mix& mix, const MixBackTile& t) {
+HWY_NOINLINE void factored_backward(const Mix& mix, const MixBackTile& tile) {
+  const MixBackTile t = tile;
   if (t.out)
     factored_backward_rows<kQ, kK, true>(mix, t);
   else

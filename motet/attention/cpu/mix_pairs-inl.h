@@ -13,7 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
 template <int kKeys>
-HWY_NOINLINE void pairs_apply(const Mix& mix, const MixTile& t) {
+HWY_NOINLINE void pairs_apply(const Mix& mix, const MixTile& tile) {
+  const MixTile t = tile;
   constexpr int64_t head = int64_t{kRows} * kKeys;
   for (int i = 0; i < mix.out; ++i)  // ascending: in place, y_i lands on an x that has been read
     for (int r = 0; r < t.num_rows; ++r) {
@@ -26,7 +27,8 @@ HWY_NOINLINE void pairs_apply(const Mix& mix, const MixTile& t) {
     }
 }
 
-HWY_NOINLINE void pairs_backward(const Mix& mix, const MixBackTile& t) {
+HWY_NOINLINE void pairs_backward(const Mix& mix, const MixBackTile& tile) {
+  const MixBackTile t = tile;
   constexpr int kKeys = kBackwardKeys;
   constexpr int64_t head = int64_t{kRows} * kKeys;
   for (int i = 0; i < mix.out; ++i) {

@@ -285,9 +285,11 @@ class RowBackward {
     const Unit& unit = task_.unit;
     float* const p = weights(s, j);
     float* const a = mixes_.pre.passes() ? p : scores(s, j);
-    for (int64_t h = 0; h < unit.scores; ++h)
+    for (int64_t h = 0; h < unit.scores; ++h) {
+      if (!mixes_.pre.passes()) fetch_tile(p + h * kRows * kKeys);
       score_tile<kKeys>(q(s, h), d_, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]), p_.D, sub.rows, kKeys,
                         a + h * kRows * kKeys);
+    }
     if (!mixes_.pre.passes())
       mixes_.pre.apply_narrow(mixes_.pre, {a, p, nullptr, of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j),
                                            space_.get(scratch_), sub.rows, kKeys});
@@ -319,9 +321,11 @@ class RowBackward {
     const Unit& unit = task_.unit;
     float* const p = weights(s, j);
     float* const du = mixes_.post.passes() ? grads(s, j) : space_.get(mixed_grad_);
-    for (int64_t o = 0; o < unit.outputs; ++o)
+    for (int64_t o = 0; o < unit.outputs; ++o) {
+      if (!mixes_.post.passes()) fetch_tile(grads(s, j) + o * kRows * kKeys);
       score_tile<kKeys>(dout(s, o), e_, keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
                         kKeys, du + o * kRows * kKeys);
+    }
     if (mixes_.post.passes()) {
       add_row_sums(p, du, static_cast<int>(unit.softmax), sub.rows, kKeys, row_sums(s));
       return;
@@ -357,6 +361,11 @@ class RowBackward {
                       sub.rows, panel.width);
       }
     }
+  }
+
+  // Lines of a row buffer that are written next: a store to a line that is far away would wait for it.
+  static void fetch_tile(const float* tile) {
+    for (int i = 0; i < kRows * kBackwardKeys; i += 16) prefetch_l2(tile + i);
   }
 
   // The buffers of the next sub-block come from L3 while this one is multiplied.
