@@ -1,6 +1,6 @@
 """The Python package from the source tree (its library: build/libmotet_ops.so), and installed by pip (slow)."""
-import json
 import contextlib
+import json
 import os
 import re
 import shutil
