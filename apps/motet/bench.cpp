@@ -20,9 +20,7 @@ Subcommand bench_subcommand() {
                  .value = "PATH",
                  .help = "train, --goals: the Python with torch that runs the rivals (default: .venv/bin/python)"}},
       .positional = {.field = "what", .name = "WHAT", .help = "attention, memory or train", .least = 1, .most = 1},
-      .examples = {"bench attention", "bench attention --goals --threads 1",
-                   "bench memory --shape T=4096,mechanism=dcmha",
-                   "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
+      .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
 }
 
 }  // namespace motet
