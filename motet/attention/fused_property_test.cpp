@@ -5,7 +5,6 @@
 #include <rapidcheck.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <sstream>
 #include <thread>
 

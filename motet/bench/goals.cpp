@@ -8,7 +8,9 @@
 #include "motet/bench/attention_bench.h"
 #include "motet/bench/passes.h"
 #include "motet/bench/rival.h"
+#include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/core/log.h"
 
 namespace motet {
 namespace {
@@ -208,7 +210,13 @@ std::vector<Goal> measure_goals(const GoalRun& run) {
     if (run.length && run.length != length) continue;
     Group group = make();
     run.report(group.name);
-    measure(group, run);
+    try {
+      measure(group, run);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const Error& error) {  // its goals are not reached, the others' figures are kept
+      log_warn(error.what());
+    }
     all.insert(all.end(), group.goals.begin(), group.goals.end());
   }
   return all;

@@ -105,7 +105,9 @@ Cell limit(const Goal& goal) {
 
 // The goals and what each reaches; 1 when one falls short by more than 5 %.
 int bench_goals(const nlohmann::json& request, const nlohmann::json& values) {
-  const nlohmann::json shape = parse_shape(values["shape"], attention_shape_options());
+  const OptionTable only_length{attention_shape_options().front()};
+  const nlohmann::json shape = parse_shape(values["shape"], only_length);
+  output_format(request);  // refused before anything runs
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = 1;  // the goals are those of one thread
   const Setup setup{request_threads(with_threads), values["repeats"]};
@@ -115,6 +117,7 @@ int bench_goals(const nlohmann::json& request, const nlohmann::json& values) {
   run.report = [&, group = int64_t{0}](const std::string& name) mutable { progress.update(group++, name); };
   const std::vector<Goal> goals = measure_goals(run);
   progress.finish();
+  if (goals.empty()) fail_usage("--shape: no goal has T = ", run.length, ", want 16, 512, 1024, 2048 or 4096");
   Table table{.columns = {{"goal", Align::left},
                           {"ratio", Align::right, "", "ratio"},
                           {"limit", Align::right, "", "limit"},
@@ -247,6 +250,8 @@ int bench_train(const nlohmann::json& request) {
 
 int run_bench(const nlohmann::json& request) {
   const std::string what = request.value("what", "");
+  if (what != "attention" && request.value("goals", false))
+    fail_usage("--goals is given for ", what, ", want it for attention");
   if (what == "attention") return bench_attention(request);
   if (what == "memory") return bench_memory(request);
   if (what == "train") return bench_train(request);

@@ -7,7 +7,7 @@ namespace motet::cpu {
 namespace {
 
 // Queries of a block. 64 keep K and V streaming from L3 once per 64 queries; fewer when one thread's row buffers would
-// pass the budget (16 instead of 64 costs 18 % at T = 2048). Measure again with `motet bench attention`.
+// pass the budget (in a prototype 16 instead of 64 cost 18 % at T = 2048). Measure again with `motet bench attention`.
 constexpr int64_t kMixedRows = 64, kOnlineRows = 128;
 constexpr int64_t kRowBufferBytes = int64_t{192} << 20;
 constexpr int64_t kDecodeRows = 16;  // with at most this many queries nothing is packed

@@ -7,7 +7,7 @@ namespace motet::cpu {
 // Shapes of tiles, alike for every instruction set.
 inline constexpr int kRows = 8;           // queries of a sub-block
 inline constexpr int kPanel = 32;         // keys (or columns of a width) of a panel
-inline constexpr int kForwardKeys = 64;   // keys of a tile; 32 in place of 64 is 2-6 % slower forward
+inline constexpr int kForwardKeys = 64;   // keys of a tile; in a prototype 32 was 2-6 % slower forward
 inline constexpr int kBackwardKeys = 32;  // 64 would push the three row buffers of a sub-block out of L1
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }

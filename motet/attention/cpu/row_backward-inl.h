@@ -1,6 +1,6 @@
 // The skeleton of every mixed case, backward: five products, nothing stored by the forward pass but lse.
 //
-// Pass 1, tile by tile: scores, pre mix and P = 2^(L - lse) again; dU = dout V^T; backward of the post mix, which also
+// Pass 1, tile by tile: scores, pre mix and P = exp(L - lse) again; dU = dout V^T; backward of the post mix, which also
 // gives U and the row sums D = sum P dP; dV += U^T dout. Pass 2: dL = P (dP - D); backward of the pre mix; dQ += dS K;
 // dK += dS^T Q. Scores, P and dP of a block of queries are kept between the passes (three row buffers).
 //

@@ -1,7 +1,7 @@
 // The skeleton of every mixed case, forward: a block of queries keeps the scores of all heads of a unit over all the
 // keys it sees (the row buffer), because a mix after the softmax needs every head's normaliser first.
 //
-// Pass 1, tile by tile: scores, pre mix, mask, e = 2^(L - max of the tile's row). Then the normalisers; pass 2: post
+// Pass 1, tile by tile: scores, pre mix, mask, e = exp(L - max of the tile's row). Then the normalisers; pass 2: post
 // mix of e times one factor a row and tile, and its product with the values. One exponential an element, no
 // recomputation.
 #if defined(MOTET_CPU_ROW_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -20,7 +20,7 @@ namespace motet::cpu::HWY_NAMESPACE {
 /// What a forward run makes: outputs and lse, lse alone, or outputs under a given lse (no row buffer in these two).
 enum class Form : uint8_t { attend, lse, given_lse };
 
-/// Writes `value` over what the rows of a sub-block do not see of the part [begin, end) of the tile at s0.
+/// Writes -inf over what the rows of a sub-block do not see of the part [begin, end) of the tile at s0.
 template <int kKeys>
 HWY_NOINLINE void hide_unseen(const Call& call, int64_t b, const SubBlock& sub, int64_t s0, Span part, int heads,
                               float* tile) {

@@ -31,12 +31,14 @@ char* map(size_t bytes) {
   return static_cast<char*>(p);
 }
 
-// The smallest kept region that is large enough and not absurdly so.
+// The smallest kept region that is large enough, but not so large that a later piece would miss it.
 Region take(size_t need) {
   const std::lock_guard lock(mutex);
   auto best = kept().end();
   for (auto r = kept().begin(); r != kept().end(); ++r)
-    if (r->bytes >= need && (best == kept().end() || r->bytes < best->bytes)) best = r;
+    if (r->bytes >= need && r->bytes <= std::max(4 * need, kHugePage) &&
+        (best == kept().end() || r->bytes < best->bytes))
+      best = r;
   if (best == kept().end()) return {nullptr, 0};
   const Region found = *best;
   kept().erase(best);

@@ -7,7 +7,7 @@
 // pages where the system gives them.
 namespace motet::cpu {
 
-/// Bytes that are kept between calls, all threads together. Fresh pages cost about 1 % of a forward pass at T = 2048.
+/// Bytes that are kept between calls, all threads together.
 inline constexpr size_t kRetainedBytes = size_t{256} << 20;
 
 /// A region of memory of one call. First `reserve` the pieces, then `allocate`, then take each with `get`.
