@@ -160,6 +160,8 @@ std::vector<Named> cases() {
   decode_half.type = Type::float16, decode_half.S = 130;
   Options bfloat = dcmha, half = pairs, bfloat_plain = plain;
   bfloat.type = bfloat_plain.type = Type::bfloat16, half.type = Type::float16;
+  Options bfloat_strided = bfloat;
+  bfloat_strided.strided = true;
   return {{"plain", plain},
           {"wide", wide},
           {"window", window},
@@ -183,6 +185,7 @@ std::vector<Named> cases() {
           {"decode_dense", decode_dense},
           {"decode_half", decode_half},
           {"bfloat", bfloat},
+          {"bfloat_strided", bfloat_strided},
           {"half", half},
           {"bfloat_plain", bfloat_plain}};
 }

@@ -370,11 +370,13 @@ class RowForward {
   std::vector<TileStats> tile_stats_;
 };
 
-/// Whether the products of this call can take bfloat16 pairs: the CPU has them and rows start at whole pairs.
+/// Whether the products of this call can take bfloat16 pairs: the CPU has them and every row of k starts at a whole
+/// pair.
 HWY_INLINE bool takes_pairs(const Call& call) {
   const Problem& p = call.p;
   if (!kHasPairs || !call.bf16_pairs || p.q.type != Type::bfloat16 || p.D % 2) return false;
-  return p.k.row_stride % 2 == 0;
+  const bool even = (p.k.row_stride | p.k.head_stride | p.k.batch_stride) % 2 == 0;
+  return even && reinterpret_cast<uintptr_t>(p.k.data) % sizeof(float) == 0;
 }
 
 /// All blocks of a call, the longest first.
