@@ -56,18 +56,18 @@ HWY_INLINE const float* part_row(const Mix& mix, int part, int64_t b, int64_t at
 
 HWY_INLINE void gather_factored_row(const Mix& mix, int64_t b, int64_t t, float* to) {
   const HeadMix& parts = *mix.parts;
-  const int64_t heads = mix.in;
-  if (mix.query_ranks) {
-    const int64_t have = parts.query_rank * heads, want = mix.query_ranks * heads;
-    for (const int part : {kQueryDown, kQueryUp}) {
-      std::memcpy(to, part_row(mix, part, b, t), have * sizeof(float));
-      std::fill(to + have, to + want, 0.f);
-      to += want;
-    }
-  }
+  const int64_t heads = mix.in, ranks = mix.query_ranks, step = 2 * ranks + 1;
   const float one = parts.identity ? 1.f : 0.f;
   const float* gate = parts.has(kQueryGate) ? part_row(mix, kQueryGate, b, t) : nullptr;
-  for (int64_t h = 0; h < heads; ++h) to[h] = one + (gate ? gate[h] : 0.f);
+  for (int64_t h = 0; h < heads; ++h) to[h * step + 2 * ranks] = one + (gate ? gate[h] : 0.f);
+  if (!ranks) return;
+  const float *down = part_row(mix, kQueryDown, b, t), *up = part_row(mix, kQueryUp, b, t);
+  for (int64_t h = 0; h < heads; ++h)
+    for (int64_t r = 0; r < ranks; ++r) {
+      const bool have = r < parts.query_rank;
+      to[h * step + r] = have ? down[r * heads + h] : 0.f;
+      to[h * step + ranks + r] = have ? up[r * heads + h] : 0.f;
+    }
 }
 
 /// The matrix [in][out] of a query with everything of its side, then its transpose.
@@ -119,44 +119,48 @@ HWY_NOINLINE void gather_rows(const Mix& mix, int64_t b, int64_t t0, int count, 
   }
 }
 
-/// The key-side parts in the order of a key band, with the number each starts at and how many the band keeps of it.
-struct KeyPart {
+/// Numbers [from, from + count) of a key-side part stand in the key band at `first`, `first + step`, ...
+struct KeyRun {
   int part;
-  int64_t first, have, kept;
+  int64_t from, count, first, step;
 };
-struct KeyParts {
-  KeyPart list[4];
+struct KeyRuns {
+  KeyRun list[5];
   int count = 0;
+  int64_t numbers = 0;
+  void add(const KeyRun& run) { list[count++] = run, numbers += run.count; }
 };
-HWY_INLINE KeyParts key_parts(const Mix& mix) {
-  KeyParts all;
-  int64_t first = 0;
-  const bool factored = mix.kind == MixKind::factored;
+HWY_INLINE KeyRuns key_runs(const Mix& mix) {
+  KeyRuns runs;
+  const int64_t heads = mix.in, ranks = mix.key_ranks, step = 2 * ranks + 1;
   for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
-    const int64_t have = mix.parts->has(part) ? part_size(mix, part).numbers() : 0;
-    int64_t kept = have;
-    if (factored && part != kKeyFull) kept = (part == kKeyGate ? 1 : mix.key_ranks) * mix.in;
-    if (kept) all.list[all.count++] = {part, first, have, kept};
-    first += kept;
+    if (!mix.parts->has(part)) continue;
+    const PartSize size = part_size(mix, part);
+    if (mix.kind != MixKind::factored) {
+      runs.add({part, 0, size.numbers(), runs.numbers, 1});
+      continue;
+    }
+    const int64_t first = part == kKeyDown ? 0 : part == kKeyUp ? ranks : 2 * ranks;
+    for (int64_t r = 0; r < size.rows; ++r) runs.add({part, r * heads, heads, first + r, step});
   }
-  return all;
+  return runs;
 }
 
 /// Key band [key_numbers][kKeys] of the tile at key s0; keys outside `readable` and S give 0.
 template <int kKeys>
 HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readable, float* band) {
   if (!mix.key_numbers) return;
-  const KeyParts parts = key_parts(mix);
-  for (int i = 0; i < parts.count; ++i) {
-    const KeyPart& p = parts.list[i];
-    float* to = band + p.first * kKeys;
-    for (int panel = 0; panel < kKeys && p.have; panel += kPanel) {
+  const KeyRuns runs = key_runs(mix);
+  if (runs.numbers < mix.key_numbers) std::fill_n(band, mix.key_numbers * kKeys, 0.f);
+  for (int i = 0; i < runs.count; ++i) {
+    const KeyRun& run = runs.list[i];
+    const int64_t row = part_size(mix, run.part).numbers();
+    for (int panel = 0; panel < kKeys; panel += kPanel) {
       const int64_t first = std::clamp<int64_t>(readable.begin - s0 - panel, 0, kPanel);
       const int64_t last = std::clamp<int64_t>(readable.end - s0 - panel, first, kPanel);
-      pack_transposed({part_row(mix, p.part, b, s0 + panel + first), p.have}, static_cast<int>(first),
-                      static_cast<int>(last), p.have, to + panel, kKeys);
+      pack_transposed({part_row(mix, run.part, b, s0 + panel + first) + run.from, row}, static_cast<int>(first),
+                      static_cast<int>(last), run.count, band + run.first * kKeys + panel, run.step * kKeys);
     }
-    std::fill(to + p.have * kKeys, to + p.kept * kKeys, 0.f);
   }
 }
 
@@ -164,11 +168,13 @@ HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readab
 template <int kKeys>
 HWY_NOINLINE void scatter_keys(const Mix& mix, const std::array<float*, kNumParts>& to, int64_t row0, int count,
                                const float* band) {
-  const KeyParts parts = key_parts(mix);
-  for (int i = 0; i < parts.count; ++i) {
-    const KeyPart& p = parts.list[i];
-    if (p.have && to[p.part])
-      unpack_transposed(band + p.first * kKeys, kKeys, count, p.have, to[p.part] + row0 * p.have, p.have);
+  const KeyRuns runs = key_runs(mix);
+  for (int i = 0; i < runs.count; ++i) {
+    const KeyRun& run = runs.list[i];
+    const int64_t row = part_size(mix, run.part).numbers();
+    if (to[run.part])
+      unpack_transposed(band + run.first * kKeys, run.step * kKeys, count, run.count,
+                        to[run.part] + row0 * row + run.from, row);
   }
 }
 

@@ -3,7 +3,8 @@
 //   y_m = x_m (diagonal[t,m] + gate[s,m]) + sum_r (sum_n x_n query_down[t,r,n]) query_up[t,r,m]
 //                                         + sum_r (sum_n x_n key_down[s,r,n]) key_up[s,r,m]
 //
-// Row band of a sub-block: [8][down kQ, up kQ, diagonal][heads]. Key band: [down kK, up kK, gate][heads][keys].
+// Row band of a sub-block: [8][heads][down kQ, up kQ, diagonal]. Key band: [heads][down kK, up kK, gate][keys]. A head's
+// numbers stand together, so that a loop over heads moves two pointers and all else is a constant distance from them.
 #if defined(MOTET_CPU_MIX_FACTORED_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOTET_CPU_MIX_FACTORED_INL_H
 #undef MOTET_CPU_MIX_FACTORED_INL_H
@@ -20,9 +21,9 @@ namespace motet::cpu::HWY_NAMESPACE {
 // 2 rows x kMixVectors of all heads. Hidden sums stay in registers between the two loops over heads.
 template <int kQ, int kK, int kKeys>
 HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, int column) {
-  constexpr int kV = kMixVectors;
+  constexpr int kV = kMixVectors, kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
   const int heads = mix.in;
-  const int64_t head = int64_t{kRows} * kKeys, band = int64_t{2 * kQ + 1} * heads;
+  const int64_t head = int64_t{kRows} * kKeys, band = int64_t{kRowNumbers} * heads;
   const float* in = t.in + row * kKeys + column;
   float* out = t.out + row * kKeys + column;
   const float* q[2] = {t.rows + row * band, t.rows + (row + 1) * band};
@@ -33,6 +34,8 @@ HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, in
     MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) hk[i][j][r] = zero();
   }
   for (int h = 0; h < heads; ++h) {
+    const float* const numbers[2] = {q[0] + h * kRowNumbers, q[1] + h * kRowNumbers};
+    const float* const key = k + h * kKeyNumbers * kKeys;
     Vec x[2][kV];
     MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
       x[i][j] = load(in + h * head + i * kKeys + j * kLanes);
@@ -42,32 +45,32 @@ HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, in
       }
     }
     MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
-      const Vec down = load(k + (r * heads + h) * kKeys + j * kLanes);
+      const Vec down = load(key + r * kKeys + j * kLanes);
       MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) hk[i][j][r] = fma(x[i][j], down, hk[i][j][r]);
     }
     MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec down = set(q[i][r * heads + h]);
+      const Vec down = set(numbers[i][r]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) hq[i][j][r] = fma(x[i][j], down, hq[i][j][r]);
     }
   }
   if (t.factor) in = out;
-  const float* up_k = k + kK * heads * kKeys;
-  const float* gate_k = k + 2 * kK * heads * kKeys;
   for (int h = 0; h < heads; ++h) {
+    const float* const numbers[2] = {q[0] + h * kRowNumbers, q[1] + h * kRowNumbers};
+    const float* const key = k + h * kKeyNumbers * kKeys;
     Vec y[2][kV];
     MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec diagonal = set(q[i][2 * kQ * heads + h]);
+      const Vec diagonal = set(numbers[i][2 * kQ]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
-        const Vec scale = kK ? hn::Add(diagonal, load(gate_k + h * kKeys + j * kLanes)) : diagonal;
+        const Vec scale = kK ? hn::Add(diagonal, load(key + 2 * kK * kKeys + j * kLanes)) : diagonal;
         y[i][j] = hn::Mul(load(in + h * head + i * kKeys + j * kLanes), scale);
       }
     }
     MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
-      const Vec up = load(up_k + (r * heads + h) * kKeys + j * kLanes);
+      const Vec up = load(key + (kK + r) * kKeys + j * kLanes);
       MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) y[i][j] = fma(hk[i][j][r], up, y[i][j]);
     }
     MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec up = set(q[i][(kQ + r) * heads + h]);
+      const Vec up = set(numbers[i][kQ + r]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) y[i][j] = fma(hq[i][j][r], up, y[i][j]);
     }
     MOTET_UNROLL(2)
@@ -86,9 +89,9 @@ HWY_NOINLINE void factored_apply(const Mix& mix, const MixTile& tile) {
 // Hidden sums of a pair of rows, all vectors, kept in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes].
 template <int kQ, int kK>
 HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, float* hidden) {
-  constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK);
+  constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK), kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
   const int heads = mix.in;
-  const int64_t head = int64_t{kRows} * kKeys, band = int64_t{2 * kQ + 1} * heads;
+  const int64_t head = int64_t{kRows} * kKeys, band = int64_t{kRowNumbers} * heads;
   const float* q[2] = {t.rows + row * band, t.rows + (row + 1) * band};
   for (int j = 0; j < t.columns / kLanes; ++j) {
     const float* in = t.in + row * kKeys + j * kLanes;
@@ -100,21 +103,23 @@ HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, fl
       MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) hk[i][r] = gk[i][r] = zero();
     }
     for (int h = 0; h < heads; ++h) {
+      const float* const numbers[2] = {q[0] + h * kRowNumbers, q[1] + h * kRowNumbers};
+      const float* const key = k + h * kKeyNumbers * kKeys;
       Vec x[2], g[2];
       MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
         x[i] = load(in + h * head + i * kKeys);
         g[i] = load(grad + h * head + i * kKeys);
       }
       MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) {
-        const Vec down = load(k + (r * heads + h) * kKeys), up = load(k + ((kK + r) * heads + h) * kKeys);
+        const Vec down = load(key + r * kKeys), up = load(key + (kK + r) * kKeys);
         MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
           hk[i][r] = fma(x[i], down, hk[i][r]);
           gk[i][r] = fma(g[i], up, gk[i][r]);
         }
       }
       MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-        hq[i][r] = fma(x[i], set(q[i][r * heads + h]), hq[i][r]);
-        gq[i][r] = fma(g[i], set(q[i][(kQ + r) * heads + h]), gq[i][r]);
+        hq[i][r] = fma(x[i], set(numbers[i][r]), hq[i][r]);
+        gq[i][r] = fma(g[i], set(numbers[i][kQ + r]), gq[i][r]);
       }
     }
     MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
@@ -136,31 +141,29 @@ HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, fl
 template <int kQ, int kK, bool kPost>
 HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int h, const float* hidden,
                               Vec (&sum)[2][2 * kQ + 2]) {
-  constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK);
-  const int heads = mix.in;
-  const int64_t band = int64_t{2 * kQ + 1} * heads, place = (h * int64_t{kRows} + row) * kKeys;
-  const float* q[2] = {t.rows + row * band + h, t.rows + (row + 1) * band + h};
+  constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK), kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
+  const int64_t band = int64_t{kRowNumbers} * mix.in, place = (h * int64_t{kRows} + row) * kKeys;
+  const float* const q[2] = {t.rows + row * band + h * kRowNumbers, t.rows + (row + 1) * band + h * kRowNumbers};
   MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(6) for (int n = 0; n < 2 * kQ + 2; ++n) sum[i][n] = zero();
   for (int j = 0; j < t.columns / kLanes; ++j) {
-    const float* k = t.keys + h * kKeys + j * kLanes;
-    float* gk = t.key_gradients + h * kKeys + j * kLanes;
-    const int64_t step = int64_t{heads} * kKeys;
+    const float* const k = t.keys + h * kKeyNumbers * kKeys + j * kLanes;
+    float* const gk = t.key_gradients + h * kKeyNumbers * kKeys + j * kLanes;
     Vec weight[2 * kK + 1], gradient[2 * kK + 1];
     if constexpr (kK > 0) MOTET_UNROLL(5) for (int n = 0; n < 2 * kK + 1; ++n) {
-        weight[n] = load(k + n * step);
-        gradient[n] = load(gk + n * step);
+        weight[n] = load(k + n * kKeys);
+        gradient[n] = load(gk + n * kKeys);
       }
     MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
       const float* z = hidden + ((i * (kKeys / kLanes) + j) * kSums) * kLanes;
       const int64_t at = place + i * kKeys + j * kLanes;
       const Vec x = load(t.in + at), g = load(t.grad + at);
-      const Vec diagonal = set(q[i][2 * kQ * heads]);
+      const Vec diagonal = set(q[i][2 * kQ]);
       const Vec scale = kK ? hn::Add(diagonal, weight[2 * kK]) : diagonal;
       Vec dx = hn::Mul(g, scale), y = hn::Mul(x, scale);
       MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) {
         const Vec hq = load(z + r * kLanes), gq = load(z + (kQ + kK + r) * kLanes);
-        dx = fma(gq, set(q[i][r * heads]), dx);
-        if (kPost) y = fma(hq, set(q[i][(kQ + r) * heads]), y);
+        dx = fma(gq, set(q[i][r]), dx);
+        if (kPost) y = fma(hq, set(q[i][kQ + r]), y);
         sum[i][r] = fma(x, gq, sum[i][r]);
         sum[i][kQ + r] = fma(g, hq, sum[i][kQ + r]);
       }
@@ -180,7 +183,7 @@ HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int 
       }
       store(t.dx + at, dx);
     }
-    if constexpr (kK > 0) MOTET_UNROLL(5) for (int n = 0; n < 2 * kK + 1; ++n) store(gk + n * step, gradient[n]);
+    if constexpr (kK > 0) MOTET_UNROLL(5) for (int n = 0; n < 2 * kK + 1; ++n) store(gk + n * kKeys, gradient[n]);
   }
 }
 
