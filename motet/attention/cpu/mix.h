@@ -23,12 +23,20 @@ struct MixTile {
   int num_rows, columns;
 };
 
+/// The softmax that a pre mix stands before: P of a tile, and of each row, as pairs of rows, 1 / Z and D / Z, where
+/// Z = sum P and D = sum P dP. dL = P / Z (dP - D / Z): weights made from a rounded lse sum to 1 only nearly, and
+/// without Z what is missing would come back multiplied by the scores.
+struct SoftmaxTile {
+  const float *weights, *inverse, *sums;
+};
+
 /// Backward of one application; every gradient is added to what its band holds.
 struct MixBackTile {
   const float* in;  // the input of the mix
-  float* grad;      // the gradient of its output
+  float* grad;      // the gradient of its output; with `softmax` of the weights behind it, and is overwritten
+  const SoftmaxTile* softmax;
   float* out;       // its output again; null where it is not wanted
-  float* dx;        // receives the gradient of the input; may be `in` or, for one in-place mix, `grad`
+  float* dx;        // receives the gradient of the input; may be `in` or, where that works in place, `grad`
   float* row_sums;  // sum over columns of in * dx, as pairs of rows; null where it is not wanted
   const float* rows;
   const float* keys;
@@ -65,6 +73,7 @@ struct Mix {
   void (*backward)(const Mix&, const MixBackTile&) = nullptr;  // on tiles of kBackwardKeys
 
   bool passes() const { return kind == MixKind::none; }
+  bool backward_in_place() const { return in_place && in == out; }  // dx may be grad
 };
 
 }  // namespace motet::cpu

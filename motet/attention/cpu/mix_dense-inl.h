@@ -228,9 +228,25 @@ HWY_NOINLINE void add_row_sums(const float* a, const float* b, int heads, int ro
   }
 }
 
+/// The gradient of weights to that of the logits before the softmax, in place.
+HWY_NOINLINE void softmax_backward(const SoftmaxTile& softmax, float* grad, int heads, int rows) {
+  constexpr int kKeys = kBackwardKeys;
+  for (int h = 0; h < heads; ++h)
+    for (int r = 0; r < rows; ++r) {
+      const int64_t at = (h * int64_t{kRows} + r) * kKeys, pair = pair_place(r, h, heads);
+      const Vec inverse = set(softmax.inverse[pair]), d = set(softmax.sums[pair]);
+      MOTET_UNROLL(4)
+      for (int j = 0; j < kKeys; j += kLanes) {
+        const Vec weight = hn::Mul(load(softmax.weights + at + j), inverse);
+        store(grad + at + j, hn::Mul(weight, hn::Sub(load(grad + at + j), d)));
+      }
+    }
+}
+
 HWY_NOINLINE void dense_backward(const Mix& mix, const MixBackTile& tile) {
   const MixBackTile t = tile;
   constexpr int kKeys = kBackwardKeys;
+  if (t.softmax) softmax_backward(*t.softmax, t.grad, mix.out, t.num_rows);
   const int64_t numbers = int64_t{mix.in} * mix.out, step = mix.per_row ? 2 * numbers : 0;
   if (t.out) {
     dense_product<kKeys>({t.in, mix.in, t.out, mix.out, t.rows, step, t.num_rows, t.columns});

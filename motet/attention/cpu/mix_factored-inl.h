@@ -3,8 +3,9 @@
 //   y_m = x_m (diagonal[t,m] + gate[s,m]) + sum_r (sum_n x_n query_down[t,r,n]) query_up[t,r,m]
 //                                         + sum_r (sum_n x_n key_down[s,r,n]) key_up[s,r,m]
 //
-// Row band of a sub-block: [8][heads][down kQ, up kQ, diagonal]. Key band: [heads][down kK, up kK, gate][keys]. A head's
-// numbers stand together, so that a loop over heads moves two pointers and all else is a constant distance from them.
+// Row band of a sub-block: [8][heads][down kQ, up kQ, diagonal]. Key band: [heads][down kK, up kK, gate][keys]. A
+// head's numbers stand together, so that a loop over heads moves two pointers and all else is a constant distance from
+// them.
 #if defined(MOTET_CPU_MIX_FACTORED_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOTET_CPU_MIX_FACTORED_INL_H
 #undef MOTET_CPU_MIX_FACTORED_INL_H
@@ -86,8 +87,9 @@ HWY_NOINLINE void factored_apply(const Mix& mix, const MixTile& tile) {
     for (int row = 0; row < t.num_rows; row += 2) factored_apply_pair<kQ, kK, kKeys>(mix, t, row, column);
 }
 
-// Hidden sums of a pair of rows, all vectors, kept in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes].
-template <int kQ, int kK>
+// Hidden sums of a pair of rows, all vectors, kept in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes]. On the way
+// takes the gradient through the softmax behind a pre mix.
+template <int kQ, int kK, bool kSoftmax>
 HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, float* hidden) {
   constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK), kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
   const int heads = mix.in;
@@ -95,8 +97,12 @@ HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, fl
   const float* q[2] = {t.rows + row * band, t.rows + (row + 1) * band};
   for (int j = 0; j < t.columns / kLanes; ++j) {
     const float* in = t.in + row * kKeys + j * kLanes;
-    const float* grad = t.grad + row * kKeys + j * kLanes;
+    float* grad = t.grad + row * kKeys + j * kLanes;
     const float* k = t.keys + j * kLanes;
+    const int64_t pair = pair_place(row, 0, heads);
+    const float* weights = kSoftmax ? t.softmax->weights + row * kKeys + j * kLanes : nullptr;
+    const float* inverse = kSoftmax ? t.softmax->inverse + pair : nullptr;
+    const float* sums = kSoftmax ? t.softmax->sums + pair : nullptr;
     Vec hq[2][kQ + 1], hk[2][kK + 1], gq[2][kQ + 1], gk[2][kK + 1];
     MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
       MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) hq[i][r] = gq[i][r] = zero();
@@ -109,6 +115,11 @@ HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, fl
       MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
         x[i] = load(in + h * head + i * kKeys);
         g[i] = load(grad + h * head + i * kKeys);
+        if constexpr (kSoftmax) {
+          const Vec weight = hn::Mul(load(weights + h * head + i * kKeys), set(inverse[2 * h + i]));
+          g[i] = hn::Mul(weight, hn::Sub(g[i], set(sums[2 * h + i])));
+          store(grad + h * head + i * kKeys, g[i]);
+        }
       }
       MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) {
         const Vec down = load(key + r * kKeys), up = load(key + (kK + r) * kKeys);
@@ -145,6 +156,11 @@ HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int 
   const int64_t band = int64_t{kRowNumbers} * mix.in, place = (h * int64_t{kRows} + row) * kKeys;
   const float* const q[2] = {t.rows + row * band + h * kRowNumbers, t.rows + (row + 1) * band + h * kRowNumbers};
   MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(6) for (int n = 0; n < 2 * kQ + 2; ++n) sum[i][n] = zero();
+  for (int i = 0; i < 2 * kKeys; i += 16) {  // the next pair of rows
+    prefetch_l1(t.in + place + 2 * kKeys + i);
+    prefetch_l1(t.grad + place + 2 * kKeys + i);
+    if (!kPost) prefetch_l1(t.softmax->weights + place + 2 * kKeys + i);
+  }
   for (int j = 0; j < t.columns / kLanes; ++j) {
     const float* const k = t.keys + h * kKeyNumbers * kKeys + j * kLanes;
     float* const gk = t.key_gradients + h * kKeyNumbers * kKeys + j * kLanes;
@@ -192,13 +208,14 @@ HWY_INLINE void add_reduced(const Vec* sums, float* list) {
   store(list, hn::Add(load(list), reduce_each(sums, SumOf())));
 }
 
+// A post mix gives its output again and row sums; a pre mix begins behind the softmax.
 template <int kQ, int kK, bool kPost>
 HWY_INLINE void factored_backward_rows(const Mix& mix, const MixBackTile t) {
   constexpr int kNumbers = 2 * kQ + 2, kGroup = kLanes / 2;  // heads reduced together
   const int heads = mix.in;
   const int64_t list = kRows * padded_heads(heads);
   for (int row = 0; row < t.num_rows; row += 2) {
-    factored_hidden<kQ, kK>(mix, t, row, t.scratch);
+    factored_hidden<kQ, kK, !kPost>(mix, t, row, t.scratch);
     HWY_ALIGN Vec reduced[kNumbers][kLanes];
     for (int h = 0; h < heads; ++h) {
       Vec sum[2][kNumbers];

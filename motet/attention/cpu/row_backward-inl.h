@@ -60,22 +60,6 @@ HWY_INLINE void add_turned(const QueryRows* subs, int count, int64_t x_row, floa
   }
 }
 
-/// dL = P / Z (dP - D / Z) in place of dP; D as pairs of rows, Z [heads * 8] the sums of P. Weights made from a rounded
-/// lse sum to 1 only nearly; without Z, what is missing would come back multiplied by the scores in the pre mix.
-HWY_NOINLINE void softmax_backward(const float* weights, float* grad, const float* row_sums, const float* totals,
-                                   int heads, int rows) {
-  constexpr int kKeys = kBackwardKeys;
-  for (int h = 0; h < heads; ++h)
-    for (int r = 0; r < rows; ++r) {
-      const int64_t at = (h * int64_t{kRows} + r) * kKeys;
-      const float total = totals[h * kRows + r], scale = total > 0 ? 1 / total : 0;
-      const Vec d = set(row_sums[pair_place(r, h, heads)] * scale), z = set(scale);
-      MOTET_UNROLL(4)
-      for (int j = 0; j < kKeys; j += kLanes)
-        store(grad + at + j, hn::Mul(hn::Mul(z, load(weights + at + j)), hn::Sub(load(grad + at + j), d)));
-    }
-}
-
 /// What the workers of a backward run share.
 struct BackwardShared {
   Workspace space;
@@ -193,6 +177,7 @@ class RowBackward {
     lse_ = space_.reserve(subs * unit.softmax * kRows), lse_low_ = space_.reserve(subs * unit.softmax * kRows);
     totals_ = space_.reserve(subs * unit.softmax * kRows);
     row_sums_ = space_.reserve(subs * kRows * padded_heads(unit.softmax));
+    inverse_ = space_.reserve(subs * kRows * padded_heads(unit.softmax));
     pre_rows_ = space_.reserve(subs * mixes.pre.row_band), post_rows_ = space_.reserve(subs * mixes.post.row_band);
     pre_sums_ = space_.reserve(subs * mixes.pre.row_gradients + mixes.pre.shared_gradients);
     post_sums_ = space_.reserve(subs * mixes.post.row_gradients + mixes.post.shared_gradients);
@@ -211,6 +196,7 @@ class RowBackward {
       add_values(j);
       shared_.first_pass.finish(place, turn);
     }
+    finish_rows();
     for (int64_t j = first_tile_; j < end_tile_; ++j) {
       const int64_t place = turns_.place(task_.b, task_.cluster, j);
       const int64_t turn = turns_.turn(task_.b, task_.block, j, task_.unit_index, task_.units);
@@ -235,6 +221,7 @@ class RowBackward {
   float* dq(int64_t s, int64_t h) const { return of(dq_, s * task_.unit.scores + h, kRows * d_); }
   float* dout(int64_t s, int64_t o) const { return of(dout_, s * task_.unit.outputs + o, kRows * e_); }
   float* row_sums(int64_t s) const { return of(row_sums_, s, kRows * padded_heads(task_.unit.softmax)); }
+  float* inverse(int64_t s) const { return of(inverse_, s, kRows * padded_heads(task_.unit.softmax)); }
   float* sums(const Mix& mix, size_t handle, int64_t s) const {
     return of(handle, mix.shared_gradients ? 0 : s, mix.row_gradients);
   }
@@ -287,6 +274,7 @@ class RowBackward {
     float* const a = mixes_.pre.passes() ? p : scores(s, j);
     for (int64_t h = 0; h < unit.scores; ++h) {
       if (!mixes_.pre.passes()) fetch_tile(p + h * kRows * kKeys);
+      for (int64_t i = 0; i < kRows * d_; i += 16) prefetch_l1(q(s, h) + kRows * d_ + i);
       score_tile<kKeys>(q(s, h), d_, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]), p_.D, sub.rows, kKeys,
                         a + h * kRows * kKeys);
     }
@@ -320,9 +308,10 @@ class RowBackward {
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
     float* const p = weights(s, j);
-    float* const du = mixes_.post.passes() ? grads(s, j) : space_.get(mixed_grad_);
+    float* const du = mixes_.post.backward_in_place() || mixes_.post.passes() ? grads(s, j) : space_.get(mixed_grad_);
     for (int64_t o = 0; o < unit.outputs; ++o) {
-      if (!mixes_.post.passes()) fetch_tile(grads(s, j) + o * kRows * kKeys);
+      if (!mixes_.post.passes() && !mixes_.post.backward_in_place()) fetch_tile(grads(s, j) + o * kRows * kKeys);
+      for (int64_t i = 0; i < kRows * e_; i += 16) prefetch_l1(dout(s, o) + kRows * e_ + i);
       score_tile<kKeys>(dout(s, o), e_, keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
                         kKeys, du + o * kRows * kKeys);
     }
@@ -331,10 +320,22 @@ class RowBackward {
       return;
     }
     mixes_.post.backward(
-        mixes_.post,
-        {p, du, mixed(s, j), grads(s, j), row_sums(s), of(post_rows_, s, mixes_.post.row_band), keys_.post(task_.b, j),
-         sums(mixes_.post, post_sums_, s), shared_.post_keys.size ? shared_.post_keys.at(task_.b, j, 0) : nullptr,
-         space_.get(scratch_), sub.rows, kKeys});
+        mixes_.post, {p, du, nullptr, mixed(s, j), grads(s, j), row_sums(s), of(post_rows_, s, mixes_.post.row_band),
+                      keys_.post(task_.b, j), sums(mixes_.post, post_sums_, s),
+                      shared_.post_keys.size ? shared_.post_keys.at(task_.b, j, 0) : nullptr, space_.get(scratch_),
+                      sub.rows, kKeys});
+  }
+
+  // 1 / Z and D / Z of every row.
+  void finish_rows() {
+    const int64_t heads = task_.unit.softmax;
+    for (int64_t s = 0; s < count(); ++s)
+      for (int64_t x = 0; x < heads * kRows; ++x) {
+        const int64_t at = pair_place(x % kRows, x / kRows, heads);
+        const float total = of(totals_, s, heads * kRows)[x];
+        inverse(s)[at] = total > 0 ? 1 / total : 0;
+        row_sums(s)[at] *= inverse(s)[at];
+      }
   }
 
   void second_pass(int64_t s, int64_t j) {
@@ -342,14 +343,15 @@ class RowBackward {
     if (!sees(s, j)) return;
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
-    softmax_backward(weights(s, j), grads(s, j), row_sums(s), of(totals_, s, unit.softmax * kRows),
-                     static_cast<int>(unit.softmax), sub.rows);
-    if (!mixes_.pre.passes())
-      mixes_.pre.backward(
-          mixes_.pre, {scores(s, j), grads(s, j), nullptr, scores(s, j), nullptr, of(pre_rows_, s, mixes_.pre.row_band),
-                       keys_.pre(task_.b, j), sums(mixes_.pre, pre_sums_, s),
-                       shared_.pre_keys.size ? shared_.pre_keys.at(task_.b, j, 0) : nullptr, space_.get(scratch_),
-                       sub.rows, kKeys});
+    const SoftmaxTile softmax{weights(s, j), inverse(s), row_sums(s)};
+    if (mixes_.pre.passes())
+      softmax_backward(softmax, grads(s, j), static_cast<int>(unit.softmax), sub.rows);
+    else
+      mixes_.pre.backward(mixes_.pre,
+                          {scores(s, j), grads(s, j), &softmax, nullptr, scores(s, j), nullptr,
+                           of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j), sums(mixes_.pre, pre_sums_, s),
+                           shared_.pre_keys.size ? shared_.pre_keys.at(task_.b, j, 0) : nullptr, space_.get(scratch_),
+                           sub.rows, kKeys});
     const float* ds = score_grads(s, j);
     for (int64_t h = 0; h < unit.scores; ++h) {
       const float* k = keys_.k_columns(task_.b, j, p_.key_of[unit.score0 + h]);
@@ -451,8 +453,8 @@ class RowBackward {
   const int64_t block_rows_;
   int64_t tiles_ = 0, d_ = 0, e_ = 0, score_tile_ = 0, weight_tile_ = 0, grad_tile_ = 0, out_tile_ = 0;
   Workspace space_;
-  size_t q_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_, row_sums_, pre_rows_,
-      post_rows_, pre_sums_, post_sums_, scratch_;
+  size_t q_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_, row_sums_, inverse_,
+      pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
   BackwardTask task_{};
   int64_t first_tile_ = 0, end_tile_ = 0;
   std::vector<SubBlock> subs_;
