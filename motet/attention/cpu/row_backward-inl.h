@@ -97,31 +97,31 @@ struct BackwardShared {
   }
 };
 
-/// The place and turn of a block at a tile, for the gradients of its keys. Blocks that reach a tile follow one another.
+/// The place and turn of a block at a tile, for the gradients of its keys. Blocks that reach a tile follow one another,
+/// the last one first: it is the longest where attention is causal, and threads then end together.
 class BlockTurns {
  public:
   BlockTurns(const Call& call, int64_t block_rows) : call_(call), tiles_(call.tiles(kBackwardKeys)) {
     const int64_t blocks = call.blocks(block_rows);
-    first_.assign(call.p.B * tiles_, -1);
+    last_.assign(call.p.B * tiles_, -1);
     for (int64_t b = 0; b < call.p.B; ++b)
       for (int64_t i = 0; i < blocks; ++i) {
         const Span keys = call.sight.keys(b, i * block_rows, std::min((i + 1) * block_rows, call.p.T));
         if (keys.empty()) continue;
-        for (int64_t j = keys.begin / kBackwardKeys; j * kBackwardKeys < keys.end; ++j)
-          if (first_[b * tiles_ + j] < 0) first_[b * tiles_ + j] = i;
+        for (int64_t j = keys.begin / kBackwardKeys; j * kBackwardKeys < keys.end; ++j) last_[b * tiles_ + j] = i;
       }
   }
   int64_t place(int64_t b, int64_t cluster, int64_t j) const {
     return (b * static_cast<int64_t>(call_.plan.clusters.size()) + cluster) * tiles_ + j;
   }
   int64_t turn(int64_t b, int64_t block, int64_t j, int64_t unit, int64_t units) const {
-    return (block - first_[b * tiles_ + j]) * units + unit;
+    return (last_[b * tiles_ + j] - block) * units + unit;
   }
 
  private:
   const Call& call_;
   int64_t tiles_;
-  std::vector<int64_t> first_;  // first block that reaches the tile
+  std::vector<int64_t> last_;  // block that reaches the tile
 };
 
 /// One task of a backward run: a block of queries of one unit.
@@ -470,7 +470,7 @@ HWY_INLINE void finish_weight(const BackwardShared& shared, size_t handle, int64
   for (int64_t n = 0; n < numbers; ++n) to[n] = static_cast<float>(sum[n]);
 }
 
-/// Runs every (sequence, cluster, block) on the workers that `make` builds, blocks of a cluster in ascending order.
+/// Runs every (sequence, cluster, block) on the workers that `make` builds, blocks of a cluster in the order of turns.
 template <class Make>
 HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make make) {
   const int64_t blocks = call.blocks(block_rows), clusters = static_cast<int64_t>(call.plan.clusters.size());
@@ -487,7 +487,7 @@ HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make 
       // Threads work side by side on different clusters where there are several, so that few turns are waited for.
       const int64_t pairs = call.p.B * clusters, first = task / (group * blocks) * group,
                     wide = std::min(group, pairs - first);
-      const int64_t within = task - first * blocks, block = within / wide, pair = first + within % wide;
+      const int64_t within = task - first * blocks, block = blocks - 1 - within / wide, pair = first + within % wide;
       const Cluster& cluster = call.plan.clusters[pair % clusters];
       const int64_t units = static_cast<int64_t>(cluster.units.size());
       for (int64_t u = 0; u < units; ++u)
