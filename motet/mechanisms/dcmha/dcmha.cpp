@@ -48,34 +48,46 @@ Dcmha::Dcmha(const Setting& s)
     static_post_GNN = register_parameter("compose_static_post", at::zeros({groups_, own, own}));
 }
 
-Dcmha::Parts Dcmha::parts(const Tensor& x, int branch) const {
-  Parts made;
-  const auto found = std::find(branches_.begin(), branches_.end(), branch);
-  if (found == branches_.end()) return made;
-  const int64_t place = found - branches_.begin();
-  const int64_t own = heads_ / groups_;
-  if (hidden_CGPK.defined()) {
+// One product for both branches of the side: on their own they are too thin to be fast.
+Dcmha::Side Dcmha::side(const Tensor& x, bool key) const {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < branches_.size(); ++i)
+    if ((branches_[i] == kPreKey || branches_[i] == kPostKey) == key) places.push_back(static_cast<int64_t>(i));
+  Side made;
+  if (places.empty() || (!hidden_CGPK.defined() && !gate_CPH.defined())) return made;
+  const int64_t own = heads_ / groups_, branches = static_cast<int64_t>(places.size());
+  const Tensor chosen = at::tensor(places, at::TensorOptions(at::kLong).device(x.device()));
+  std::vector<Tensor> weights;
+  if (hidden_CGPK.defined()) weights.push_back(hidden_CGPK.index_select(2, chosen).flatten(1));
+  if (gate_CPH.defined()) weights.push_back(gate_CPH.index_select(1, chosen).flatten(1));
+  const Tensor made_BTX = at::matmul(x, at::cat(weights, 1));
+  const int64_t maps = hidden_CGPK.defined() ? weights[0].size(1) : 0;
+  Tensor down_PBTGRN, up_PBTGRN, gate_BTPN;
+  if (maps) {
     const auto activation = setting_.word("gelu") == "tanh" ? Activation::gelu_tanh : Activation::gelu;
-    const Tensor hidden_BTGK =
-        activated(at::matmul(x, hidden_CGPK.select(2, place).flatten(1)), activation).unflatten(-1, {groups_, -1});
-    const Tensor rows_BTGRN = at::einsum("btgk,gkrn->btgrn", {hidden_BTGK, up_GPKRN.select(1, place)});
-    const Tensor down = rms_norm(rows_BTGRN.slice(3, 0, rank_), {}, kDownNormEps), up = rows_BTGRN.slice(3, rank_);
-    // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
-    const auto spread = [&](const Tensor& t) {
-      if (groups_ == 1) return t.squeeze(2);
-      const Tensor own_group = at::eye(groups_, t.options()).view({1, 1, groups_, 1, groups_, 1});
-      return (t.unsqueeze(4) * own_group).reshape({t.size(0), t.size(1), groups_ * rank_, groups_ * own});
-    };
-    made.down = spread(down);
-    made.up = spread(up);
+    const Tensor hidden_BTGPK =
+        activated(made_BTX.slice(2, 0, maps).contiguous(), activation).unflatten(-1, {groups_, branches, -1});
+    const Tensor rows = at::einsum("btgpk,gpkrn->pbtgrn", {hidden_BTGPK, up_GPKRN.index_select(1, chosen)});
+    down_PBTGRN = rms_norm(rows.slice(4, 0, rank_), {}, kDownNormEps), up_PBTGRN = rows.slice(4, rank_);
   }
-  if (gate_CPH.defined()) made.gate = at::tanh(at::matmul(x, gate_CPH.select(1, place)));
+  if (gate_CPH.defined()) gate_BTPN = at::tanh(made_BTX.slice(2, maps)).unflatten(-1, {branches, heads_});
+  // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
+  const auto spread = [&](const Tensor& t) {
+    if (groups_ == 1) return t.squeeze(2);
+    const Tensor own_group = at::eye(groups_, t.options()).view({1, 1, groups_, 1, groups_, 1});
+    return (t.unsqueeze(4) * own_group).reshape({t.size(0), t.size(1), groups_ * rank_, groups_ * own});
+  };
+  for (int64_t i = 0; i < branches; ++i) {
+    Parts& parts = branches_[places[i]] < kPostQuery ? made.pre : made.post;
+    if (maps) parts.down = spread(down_PBTGRN.select(0, i)), parts.up = spread(up_PBTGRN.select(0, i));
+    if (gate_BTPN.defined()) parts.gate = gate_BTPN.select(2, i);
+  }
   return made;
 }
 
 Keys Dcmha::keys(const Tensor& memory, const Positions& at) {
   Keys k = Projected::keys(memory, at);
-  const Parts pre = parts(memory, kPreKey), post = parts(memory, kPostKey);
+  const auto [pre, post] = side(memory, true);
   k.pre = {pre.down, pre.up, pre.gate, {}};
   k.post = {post.down, post.up, post.gate, {}};
   return k;
@@ -83,7 +95,7 @@ Keys Dcmha::keys(const Tensor& memory, const Positions& at) {
 
 Queries Dcmha::queries(const Tensor& x, const Positions& at) {
   Queries q = Projected::queries(x, at);
-  const Parts pre = parts(x, kPreQuery), post = parts(x, kPostQuery);
+  const auto [pre, post] = side(x, false);
   q.pre = {pre.down, pre.up, pre.gate, {}};
   q.post = {post.down, post.up, post.gate, {}};
   return q;

@@ -24,7 +24,10 @@ class Dcmha : public Projected {
   struct Parts {  // of one branch: down, up [B,T,R,N], gate [B,T,N]
     Tensor down, up, gate;
   };
-  Parts parts(const Tensor& x_BTC, int branch) const;
+  struct Side {
+    Parts pre, post;
+  };
+  Side side(const Tensor& x_BTC, bool key) const;
   Tensor block_diagonal(const Tensor& map_GNN) const;
 
   int64_t heads_, groups_, rank_;
