@@ -1,9 +1,11 @@
 #include "motet/bench/train_bench.h"
 
+#include <deque>
 #include <random>
 
 #include "motet/bench/rival.h"
 #include "motet/core/error.h"
+#include "motet/core/progress.h"
 #include "motet/train/trainer.h"
 
 namespace motet {
@@ -74,29 +76,45 @@ const OptionTable& train_shape_options() {
 
 TrainTimes measure_training(const TrainBench& bench) {
   const RivalProgram program = find_rival("rival_llama.py", bench.python);
-  const RunConfig run = run_config(bench.shape);
   const int64_t vocab = bench.shape.at("vocab").get<int64_t>(), context = bench.shape.at("T").get<int64_t>();
-  Model model(run.model_config(vocab));
-  model->initialize(1);
   const TextData data = random_tokens(vocab, context);
-  Trainer trainer(model, data, run.train);
-  RivalProcess rival(program, rival_request(bench, run, model->config()));
-
-  TrainTimes result{.parameters = model->num_parameters(), .tokens_per_step = trainer.tokens_per_step()};
-  result.rival_torch = rival.facts().value("torch", "unknown");
-  if (const int64_t theirs = rival.facts().value("parameters", int64_t{0}); theirs != result.parameters)
-    fail("bench train: our model has ", result.parameters, " parameters and the rival's ", theirs,
-         ", want the same model");
-
-  std::vector<Time> ours, theirs;
-  for (int64_t turn = 0; turn < bench.turns.warmups + bench.turns.repeats; ++turn) {
-    const Time mine = timed([&] { trainer.step(); }), its = rival.step();
-    if (turn < bench.turns.warmups) continue;
-    ours.push_back(mine);
-    theirs.push_back(its);
+  TrainTimes result;
+  std::deque<Trainer> trainers;
+  for (const Contender& contender : bench.contenders) {
+    RunConfig run = run_config(bench.shape);
+    run.attention_given = contender.attention;
+    Model model(run.model_config(vocab));
+    model->initialize(1);
+    trainers.emplace_back(model, data, run.train);
+    result.ours.push_back({contender.name, model->num_parameters(), {}});
   }
-  result.ours = median(ours);
-  result.rival = median(theirs);
+  result.tokens_per_step = trainers.front().tokens_per_step();
+
+  const RunConfig plain = run_config(bench.shape);
+  RivalProcess rival(program, rival_request(bench, plain, plain.model_config(vocab)));
+  result.rival_torch = rival.facts().value("torch", "unknown");
+  result.rival = {"eager PyTorch", rival.facts().value("parameters", int64_t{0}), {}};
+  for (const TrainTime& our : result.ours)
+    if (our.name == "mha" && our.parameters != result.rival.parameters)
+      fail("bench train: our model has ", our.parameters, " parameters and the rival's ", result.rival.parameters,
+           ", want the same model");
+
+  std::vector<std::vector<Time>> ours(trainers.size());
+  std::vector<Time> theirs;
+  Progress progress("bench train", bench.turns.warmups + bench.turns.repeats);
+  for (int64_t turn = 0; turn < bench.turns.warmups + bench.turns.repeats; ++turn) {
+    progress.update(turn, "");
+    const bool counts = turn >= bench.turns.warmups;
+    for (size_t i = 0; i < trainers.size(); ++i) {
+      const Time mine = timed([&] { trainers[i].step(); });
+      if (counts) ours[i].push_back(mine);
+    }
+    const Time its = rival.step();
+    if (counts) theirs.push_back(its);
+  }
+  progress.finish();
+  for (size_t i = 0; i < ours.size(); ++i) result.ours[i].step = median(ours[i]);
+  result.rival.step = median(theirs);
   return result;
 }
 

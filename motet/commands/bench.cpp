@@ -5,6 +5,7 @@
 #include "motet/bench/train_bench.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/compare/arms.h"
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
@@ -18,6 +19,7 @@ OptionTable request_options(int64_t fewest_repeats) {
   return {{"shape", string, "", {}, {}, {}, "sizes between commas"},
           {"repeats", integer, 9, static_cast<double>(fewest_repeats), 10000, {}, "measurements; the median counts"},
           {"goals", boolean, false, {}, {}, {}, "the goals of the fused kernels"},
+          {"mechanisms", string, "", {}, {}, {}, "whose models train"},
           {"python", string, "", {}, {}, {}, "the Python that runs the rival"}};
 }
 
@@ -214,33 +216,45 @@ int bench_train(const nlohmann::json& request) {
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
   const Setup setup{request_threads(with_threads), values["repeats"]};
-  const TrainTimes times = measure_training({.shape = shape,
-                                             .python = values["python"],
-                                             .threads = setup.threads,
-                                             .turns = {.warmups = 2, .repeats = setup.repeats}});
+  const std::string mechanisms = values["mechanisms"];
+  TrainBench bench{.shape = shape,
+                   .contenders = {},
+                   .python = values["python"],
+                   .threads = setup.threads,
+                   .turns = {.warmups = 2, .repeats = setup.repeats}};
+  nlohmann::json common{{"num_heads", shape["heads"]}};
+  if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
+  for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common))
+    bench.contenders.push_back({arm.label, arm.attention});
+  const TrainTimes times = measure_training(bench);
 
   Table table{.columns = {{"program", Align::left},
                           {"parameters"},
                           {"step", Align::right, "ms", "wall_ms"},
                           {"CPU", Align::right, "ms", "cpu_ms"},
                           {"tokens/s", Align::right, "", "tokens_per_second"},
-                          {"ratio", Align::right, "", "ratio"}}};
-  const auto rate = [&](const Time& t) { return static_cast<double>(times.tokens_per_step) / t.wall; };
-  const auto row = [&](const char* name, const Time& t) {
+                          {"ratio", Align::right, "", "ratio"},
+                          {"to mha", Align::right, "", "ratio_to_mha"}}};
+  const auto rate = [&](const TrainTime& t) { return static_cast<double>(times.tokens_per_step) / t.step.wall; };
+  const TrainTime* mha = nullptr;
+  for (const TrainTime& t : times.ours)
+    if (t.name == "mha") mha = &t;
+  const auto row = [&](const std::string& name, const TrainTime& t) {
     table.rows.push_back({name,
-                          {short_count(static_cast<double>(times.parameters)), times.parameters},
-                          milliseconds(t.wall),
-                          milliseconds(t.cpu),
+                          {short_count(static_cast<double>(t.parameters)), t.parameters},
+                          milliseconds(t.step.wall),
+                          milliseconds(t.step.cpu),
                           {fixed(rate(t), 0), rate(t)},
-                          ratio(rate(t) / rate(times.rival))});
+                          ratio(rate(t) / rate(times.rival)),
+                          mha ? ratio(rate(t) / rate(*mha)) : Cell{"-", nullptr}});
   };
-  row("motet", times.ours);
-  row("eager PyTorch", times.rival);
+  for (const TrainTime& t : times.ours) row(text("motet ", t.name), t);
+  row(times.rival.name, times.rival);
   if (for_people(request))
     table.note = text("One training step: forward, loss, backward, clipping, AdamW; ", times.tokens_per_step,
-                      " tokens, float32. Two resident processes took turns step by step.\nRatio: of tokens/s; above 1 "
-                      "is faster than eager PyTorch ",
-                      times.rival_torch, ".\n");
+                      " tokens, float32. All models took turns step by step.\nRatio: of tokens/s; above 1 is faster "
+                      "than plain attention in eager PyTorch ",
+                      times.rival_torch, "; to mha: than our own.\n");
   add_setup(table, setup, request);
   print_table(table, request);
   return 0;
@@ -252,6 +266,8 @@ int run_bench(const nlohmann::json& request) {
   const std::string what = request.value("what", "");
   if (what != "attention" && request.value("goals", false))
     fail_usage("--goals is given for ", what, ", want it for attention");
+  if (what != "train" && !request.value("mechanisms", std::string()).empty())
+    fail_usage("--mechanisms is given for ", what, ", want it for train");
   if (what == "attention") return bench_attention(request);
   if (what == "memory") return bench_memory(request);
   if (what == "train") return bench_train(request);
