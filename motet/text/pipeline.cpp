@@ -33,6 +33,14 @@ size_t spaces(std::string_view name, bool leading) {
   return count;
 }
 
+// Takes so many characters away from both ends of a span, as far as it has them.
+void trim(std::string_view text, TextSpan& span, size_t leading, size_t trailing) {
+  for (; leading > 0 && span.begin < span.end; --leading) span.begin += code_point(text, span.begin).size;
+  size_t end = span.end;
+  for (; trailing > 0 && end > 0; --trailing) end = character_before(text, end);
+  if (trailing == 0) span.end = std::max(end, span.begin);
+}
+
 }  // namespace
 
 // Where pieces end up as tokens: ids alone, or with their places.
@@ -143,11 +151,10 @@ std::vector<TextToken> PipelineTokenizer::tokens(std::string_view text, const En
   const PostProcessor& rules = parts_.post_processor;
   for (size_t i = 0; rules.trim_offsets && i < out.tokens.size(); ++i) {
     auto& [id, span] = out.tokens[i];
-    size_t leading = spaces(names_[static_cast<size_t>(id)], true);
-    const size_t trailing = spaces(names_[static_cast<size_t>(id)], false);
+    const std::string& name = names_[static_cast<size_t>(id)];
+    size_t leading = spaces(name, true);
     if ((i == 0 || span.begin == 0) && rules.prefix_space && leading == 1) leading = 0;
-    span.begin = std::min(span.begin + leading, span.end);
-    if (span.end >= trailing) span.end = std::max(span.end - trailing, span.begin);
+    trim(valid, span, leading, spaces(name, false));
   }
   if (valid.data() != text.data() && !valid.empty()) {
     const auto spans = repaired_spans(text);

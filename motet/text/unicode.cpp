@@ -121,12 +121,35 @@ bool is_old_punctuation(char32_t c) {
   return (category(c) & kPunctuation) != 0 && !inside(kNewPunctuation, c);
 }
 
+namespace {
+
+// Lower cases that are newer than utf8proc's Unicode.
+char32_t new_lowercase(char32_t c) {
+  switch (c) {
+    case 0x1C89:
+    case 0xA7CC:
+    case 0xA7CE:
+    case 0xA7D2:
+    case 0xA7D4:
+    case 0xA7DA: return c + 1;
+    case 0xA7CB: return 0x264;
+    case 0xA7DC: return 0x19B;
+    default: break;
+  }
+  if (c >= 0x10D50 && c <= 0x10D65) return c + 0x20;
+  if (c >= 0x16EA0 && c <= 0x16EB8) return c + 0x1B;
+  return 0;
+}
+
+}  // namespace
+
 int append_lowercase(std::string& out, char32_t value) {
   if (value == 0x130) {  // the only character with a longer lower case
     out += "i\xCC\x87";
     return 2;
   }
-  append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
+  const char32_t lower = new_lowercase(value);
+  append_utf8(out, lower ? lower : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
   return 1;
 }
 
