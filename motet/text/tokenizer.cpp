@@ -1,10 +1,17 @@
 #include "motet/text/tokenizer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
+#include "motet/text/decoder.h"
+#include "motet/text/pipeline.h"
+#include "motet/text/pre_tokenizer.h"
 
 namespace motet {
 namespace {
@@ -30,21 +37,9 @@ void for_each_character(std::string_view text, Visit visit) {
   }
 }
 
-void check_id(int32_t id, int64_t size) {
-  if (id < 0 || id >= size) fail("decode: token id ", id, " is outside of the vocabulary, want 0 to ", size - 1);
-}
-
-// GPT-2's printable stand-in for a byte: itself when it is a visible Latin-1 character, else U+0100 and up.
 std::vector<std::string> byte_characters() {
   std::vector<std::string> out;
-  int shifted = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool visible = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-    const int code = visible ? byte : shifted++;
-    out.push_back(code < 0x80
-                      ? std::string(1, static_cast<char>(code))
-                      : std::string{static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))});
-  }
+  for (int byte = 0; byte < 256; ++byte) out.push_back(byte_character(static_cast<unsigned char>(byte)));
   return out;
 }
 
@@ -81,6 +76,46 @@ std::vector<std::string> entries_of(const json& vocabulary, const std::string& w
 
 }  // namespace
 
+void check_token_id(int32_t id, int64_t size) {
+  if (id < 0 || id >= size) fail("decode: token id ", id, " is outside of the vocabulary, want 0 to ", size - 1);
+}
+
+void parallel_texts(size_t count, int threads, const std::function<std::function<void(size_t)>()>& make) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto run = [&] {
+    try {
+      const auto work = make();
+      for (size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      next = count;
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < threads && static_cast<size_t>(i) < count; ++i) helpers.emplace_back(run);
+  run();
+  for (std::thread& helper : helpers) helper.join();
+  if (error) std::rethrow_exception(error);
+}
+
+std::vector<std::vector<int32_t>> Tokenizer::encode_all(std::span<const std::string_view> texts, int threads,
+                                                        const EncodeOptions& options) const {
+  std::vector<std::vector<int32_t>> out(texts.size());
+  parallel_texts(texts.size(), threads, [&] { return [&](size_t i) { out[i] = encode(texts[i]); }; });
+  return out;
+}
+
+std::string Tokenizer::text(std::span<const int32_t> ids, bool skip_special) const { return lossy_text(decode(ids)); }
+
+std::vector<TextToken> ByteTokenizer::tokens(std::string_view text, const EncodeOptions&) const {
+  std::vector<TextToken> out;
+  for (size_t i = 0; i < text.size(); ++i) out.push_back({static_cast<unsigned char>(text[i]), {i, i + 1}});
+  return out;
+}
+
 std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
   ids.reserve(text.size());
@@ -91,7 +126,7 @@ std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
 std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
   std::string out;
   for (const int32_t id : ids) {
-    check_id(id, vocabulary_size());
+    check_token_id(id, vocabulary_size());
     out += static_cast<char>(id);
   }
   return out;
@@ -128,10 +163,21 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
   return out;
 }
 
+std::vector<TextToken> CharTokenizer::tokens(std::string_view text, const EncodeOptions&) const {
+  std::vector<TextToken> out;
+  size_t at = 0;
+  for (const int32_t id : encode(text)) {
+    const size_t end = at + characters_[static_cast<size_t>(id)].size();
+    out.push_back({id, {at, end}});
+    at = end;
+  }
+  return out;
+}
+
 std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
   std::string out;
   for (const int32_t id : ids) {
-    check_id(id, vocabulary_size());
+    check_token_id(id, vocabulary_size());
     out += characters_[static_cast<size_t>(id)];
   }
   return out;
@@ -155,9 +201,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const json& json, const std::stri
     fail(where, ": has no object 'model'");
   const nlohmann::json& model = json["model"];
   if (model == ByteTokenizer().to_json()["model"]) return std::make_unique<ByteTokenizer>();
-  if (!model.contains("type") || model["type"] != "WordLevel" || !model.contains("vocab")) {
-    fail(where, ": no tokenizer of bytes or characters, which are the kinds Motet reads");
-  }
+  if (!model.contains("type") || model["type"] != "WordLevel") return read_pipeline(json, where);
+  if (!model.contains("vocab")) fail(where, ": model.vocab is no object");
   const std::vector<std::string> entries = entries_of(model["vocab"], where);
   std::string all;
   for (const std::string& entry : entries) {

@@ -1,0 +1,20 @@
+// A tokenizer from files, whichever kind they are.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "motet/text/tokenizer.h"
+
+namespace motet {
+
+// tokenizer.json, a SentencePiece .model, a .tiktoken (the encodings gpt2, cl100k and o200k, told by their sizes),
+// GPT-2's vocab.bpe or encoder.json with the other beside it, vocab.json with merges.txt, llama2.c's .bin; or a folder
+// with one of them. Throws Error in one line that names the file.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+
+// A .tiktoken: lines of a token in base64 and its rank. `pattern` empty: by the number of tokens.
+std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const std::string& where,
+                                         const std::string& pattern = "");
+
+}  // namespace motet

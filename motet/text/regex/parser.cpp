@@ -1,0 +1,455 @@
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "motet/core/error.h"
+#include "motet/core/utf8.h"
+#include "motet/text/regex/program.h"
+
+namespace motet {
+namespace {
+
+constexpr int kDeepest = 32;
+constexpr size_t kMostSteps = 20000;
+constexpr uint32_t kMostRepeats = 1000;
+
+SetItem character(char32_t value) { return {.first = value, .last = value}; }
+
+// The simple case variants of a character.
+void add_cases(std::vector<SetItem>& items, char32_t value) {
+  const auto point = static_cast<utf8proc_int32_t>(value);
+  items.push_back(character(static_cast<char32_t>(utf8proc_tolower(point))));
+  items.push_back(character(static_cast<char32_t>(utf8proc_toupper(point))));
+  if (value == 's' || value == 'S') items.push_back(character(0x17F));
+  if (value == 'k' || value == 'K') items.push_back(character(0x212A));
+}
+
+// Recursive descent that emits steps as it reads.
+class Parser {
+ public:
+  Parser(std::string_view pattern, const std::string& where) : pattern_(pattern), where_(where) {
+    if (utf8_invalid_at(pattern) != std::string_view::npos) stop("is no UTF-8");
+  }
+
+  RegexProgram run() {
+    alternatives(0);
+    if (at_ < pattern_.size()) stop("has a ')' too many");
+    emit({.op = RegexOp::accept});
+    for (CharacterSet& set : program_.sets) set.close();
+    return std::move(program_);
+  }
+
+ private:
+  [[noreturn]] void stop(const std::string& what) {
+    fail(where_, ": the pattern ", quote(pattern_), " ", what, " (at byte ", at_, ")");
+  }
+
+  bool more() const { return at_ < pattern_.size(); }
+  bool is(std::string_view next) const { return pattern_.substr(at_).starts_with(next); }
+  bool take(std::string_view next) {
+    if (!is(next)) return false;
+    at_ += next.size();
+    return true;
+  }
+  char32_t take_character() {
+    if (!more()) stop("ends too early");
+    const CodePoint c = code_point(pattern_, at_);
+    at_ += c.size;
+    return c.value;
+  }
+
+  int here() const { return static_cast<int>(program_.steps.size()); }
+  int emit(RegexStep step) {
+    if (program_.steps.size() == kMostSteps) stop("is too long once its repeats are written out");
+    program_.steps.push_back(step);
+    return here() - 1;
+  }
+  int add_set(CharacterSet set) {
+    program_.sets.push_back(std::move(set));
+    return static_cast<int>(program_.sets.size()) - 1;
+  }
+
+  void alternatives(int depth) {
+    if (depth > kDeepest) stop("is too deep");
+    const bool outer_case = ignore_case_;
+    std::vector<int> ends;
+    while (true) {
+      const int begin = here();
+      sequence(depth);
+      if (!take("|")) break;
+      ends.push_back(emit({.op = RegexOp::jump}));
+      insert(begin, {.op = RegexOp::split, .x = begin + 1, .y = here() + 1});
+      ends.back() += 1;
+    }
+    for (const int end : ends) program_.steps[static_cast<size_t>(end)].x = here();
+    ignore_case_ = outer_case;
+  }
+
+  // Steps that follow move by one, and so do the targets among them; what led to the place leads to the new step.
+  void insert(int place, RegexStep step) {
+    for (int at = 0; at < here(); ++at) {
+      RegexStep& other = program_.steps[static_cast<size_t>(at)];
+      other.x += at < place ? other.x > place : other.x >= place;
+      other.y += at < place ? other.y > place : other.y >= place;
+    }
+    if (program_.steps.size() == kMostSteps) stop("is too long once its repeats are written out");
+    program_.steps.insert(program_.steps.begin() + place, step);
+  }
+
+  void sequence(int depth) {
+    while (more() && !is("|") && !is(")")) {
+      const int begin = here();
+      const bool single = atom(depth);
+      repeat(begin, single);
+    }
+  }
+
+  // True when the atom is one set.
+  bool atom(int depth) {
+    if (take("(")) return group(depth);
+    if (take("^")) return emit({.op = RegexOp::line_begin}), false;
+    if (take("$")) return emit({.op = RegexOp::line_end}), false;
+    if (take("\\A")) return emit({.op = RegexOp::text_begin}), false;
+    if (take("\\z")) return emit({.op = RegexOp::text_end}), false;
+    for (const char* sign : {"*", "+", "?"}) {
+      if (is(sign)) stop("repeats nothing");
+    }
+    emit({.op = RegexOp::set, .set = add_set(one_set())});
+    return true;
+  }
+
+  CharacterSet one_set() {
+    CharacterSet set;
+    if (take("[")) {
+      bracket(set, 0);
+    } else if (take(".")) {
+      set = {.items = {character('\n')}, .negated = true};
+    } else if (take("\\")) {
+      set.items = escape();
+    } else {
+      literal(set.items, take_character());
+    }
+    return set;
+  }
+
+  void literal(std::vector<SetItem>& items, char32_t value) {
+    items.push_back(character(value));
+    if (ignore_case_) add_cases(items, value);
+  }
+
+  bool group(int depth) {
+    if (take("?:")) return close(depth);
+    if (take("?i:")) {
+      const bool outer = std::exchange(ignore_case_, true);
+      close(depth);
+      ignore_case_ = outer;
+      return false;
+    }
+    if (take("?i)")) {
+      ignore_case_ = true;  // until the enclosing group ends
+      return false;
+    }
+    if (is("?=") || is("?!")) {
+      const bool negated = pattern_[at_ + 1] == '!';
+      at_ += 2;
+      const int look = emit({.op = RegexOp::ahead, .negated = negated});
+      close(depth);
+      emit({.op = RegexOp::accept});
+      program_.steps[static_cast<size_t>(look)].y = here();
+      return false;
+    }
+    if (is("?<=") || is("?<!")) {
+      const bool negated = pattern_[at_ + 2] == '!';
+      at_ += 3;
+      const int set = add_set(one_set());
+      if (!take(")")) stop("looks behind at more than one character");
+      emit({.op = RegexOp::behind, .negated = negated, .set = set});
+      return false;
+    }
+    if (is("?")) stop("has an unsupported group " + quote(pattern_.substr(at_ - 1, 4)));
+    return close(depth);
+  }
+
+  bool close(int depth) {
+    alternatives(depth + 1);
+    if (!take(")")) stop("lacks a ')'");
+    return false;
+  }
+
+  std::vector<SetItem> property(bool negated) {
+    if (!take("{")) stop("has \\p without {");
+    const size_t end = pattern_.find('}', at_);
+    if (end == std::string_view::npos) stop("has \\p{ without }");
+    std::string_view name = pattern_.substr(at_, end - at_);
+    if (name.starts_with('^')) {
+      negated = !negated;
+      name.remove_prefix(1);
+    }
+    SetItem item{.negated = negated};
+    if (name == "White_Space" || name == "Space") {
+      item.white_space = true;
+    } else if (name == "Han" || (item.categories = category_named(name)) == 0) {
+      stop("has an unsupported property " + quote(name));
+    }
+    at_ = end + 1;
+    return {item};
+  }
+
+  char32_t hexadecimal(size_t digits) {
+    char32_t value = 0;
+    for (size_t i = 0; i < digits; ++i) {
+      const char32_t c = take_character();
+      if (!(c < 128 && std::isxdigit(static_cast<int>(c)))) stop("has a wrong hexadecimal digit");
+      value = value * 16 + (c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+      if (value > 0x10FFFF) stop("has a character above U+10FFFF");
+    }
+    return value;
+  }
+
+  char32_t hexadecimal_escape(char32_t letter) {
+    if (!take("{")) return hexadecimal(letter == 'u' ? 4 : 2);
+    const size_t end = pattern_.find('}', at_);
+    if (end == std::string_view::npos || end == at_) stop("has a wrong escape");
+    const char32_t value = hexadecimal(end - at_);
+    take("}");
+    return value;
+  }
+
+  // What follows a backslash.
+  std::vector<SetItem> escape() {
+    const char32_t c = take_character();
+    switch (c) {
+      case 's':
+        return {{.white_space = true}};
+      case 'S':
+        return {{.white_space = true, .negated = true}};
+      case 'd':
+        return {{.categories = kDigits}};
+      case 'D':
+        return {{.categories = kDigits, .negated = true}};
+      case 'w':
+        return {{.categories = kWords, .circled = true}};
+      case 'W':
+        return {{.categories = kWords, .circled = true, .negated = true}};
+      case 'p':
+        return property(false);
+      case 'P':
+        return property(true);
+      case 'n':
+        return {character('\n')};
+      case 'r':
+        return {character('\r')};
+      case 't':
+        return {character('\t')};
+      case 'f':
+        return {character('\f')};
+      case 'v':
+        return {character('\v')};
+      case 'x':
+      case 'u':
+        return {character(hexadecimal_escape(c))};
+      default:
+        break;
+    }
+    if (c < 128 && std::isalnum(static_cast<int>(c)))
+      stop("has an unsupported escape \\" + std::string(1, static_cast<char>(c)));
+    std::vector<SetItem> items;
+    literal(items, c);
+    return items;
+  }
+
+  // After '['.
+  void bracket(CharacterSet& set, int depth) {
+    if (depth > kDeepest) stop("is too deep");
+    set.negated = take("^");
+    for (bool first = true; first || !is("]"); first = false) {
+      if (!more()) stop("lacks a ']'");
+      if (is("&&")) stop("has an unsupported intersection &&");
+      if (is("[:")) stop("has an unsupported class " + quote(pattern_.substr(at_, 9)));
+      if (take("[")) {
+        CharacterSet inner;
+        bracket(inner, depth + 1);
+        if (inner.negated) stop("has an unsupported negated set inside of a set");
+        set.items.insert(set.items.end(), inner.items.begin(), inner.items.end());
+        continue;
+      }
+      member(set.items);
+    }
+    take("]");
+  }
+
+  // A character, an escape or a range of a bracket.
+  void member(std::vector<SetItem>& items) {
+    std::vector<SetItem> begin;
+    if (take("\\")) {
+      begin = escape();
+    } else {
+      literal(begin, take_character());
+    }
+    const bool range = begin[0].first <= begin[0].last && is("-") && !is("-]");
+    if (!range) {
+      items.insert(items.end(), begin.begin(), begin.end());
+      return;
+    }
+    take("-");
+    std::vector<SetItem> end;
+    if (take("\\")) {
+      end = escape();
+    } else {
+      end.push_back(character(take_character()));
+    }
+    if (end[0].first > end[0].last || end[0].first < begin[0].first) stop("has a wrong range in a set");
+    items.push_back({.first = begin[0].first, .last = end[0].first});
+    if (!ignore_case_) return;
+    if (end[0].first >= 128) stop("has an unsupported range that ignores case");
+    for (char32_t c = begin[0].first; c <= end[0].first; ++c) add_cases(items, c);
+  }
+
+  // {n} {n,} {n,m}; false when there is none.
+  bool braces(uint32_t& least, uint32_t& most) {
+    const size_t begin = at_;
+    const auto number = [&](uint32_t& value) {
+      const size_t first = at_;
+      uint32_t out = 0;
+      while (more() && std::isdigit(static_cast<unsigned char>(pattern_[at_]))) {
+        out = std::min(out * 10 + static_cast<uint32_t>(pattern_[at_++] - '0'), kMostRepeats + 1);
+      }
+      if (at_ == first) return false;
+      value = out;
+      return true;
+    };
+    if (!take("{") || (!number(least) && !is(","))) return at_ = begin, false;
+    most = least;
+    if (take(",")) {
+      most = UINT32_MAX;
+      number(most);
+    }
+    if (!take("}")) return at_ = begin, false;
+    if (least > kMostRepeats || (most != UINT32_MAX && most > kMostRepeats)) stop("repeats more than 1000 times");
+    if (most < least) stop("repeats at most fewer times than at least");
+    return true;
+  }
+
+  void repeat(int begin, bool single) {
+    while (more()) {
+      uint32_t least = 0, most = UINT32_MAX;
+      bool from_braces = false;
+      if (take("+")) {
+        least = 1;
+      } else if (take("?")) {
+        most = 1;
+      } else if (!take("*")) {
+        if (!braces(least, most)) return;
+        from_braces = true;
+      }
+      RepeatKind kind = RepeatKind::greedy;
+      if (take("?")) kind = RepeatKind::lazy;
+      if (!from_braces && take("+")) kind = RepeatKind::possessive;
+      if (here() == begin) stop("repeats nothing");
+      if (single) {
+        RegexStep& step = program_.steps.back();
+        step = {.op = RegexOp::loop, .kind = kind, .set = step.set, .least = least, .most = most};
+        single = false;
+      } else {
+        repeat_group(begin, least, most, kind);
+      }
+    }
+  }
+
+  void repeat_group(int begin, uint32_t least, uint32_t most, RepeatKind kind) {
+    if (kind == RepeatKind::possessive) stop("has an unsupported possessive repeat of a group");
+    const std::vector<RegexStep> body(program_.steps.begin() + begin, program_.steps.end());
+    program_.steps.resize(static_cast<size_t>(begin));
+    const auto append_body = [&] {
+      const int shift = here() - begin;
+      for (RegexStep step : body) {
+        step.x += shift;
+        step.y += shift;
+        emit(step);
+      }
+    };
+    const auto split = [&] { return emit({.op = RegexOp::split}); };
+    const auto aim = [&](int at, int inside, int outside) {
+      RegexStep& step = program_.steps[static_cast<size_t>(at)];
+      step.x = kind == RepeatKind::lazy ? outside : inside;
+      step.y = kind == RepeatKind::lazy ? inside : outside;
+    };
+    for (uint32_t i = 0; i < least; ++i) append_body();
+    if (most == UINT32_MAX) {
+      const int at = split();
+      append_body();
+      if (can_be_empty(at + 1)) stop("repeats a group that can be empty");
+      emit({.op = RegexOp::jump, .x = at});
+      aim(at, at + 1, here());
+      return;
+    }
+    std::vector<int> splits;
+    for (uint32_t i = least; i < most; ++i) {
+      splits.push_back(split());
+      append_body();
+    }
+    for (const int at : splits) aim(at, at + 1, here());
+  }
+
+  // Whether the end of the program can be reached from a step without a character.
+  bool can_be_empty(int from) const {
+    std::vector<int> open = {from};
+    std::vector<bool> seen(program_.steps.size() + 1);
+    while (!open.empty()) {
+      const int at = open.back();
+      open.pop_back();
+      if (at >= here()) return true;
+      if (seen[static_cast<size_t>(at)]) continue;
+      seen[static_cast<size_t>(at)] = true;
+      const RegexStep& step = program_.steps[static_cast<size_t>(at)];
+      switch (step.op) {
+        case RegexOp::set:
+          break;
+        case RegexOp::loop:
+          if (step.least == 0) open.push_back(at + 1);
+          break;
+        case RegexOp::split:
+          open.push_back(step.x);
+          open.push_back(step.y);
+          break;
+        case RegexOp::jump:
+          open.push_back(step.x);
+          break;
+        case RegexOp::ahead:
+          open.push_back(step.y);
+          break;
+        default:
+          open.push_back(at + 1);
+      }
+    }
+    return false;
+  }
+
+  std::string_view pattern_;
+  const std::string& where_;
+  size_t at_ = 0;
+  bool ignore_case_ = false;
+  RegexProgram program_;
+};
+
+}  // namespace
+
+void CharacterSet::close() {
+  for (char32_t c = 0; c < 128; ++c) ascii[c] = contains_slowly(c);
+}
+
+bool CharacterSet::contains_slowly(char32_t value) const {
+  for (const SetItem& item : items) {
+    const bool found = (value >= item.first && value <= item.last) ||
+                       (item.categories != 0 && (category(value) & item.categories) != 0) ||
+                       (item.white_space && is_white_space(value)) || (item.circled && is_circled_letter(value));
+    if (found != item.negated) return !negated;
+  }
+  return negated;
+}
+
+RegexProgram compile_regex(std::string_view pattern, const std::string& where) { return Parser(pattern, where).run(); }
+
+}  // namespace motet
