@@ -6,9 +6,15 @@ Subcommand inspect_subcommand() {
   return {
       .name = "inspect",
       .summary = "Show what a model or run folder holds: mechanism, sizes, parameters, FLOPs and cache bytes a token",
-      .flags = {},
-      .positional =
-          {.field = "path", .name = "PATH", .help = "model folder, or the folder of a run", .least = 1, .most = 1},
+      .flags = {{.long_name = "mechanism",
+                 .target = "mechanism",
+                 .value = "NAME",
+                 .help = "coca: of a model whose config.json does not say it"}},
+      .positional = {.field = "path",
+                     .name = "PATH",
+                     .help = "model folder, folder of a run, .gguf, llama2.c .bin or .safetensors",
+                     .least = 1,
+                     .most = 1},
       .examples = {"inspect runs/first", "inspect runs/first --json"}};
 }
 

@@ -9,6 +9,7 @@ Subcommand compare_subcommand();
 Subcommand train_subcommand();
 Subcommand eval_subcommand();
 Subcommand generate_subcommand();
+Subcommand convert_subcommand();
 Subcommand inspect_subcommand();
 Subcommand doctor_subcommand();
 Subcommand bench_subcommand();

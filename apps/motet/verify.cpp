@@ -5,16 +5,16 @@ namespace motet {
 Subcommand verify_subcommand() {
   return {
       .name = "verify",
-      .summary = "Recompute recorded vectors with this build and report the largest error",
+      .summary = "Recompute recorded vectors and model folders with this build and report the largest error",
       .flags =
           {{.long_name = "dtype", .target = "dtype", .value = "NAME", .help = "float64 (default), float32 or bfloat16"},
            {.long_name = "tolerance", .target = "tolerance", .value = "X", .help = "largest error that passes"}},
       .positional = {.field = "paths",
                      .name = "PATH",
-                     .help = "safetensors files, or folders of them",
+                     .help = "recorded safetensors files, model folders with expected.safetensors, or folders of both",
                      .least = 1,
                      .most = SIZE_MAX},
-      .examples = {"verify tests/golden/op", "verify tests/golden/op --dtype float32 --json"}};
+      .examples = {"verify tests/golden/op tests/golden/model", "verify tests/golden/op --dtype float32 --json"}};
 }
 
 }  // namespace motet

@@ -1,4 +1,5 @@
 #include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/published.h"
 #include "motet/core/error.h"
 
 namespace motet {
@@ -19,9 +20,9 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
 
 bool is_llama(const ModelConfig& c) {
   const auto& a = c.attention;
-  return a.at("mechanism") == "softmax" && c.gated() && c.causal() && a.at("window") == 0 &&
-         a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() && a.at("rope_pairing") == "half" &&
-         a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
+  return a.at("mechanism") == "softmax" && c.gated() && c.activation_name() == "silu" && c.causal() &&
+         a.at("window") == 0 && a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() &&
+         a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
 // What a file says twice must agree, and what this program does not know must not be ignored: each key has to come out
@@ -49,7 +50,7 @@ nlohmann::json config_json(const ModelConfig& c) {
                    {"architectures", {llama ? "LlamaForCausalLM" : "MotetForCausalLM"}},
                    {"vocab_size", c.vocab_size},
                    {"max_position_embeddings", c.context},
-                   {"hidden_act", c.gated() ? "silu" : "gelu"},
+                   {"hidden_act", written_activation(c)},
                    {"torch_dtype", "float32"},
                    {"attention_mechanism", a.at("mechanism")},
                    {"num_attention_heads", a.at("num_heads")},
@@ -75,6 +76,9 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     if (!j.contains(theirs)) fail(where, ": the key ", theirs, " is missing");
     given[ours] = j[theirs];
   }
+  Published words(j, where);
+  const std::string activation = read_activation(words, "hidden_act", "");
+  given["activation"] = activation == (j["block"] == "sequential" ? "silu" : "gelu") ? "default" : activation;
   const Option size{.name = "size", .type = OptionType::integer, .default_value = 1, .min = 1, .max = 1e8};
   try {
     c.options = resolve(model_options(), given, "");

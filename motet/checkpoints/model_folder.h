@@ -20,8 +20,9 @@ using ExtraFiles = std::map<std::string, std::string>;
 /// replaces an older one.
 void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&);
 
-/// Reads a folder that save_model_folder wrote. Tensors may be F32, F64, BF16 or F16. Throws Error in one line: what is
-/// missing, too many, of another shape or truncated. The file's shapes are looked at before memory is taken.
+/// A model in float32 from a folder or file in any layout that open_checkpoint (checkpoint.h) reads. Tensors may be
+/// F32, F64, BF16, F16 or quantised. Throws Error in one line: what is missing, too many, of another shape or
+/// truncated. The file's shapes are looked at before memory is taken.
 Model load_model_folder(const std::filesystem::path&);
 
 }  // namespace motet

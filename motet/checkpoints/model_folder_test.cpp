@@ -82,7 +82,7 @@ TEST_F(BrokenFolder, KeysThatAreUnknownOrDisagreeAreNamed) {
   says("num_attention_heads", 7, "num_attention_heads is '7', want '4' as the rest of the file says");
   says("rope_theta", 5.0, "rope_theta is '5.0', want '10000.0'");
   says("model_type", "gpt2", "model_type is '\"gpt2\"', want '\"llama\"'");
-  says("hidden_act", "relu", "hidden_act is '\"relu\"', want '\"silu\"'");
+  says("hidden_act", "relu", "hidden_act is 'relu', want silu, swish");
   says("hidden_size", "16", "hidden_size is '\"16\"', want '16'");
   says("head_dim", 5, "head_dim is '5', want '4'");
   says("foo", 1, "unknown key 'foo'");

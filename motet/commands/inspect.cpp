@@ -1,37 +1,88 @@
-#include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/formats/gguf.h"
+#include "motet/formats/model_file.h"
 #include "motet/models/cost.h"
 
 namespace motet {
+namespace {
 
-int run_inspect(const nlohmann::json& request) {
-  const std::filesystem::path folder = model_folder(request, "path");
-  Model model = load_model_folder(folder);
+// What is shown, line by line.
+class Lines {
+ public:
+  void row(const std::string& what, const std::string& shown, const nlohmann::json& value) {
+    table_.rows.push_back({what, {shown, value}});
+  }
+  void count(const std::string& what, int64_t n) { row(what, short_count(static_cast<double>(n)), n); }
+  void option(const std::string& name, const nlohmann::json& value) {
+    row(name, value.is_string() ? value.get<std::string>() : value.dump(), value);
+  }
+  const Table& table() const { return table_; }
+
+ private:
+  Table table_{.columns = {{"what", Align::left}, {"value", Align::left}}};
+};
+
+// How many tensors there are, and how many numbers of each stored type.
+void add_tensors(Lines& lines, const Tensors& tensors) {
+  std::map<std::string, int64_t> numbers;
+  for (const auto& [name, stored] : tensors.all) {
+    int64_t own = 1;
+    for (const int64_t n : stored.shape) own *= n;
+    numbers[stored.stored_as] += own;
+  }
+  lines.count("tensors", static_cast<int64_t>(tensors.all.size()));
+  for (const auto& [type, n] : numbers) lines.count("stored." + type, n);
+}
+
+void add_model(Lines& lines, const Checkpoint& checkpoint) {
+  Model model = load_model(checkpoint);
   const ModelConfig& c = model->config();
   const ModelCost cost = model_cost(*model);
-  Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
-  const auto row = [&](const std::string& what, const std::string& shown, const nlohmann::json& value) {
-    table.rows.push_back({what, {shown, value}});
-  };
-  const auto count = [&](const std::string& what, int64_t n) { row(what, short_count(static_cast<double>(n)), n); };
-  row("folder", folder.string(), folder.string());
-  row("mechanism", c.attention.at("mechanism"), c.attention.at("mechanism"));
-  for (const char* key : {"hidden_size", "num_layers", "block", "causal"})
-    row(key, c.options.at(key).is_string() ? c.options.at(key).get<std::string>() : c.options.at(key).dump(),
-        c.options.at(key));
-  count("intermediate_size", c.intermediate_size());
-  count("vocab_size", c.vocab_size);
-  count("context", c.context);
+  lines.row("format", checkpoint.format, checkpoint.format);
+  lines.row("layout", checkpoint.layout->name, checkpoint.layout->name);
+  lines.row("mechanism", c.attention.at("mechanism"), c.attention.at("mechanism"));
+  for (const char* key : {"hidden_size", "num_layers", "block", "causal"}) lines.option(key, c.options.at(key));
+  lines.count("intermediate_size", c.intermediate_size());
+  lines.row("activation", c.activation_name(), c.activation_name());
+  lines.count("vocab_size", c.vocab_size);
+  lines.count("context", c.context);
   for (const auto& item : c.attention.items())
-    if (item.key() != "mechanism")
-      row("attention." + item.key(), item.value().is_string() ? item.value().get<std::string>() : item.value().dump(),
-          item.value());
-  count("parameters", cost.parameters);
-  for (const auto& [part, n] : cost.parts) count("parameters." + part, n);
-  row("flops_per_token", short_count(cost.flops_per_token), cost.flops_per_token);
-  row("kv_bytes_per_token", std::to_string(cost.cache_bytes_per_token), cost.cache_bytes_per_token);
-  print_table(table, request);
+    if (item.key() != "mechanism") lines.option("attention." + item.key(), item.value());
+  lines.count("parameters", cost.parameters);
+  for (const auto& [part, n] : cost.parts) lines.count("parameters." + part, n);
+  lines.row("flops_per_token", short_count(cost.flops_per_token), cost.flops_per_token);
+  lines.row("kv_bytes_per_token", std::to_string(cost.cache_bytes_per_token), cost.cache_bytes_per_token);
+  add_tensors(lines, checkpoint.tensors);
+}
+
+// The metadata of a GGUF file: vocabulary and chat template among them.
+void add_metadata(Lines& lines, const Checkpoint& checkpoint) {
+  if (checkpoint.format != "gguf") return;
+  const auto& file = *static_cast<const GgufFile*>(checkpoint.tensors.files.get());
+  for (const auto& [key, value] : file.metadata()) lines.row("gguf." + key, file.shown(key), file.shown(key));
+}
+
+}  // namespace
+
+int run_inspect(const nlohmann::json& request) {
+  const std::filesystem::path path = model_folder(request, "path");
+  Lines lines;
+  const bool folder = std::filesystem::is_directory(path) || !std::filesystem::exists(path);
+  lines.row(folder ? "folder" : "file", path.string(), path.string());
+  const auto tensors_alone = [&] {  // tensors without a model
+    const ModelFileKind kind = model_file_kind(path.string());
+    return kind == ModelFileKind::safetensors || kind == ModelFileKind::safetensors_index;
+  };
+  if (!folder && tensors_alone()) {
+    add_tensors(lines, safetensors_tensors(path.string()));
+  } else {
+    const Checkpoint checkpoint = open_checkpoint(path, request.value("mechanism", ""));
+    add_model(lines, checkpoint);
+    add_metadata(lines, checkpoint);
+  }
+  print_table(lines.table(), request);
   return 0;
 }
 

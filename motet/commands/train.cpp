@@ -11,6 +11,7 @@
 #include "motet/formats/toml.h"
 #include "motet/models/cost.h"
 #include "motet/report/metrics.h"
+#include "motet/train/freeze.h"
 #include "motet/train/trainer.h"
 
 namespace motet {
@@ -85,6 +86,28 @@ class TrainRun {
   Progress progress_;
 };
 
+// What the training starts from: a fresh model, or that of --init with its tokenizer.
+struct Start {
+  Model model{nullptr};
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+
+// The checkpoint's own sizes replace [model]; flags and --set must not say others.
+Start start_from(const nlohmann::json& request, RunConfig& run) {
+  for (const auto& pair : request.value("set", nlohmann::json::array()))
+    if (const std::string key = pair[0]; key.starts_with("model.") || key == "data.tokenizer")
+      fail_usage("--init: ", key, " comes from the checkpoint, want it left out");
+  const std::filesystem::path folder = model_folder(request, "init");
+  Start start{.model = load_model_folder(folder)};
+  const ModelConfig& config = start.model->config();
+  run.model = config.options;
+  run.attention_given = config.attention;
+  if (run.train["context"].get<int64_t>() > config.context)
+    fail_usage("train.context: ", run.train["context"].dump(), ", want at most the ", config.context, " of --init");
+  start.tokenizer = load_tokenizer(folder, config);
+  return start;
+}
+
 }  // namespace
 
 int run_train(const nlohmann::json& request) {
@@ -94,13 +117,19 @@ int run_train(const nlohmann::json& request) {
   }
   const nlohmann::json values = request_values(request_options(), request);
   const TableFormat format = output_format(request);
-  const RunConfig run = read_run_config(request, kDefaults);
+  RunConfig run = read_run_config(request, kDefaults);
   request_threads(request);
-  const TextData data = load_text_data(run);
+  Start start;
+  if (request.contains("init")) start = start_from(request, run);
+  const TextData data = load_text_data(run, start.tokenizer);
   const std::string prompt = values["prompt"];  // what cannot be continued is refused before the training
   if (!prompt.empty()) prompt_tokens(*data.tokenizer, prompt, run.train["context"].get<int64_t>());
-  Model model(run.model_config(data.tokenizer->vocabulary_size()));
-  model->initialize(run.train["seed"].get<uint64_t>());
+  Model model = start.model;
+  if (!model) {
+    model = Model(run.model_config(data.tokenizer->vocabulary_size()));
+    model->initialize(run.train["seed"].get<uint64_t>());
+  }
+  freeze(*model, request.value("freeze", std::vector<std::string>()));
   if (request.value("dry_run", false)) {
     print_plan(run, *model);
     return 0;

@@ -132,21 +132,26 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& wher
   return length;
 }
 
-std::string header_of(const std::vector<const TensorView*>& order, const std::map<std::string, std::string>& metadata) {
+// A tensor of a known size that is about to be written.
+struct Sized {
+  const TensorPromise* tensor;
+  uint64_t bytes;
+};
+
+std::string header_of(const std::vector<Sized>& order, const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
   uint64_t at = 0;
-  for (const TensorView* tensor : order) {
-    header[tensor->name] = {
-        {"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {at, at + tensor->bytes.size()}}};
-    at += tensor->bytes.size();
+  for (const auto& [tensor, bytes] : order) {
+    header[tensor->name] = {{"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {at, at + bytes}}};
+    at += bytes;
   }
   std::string out = header.dump();
   out.resize((out.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');  // so that the data is aligned
   return out;
 }
 
-void check_tensor(const TensorView& tensor, const std::string& path) {
+uint64_t checked_size(const TensorPromise& tensor, const std::string& path) {
   const std::string what = text("write_safetensors: ", path, ": tensor ", quote(tensor.name));
   if (utf8_invalid_at(tensor.name) != std::string::npos) fail(what, ": the name is no UTF-8");
   if (tensor.name == kMetadata) fail(what, ": the name is reserved");
@@ -155,9 +160,9 @@ void check_tensor(const TensorView& tensor, const std::string& path) {
   for (const int64_t dimension : tensor.shape) {
     if (dimension < 0) fail(what, ": the shape has ", dimension, ", want at least 0");
   }
-  if (tensor_bytes(tensor.shape, element) != tensor.bytes.size()) {
-    fail(what, ": ", tensor.bytes.size(), " bytes do not fill the shape");
-  }
+  const auto size = tensor_bytes(tensor.shape, element);
+  if (!size) fail(what, ": the shape is too large");
+  return *size;
 }
 
 }  // namespace
@@ -210,17 +215,23 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
 
 void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::vector<const TensorView*> order;
-  for (const TensorView& tensor : tensors) {
-    check_tensor(tensor, path);
-    order.push_back(&tensor);
-  }
-  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    const int64_t wide_a = -dtype_bytes(a->dtype), wide_b = -dtype_bytes(b->dtype);
-    return std::tie(wide_a, a->name) < std::tie(wide_b, b->name);
+  std::vector<TensorPromise> promises;
+  for (const TensorView& tensor : tensors)
+    promises.push_back(
+        {tensor.name, tensor.dtype, tensor.shape, [&tensor](const TensorPromise::Take& take) { take(tensor.bytes); }});
+  write_safetensors(path, promises, metadata);
+}
+
+void write_safetensors(const std::string& path, const std::vector<TensorPromise>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<Sized> order;
+  for (const TensorPromise& tensor : tensors) order.push_back({&tensor, checked_size(tensor, path)});
+  std::sort(order.begin(), order.end(), [](const Sized& a, const Sized& b) {
+    const int64_t wide_a = -dtype_bytes(a.tensor->dtype), wide_b = -dtype_bytes(b.tensor->dtype);
+    return std::tie(wide_a, a.tensor->name) < std::tie(wide_b, b.tensor->name);
   });
   std::vector<std::string_view> names;
-  for (const TensorView* tensor : order) names.push_back(tensor->name);
+  for (const Sized& sized : order) names.push_back(sized.tensor->name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) fail("write_safetensors: ", path, ": tensor ", quote(*twice), " appears twice");
@@ -238,8 +249,14 @@ void write_safetensors(const std::string& path, const std::vector<TensorView>& t
   AtomicFile file(path);
   file.write(length);
   file.write(header);
-  for (const TensorView* tensor : order) {
-    file.write({reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size()});
+  for (const auto& [tensor, bytes] : order) {
+    uint64_t given = 0;
+    tensor->give([&](std::span<const std::byte> part) {
+      given += part.size();
+      file.write({reinterpret_cast<const char*>(part.data()), part.size()});
+    });
+    if (given != bytes)
+      fail("write_safetensors: ", path, ": tensor ", quote(tensor->name), ": ", given, " bytes do not fill the shape");
   }
   file.commit();
 }

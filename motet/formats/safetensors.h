@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -58,6 +59,18 @@ SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, const std
 // is aligned. Throws Error for a name twice or reserved, no UTF-8, an unknown dtype, or bytes that differ from the
 // shape.
 void write_safetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata);
+
+// A tensor whose bytes are made when they are written: `give` hands them over, in one piece or several.
+struct TensorPromise {
+  using Take = std::function<void(std::span<const std::byte>)>;
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  std::function<void(const Take&)> give;
+};
+
+// The same of tensors that need not be in memory together. Throws Error when one gives another number of bytes.
+void write_safetensors(const std::string& path, const std::vector<TensorPromise>& tensors,
                        const std::map<std::string, std::string>& metadata);
 
 }  // namespace motet

@@ -71,6 +71,12 @@ Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
   return norm(x);
 }
 
+std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
+  std::vector<Tensor> all{embedded(ids)};
+  for (Block& block : blocks_) all.push_back(block->forward(all.back(), at));
+  return all;
+}
+
 Tensor ModelImpl::logits(const Tensor& hidden) {
   return lm_head ? lm_head(hidden) : at::linear(hidden, embed_tokens->weight);
 }

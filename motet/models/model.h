@@ -17,22 +17,31 @@ struct ModelConfig {
   int64_t num_layers() const { return options.at("num_layers").get<int64_t>(); }
   int64_t intermediate_size() const;  // resolved: 0 means 8/3 hidden (gated) or 4 hidden
   bool causal() const { return options.at("causal").get<bool>(); }
-  bool gated() const { return options.at("block").get<std::string>() == "sequential"; }
+  bool gated() const { return options.at("block").get<std::string>() == "sequential"; }  // and RMS norms
+  bool parallel() const { return options.at("block").get<std::string>() == "parallel"; }
+  Activation activation() const;        // of the feed-forward
+  std::string activation_name() const;  // resolved: default means silu (gated) or gelu
 };
 
-/// One layer: pre-norm sequential (h = x + att(norm x), h + ffn(norm h); RMS norm, SwiGLU: LLaMA) or parallel residual
-/// (x + att(norm x) + ffn(norm' x); layer norm, GELU, biases: GPT-NeoX). Memory undefined: self-attention.
+/// One layer, pre-norm: sequential residual (h = x + att(norm x), h + ffn(norm h)) or parallel (x + att(norm x) +
+/// ffn(norm' x)); RMS norm and SwiGLU (LLaMA), or layer norm, GELU and biases (GPT-NeoX). Memory undefined:
+/// self-attention.
 class BlockImpl : public torch::nn::Module {
  public:
   BlockImpl(const ModelConfig&, int64_t layer);
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
                  const Positions& memory_at = {});
+  /// The layer's output from its input and what the attention made of input_layernorm(x).
+  Tensor after(const Tensor& x_BTC, const Tensor& attended_BTC);
+  /// Keys that a query of this layer sees by the option `window`, whatever window_mask says; 0: all.
+  int64_t window() const { return window_; }
 
   std::shared_ptr<Mechanism> self_attn;
   Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr};
 
  private:
   bool parallel_;
+  int64_t window_ = 0;
   FeedForward mlp{nullptr};
 };
 TORCH_MODULE(Block);
@@ -49,6 +58,10 @@ class ModelImpl : public torch::nn::Module {
   /// when T exceeds the context or the length.
   Tensor hidden(const Tensor& ids_BT, int64_t length = 0);
   Tensor logits(const Tensor& hidden_BTC);
+  /// The embedding and the output of each layer, [B,T,C] each; normed(the last) is hidden(ids).
+  std::vector<Tensor> states(const Tensor& ids_BT, const Positions&);
+  Tensor embedded(const Tensor& ids_BT) const;
+  Tensor normed(const Tensor& x_BTC) { return norm(x_BTC); }
 
   /// Draws all parameters anew; the same seed gives the same numbers.
   void initialize(uint64_t seed);
@@ -63,8 +76,6 @@ class ModelImpl : public torch::nn::Module {
   int64_t num_parameters() const;
 
  private:
-  Tensor embedded(const Tensor& ids_BT) const;
-
   ModelConfig config_;
   torch::nn::Embedding embed_tokens{nullptr};
   std::vector<Block> blocks_;

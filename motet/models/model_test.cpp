@@ -36,7 +36,7 @@ TEST(Model, SameSeedGivesTheSameModel) {
 }
 
 TEST(Model, EveryMechanismFitsEveryBlock) {
-  for (const char* block : {"sequential", "parallel"})
+  for (const char* block : {"sequential", "parallel", "sequential_layer_norm"})
     for (const std::string& mechanism : mechanism_names())
       for (bool causal : {true, false}) {
         Model model =

@@ -5,12 +5,14 @@
 
 namespace motet {
 
-TextData load_text_data(const RunConfig& run) {
+TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer) {
   const Corpus corpus = load_corpus(run.texts);
   const Split split = split_text(corpus.text, run.data.at("validation").get<double>());
   TextData data;
   data.name = corpus.name;
-  data.tokenizer = make_tokenizer(run.data.at("tokenizer").get<std::string>(), corpus.text);
+  data.tokenizer = tokenizer
+                       ? std::move(tokenizer)
+                       : std::shared_ptr(make_tokenizer(run.data.at("tokenizer").get<std::string>(), corpus.text));
   data.train = data.tokenizer->encode(split.train);
   data.validation = data.tokenizer->encode(split.validation);
   const int64_t needed = run.train.at("context").get<int64_t>() + 1;

@@ -15,8 +15,9 @@ struct TextData {
   double bytes_per_token = 1;  // of the validation part
 };
 
-/// Reads and splits the texts of a run. Throws Error in one line for missing, empty, binary or too short texts.
-TextData load_text_data(const RunConfig&);
+/// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names. Throws
+/// Error in one line for missing, empty, binary or too short texts.
+TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
 /// A batch as tensors [rows, columns] int64.
 struct TokenTensors {

@@ -29,6 +29,7 @@ class GoldenFile {
   /// The same in the layout `to`; by its name, or by the entry of the spec that names it.
   Tensor input(const std::string& name, const std::string& to) const;
   Tensor input(const Spec& name, const std::string& to) const;
+  bool has_reference(const std::string& name) const { return stored_.find(name) != nullptr; }
   /// A recorded result, float64 (bool stays bool).
   Tensor reference(const std::string& name) const;
   /// Axes of a tensor; `otherwise` when the file does not say.

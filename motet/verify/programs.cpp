@@ -44,7 +44,7 @@ std::vector<std::string> program_names() {
 
 void check_program(const Spec& spec) {
   const std::string name = spec["program"].word();
-  if (name == "model") fail("spec.program is 'model': verify does not run whole models yet");
+  if (name == "model") fail("spec.program is 'model': want the model folder instead of this file");
   const std::vector<std::string> known = program_names();
   if (std::find(known.begin(), known.end(), name) == known.end()) fail(unknown_name("spec.program", name, known));
 }

@@ -7,6 +7,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/verify/layouts.h"
 #include "motet/verify/measure.h"
+#include "motet/verify/model_verification.h"
 #include "motet/verify/programs.h"
 
 namespace motet {
@@ -167,6 +168,7 @@ double default_tolerance(at::ScalarType dtype) {
 }
 
 FileReport verify_file(const std::string& path, const VerifyOptions& options) {
+  if (is_model_folder(path)) return verify_model_folder(path, options);
   const SafetensorsFile stored(path);
   FileReport report{.path = path};
   try {
@@ -191,12 +193,15 @@ std::vector<std::string> golden_files(const std::vector<std::string>& paths) {
       files.push_back(path);
       continue;
     }
-    if (fs::exists(fs::path(path) / "config.json"))
-      fail(quote(path), " is a model folder: verify does not run whole models yet, want golden files");
+    if (is_model_folder(path)) {
+      files.push_back(path);
+      continue;
+    }
     std::vector<std::string> own;
     for (const auto& entry : fs::directory_iterator(path))
-      if (entry.path().extension() == ".safetensors") own.push_back(entry.path().string());
-    if (own.empty()) fail(quote(path), ": the folder has no *.safetensors");
+      if (entry.path().extension() == ".safetensors" || is_model_folder(entry.path().string()))
+        own.push_back(entry.path().string());
+    if (own.empty()) fail(quote(path), ": the folder has no *.safetensors and no model folders");
     std::sort(own.begin(), own.end());
     files.insert(files.end(), own.begin(), own.end());
   }

@@ -14,11 +14,12 @@ struct VerifyOptions {
 double default_tolerance(at::ScalarType);
 
 /// Recomputes every output, intermediate, variant, gradient and mask of a golden file, from its metadata and tensors
-/// alone. Throws Error in one line that begins with the path when the file is damaged, incomplete or says something
-/// that our code cannot express.
+/// alone, or of a model folder (model_verification.h). Throws Error in one line that begins with the path when the file
+/// is damaged, incomplete or says something that our code cannot express.
 FileReport verify_file(const std::string& path, const VerifyOptions&);
 
-/// The files that PATH... names: files as they are, of a folder its *.safetensors by name. Throws Error.
+/// The files and model folders that PATH... names: those as they are, of another folder its *.safetensors and model
+/// folders by name. Throws Error.
 std::vector<std::string> golden_files(const std::vector<std::string>& paths);
 
 }  // namespace motet

@@ -208,7 +208,7 @@ TEST(Verify, EveryGapGetsOneLineThatNamesIt) {
   EXPECT_EQ(spec("plain_mha.safetensors", [](json& s) { s["program"] = "operater"; }),
             "unknown spec.program 'operater': nearest is 'operator'; known: operator, layer, head_mix, rope");
   EXPECT_EQ(spec("plain_mha.safetensors", [](json& s) { s["program"] = "model"; }),
-            "spec.program is 'model': verify does not run whole models yet");
+            "spec.program is 'model': want the model folder instead of this file");
   EXPECT_EQ(spec("plain_mha.safetensors", [](json& s) { s.erase("scale"); }), "spec.scale is missing");
   EXPECT_EQ(spec("plain_mha.safetensors", [](json& s) { s["scale"] = "1/d"; }),
             "spec.scale is '1/d', want a number or 1/sqrt(d)");
@@ -246,16 +246,16 @@ TEST(Verify, DamagedFileGetsOneLine) {
             "tensor 'q_proj.weight' has the shape [2, 20, 48] and the layout 'OI', want a letter for each axis");
 }
 
-TEST(Verify, FoldersAreListedAndModelFoldersRefused) {
+TEST(Verify, FoldersAreListedModelFoldersAmongThem) {
   const TemporaryFolder folder;
   EXPECT_NE(message_of<Error>([&] { golden_files({folder.path().string()}); }).find("has no *.safetensors"),
             std::string::npos);
   EXPECT_NE(message_of<Error>([&] { golden_files({folder / "absent"}); }).find("no such file"), std::string::npos);
   const std::string model = "tests/golden/model/llama_mha/expected.safetensors";
   EXPECT_EQ(message_of<Error>([&] { verify_file(model, {}); }),
-            model + ": spec.program is 'model': verify does not run whole models yet");
-  EXPECT_NE(message_of<Error>([] { golden_files({"tests/golden/model/llama_mha"}); }).find("is a model folder"),
-            std::string::npos);
+            model + ": spec.program is 'model': want the model folder instead of this file");
+  EXPECT_EQ(golden_files({"tests/golden/model/llama_mha"}), std::vector<std::string>{"tests/golden/model/llama_mha"});
+  EXPECT_EQ(golden_files({"tests/golden/model"}).size(), 7u);
   const std::vector<std::string> files = golden_files({kFolder});
   EXPECT_TRUE(std::is_sorted(files.begin(), files.end()));
 }

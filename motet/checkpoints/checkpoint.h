@@ -1,0 +1,49 @@
+#pragma once
+#include "motet/checkpoints/layout.h"
+#include "motet/checkpoints/tensors.h"
+
+// A model as it lies on the disk, in any layout that we read: what it is, and its tensors under our names.
+namespace motet {
+
+struct Checkpoint {
+  std::string format;              // "safetensors", "gguf", "llama2c"
+  const Layout* layout = nullptr;  // of the names and of config.json; llama for gguf and llama2c
+  ModelConfig config;
+  nlohmann::json published;          // config.json; null for gguf and llama2c
+  std::filesystem::path folder;      // of config.json; empty for single files
+  Tensors tensors;                   // as stored
+  std::vector<Row> rows;             // how they hold ours
+  std::vector<std::string> ignored;  // stored tensors that are no parameters of the model
+};
+
+/// Opens a model folder (config.json with model.safetensors or its shards), a .gguf or a llama2.c .bin; reads no
+/// tensor. `mechanism`: the user's word for a folder whose config does not say it ("coca"). Throws Error in one line
+/// naming the file and what is wrong: missing and extra tensors and those of another shape included. A pickle is
+/// refused with the lines of Python that make safetensors of it.
+Checkpoint open_checkpoint(const std::filesystem::path&, const std::string& mechanism = "");
+
+/// A folder whose config.json was read and maybe changed already.
+Checkpoint open_folder(const std::filesystem::path&, const nlohmann::json& config, const std::string& mechanism = "");
+
+/// A tensor of ours in a checkpoint: `part` of what `row` takes from the stored one.
+struct OurTensor {
+  const Row* row;
+  size_t part;
+  const StoredTensor* stored;
+  Tensor load() const { return row->taken(stored->load())[part]; }
+};
+/// By our names. Points into the checkpoint.
+std::map<std::string, OurTensor> our_tensors(const Checkpoint&);
+
+/// The model with its values, in the dtype `type`. Throws Error before memory is taken for sizes that the stored shapes
+/// do not have.
+Model load_model(const Checkpoint&, at::ScalarType type = at::kFloat);
+
+/// The parts of open_checkpoint that single files fill in.
+Checkpoint open_gguf(const std::string& path);
+Checkpoint open_llama2c(const std::string& path);
+
+/// Checks names (missing, extra) of checkpoint.tensors against checkpoint.rows and fills `ignored`.
+void match_names(Checkpoint&);
+
+}  // namespace motet

@@ -1,0 +1,272 @@
+#include "motet/checkpoints/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "motet/checkpoints/model_folder.h"
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/process.h"
+#include "motet/core/testing.h"
+#include "motet/formats/json.h"
+#include "motet/formats/safetensors.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+const std::string kModels = "tests/golden/model/";
+
+TEST(Rows, GivenIsTheReverseOfTaken) {
+  const Tensor t = at::arange(2 * 6 * 4 * 5).view({48, 5});
+  for (const Order order : {Order::same, Order::blocks, Order::per_head, Order::halves, Order::interleaved}) {
+    const bool several = order == Order::blocks || order == Order::per_head;
+    const Row row{"s", several ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"a"}, order, 6};
+    EXPECT_TRUE(row.given(row.taken(t)).equal(t)) << static_cast<int>(order);
+  }
+  const Tensor heads = at::arange(6);
+  EXPECT_TRUE((Row{"s", {"a"}, Order::halves, 6}.taken(heads)[0].equal(at::tensor({0, 3, 1, 4, 2, 5}))));
+  EXPECT_TRUE((Row{"s", {"a"}, Order::interleaved, 1}.taken(heads)[0].equal(at::tensor({0, 2, 4, 1, 3, 5}))));
+  EXPECT_TRUE((Row{"s", {"a", "b", "c"}, Order::per_head, 2}.taken(heads)[1].equal(at::tensor({1, 4}))));
+}
+
+class PublishedFolder : public ::testing::Test {
+ protected:
+  void copy(const std::string& name) {
+    fs::remove_all(path());
+    fs::copy(kModels + name, path());
+  }
+  fs::path path() const { return folder_.path() / "m"; }
+  json config() const { return read_json((path() / "config.json").string()); }
+  void change(const std::function<void(json&)>& change) {
+    json j = config();
+    change(j);
+    write_file_atomic(path() / "config.json", j.dump());
+  }
+  std::string refusal(const std::string& mechanism = "") {
+    const std::string message = message_of<Error>([&] { load_model(open_checkpoint(path(), mechanism)); });
+    EXPECT_EQ(message.find(folder_.path().string()), 0u) << message;
+    return message;
+  }
+  std::string refusal(const char* key, const json& value) {
+    const std::string before = read_file(path() / "config.json");
+    change([&](json& j) { j[key] = value; });
+    const std::string message = refusal();
+    write_file_atomic(path() / "config.json", before);
+    return message;
+  }
+  // The tensors of the folder, changed.
+  void rewrite(const std::function<void(std::vector<TensorView>&)>& change) {
+    const SafetensorsFile file((path() / "model.safetensors").string());
+    std::vector<TensorView> views = file.tensors();
+    change(views);
+    write_safetensors((path() / "model.safetensors").string(), views, {});
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(PublishedFolder, FamiliesAreToldByTheConfig) {
+  const std::map<std::string, std::string> layouts{
+      {"coca_llama", "coca_llama"}, {"coca_neox", "coca_neox"}, {"dcformer", "dcformer"},      {"dcpythia", "dcpythia"},
+      {"gpt_neox", "gpt_neox"},     {"llama_mha", "llama"},     {"diffllama_mha", "diffllama"}};
+  for (const auto& [folder, layout] : layouts) EXPECT_EQ(open_checkpoint(kModels + folder).layout->name, layout);
+}
+
+TEST_F(PublishedFolder, CocaIsNeverTakenSilently) {
+  copy("coca_llama");
+  change([](json& j) { j.erase("mechanism"), j.erase("form"); });
+  EXPECT_NE(refusal().find("k_proj.weight is missing; t_proj is CoCA's: say so with --mechanism coca"),
+            std::string::npos);
+  EXPECT_EQ(open_checkpoint(path(), "coca").config.attention.at("form"), "slack");
+  change([](json& j) { j["mechanism"] = "coca"; });
+  EXPECT_NE(refusal().find("the key form is missing"), std::string::npos);
+  copy("coca_neox");
+  change([](json& j) { j.erase("mechanism"), j.erase("form"); });
+  EXPECT_EQ(open_checkpoint(path()).layout->name, "gpt_neox");  // the same names: only the user can know
+  EXPECT_EQ(open_checkpoint(path(), "coca").layout->name, "coca_neox");
+  copy("llama_mha");
+  EXPECT_NE(refusal("dcmha").find("mechanism is 'softmax', not 'dcmha'"), std::string::npos);
+  change([](json& j) { j.erase("mechanism"); });
+  EXPECT_NE(refusal("coca").find("t_proj.weight is missing"), std::string::npos);
+}
+
+TEST_F(PublishedFolder, WrongKeysAreNamed) {
+  copy("llama_mha");
+  EXPECT_NE(refusal("model_type", "lama").find("unknown model_type 'lama': nearest is 'llama'"), std::string::npos);
+  EXPECT_NE(refusal("model_type", nullptr).find("the key model_type is missing"), std::string::npos);
+  EXPECT_NE(refusal("hidden_act", "relu").find("hidden_act is 'relu', want silu"), std::string::npos);
+  EXPECT_NE(refusal("mlp_bias", true).find("mlp_bias is 'true', want 'false'"), std::string::npos);
+  EXPECT_NE(refusal("attention_dropout", 0.1).find("attention_dropout is '0.1', want '0.0'"), std::string::npos);
+  EXPECT_NE(refusal("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}}).find("rope_scaling.rope_type is 'yarn'"),
+            std::string::npos);
+  EXPECT_NE(refusal("rope_scaling", {{"type", "linear"}}).find("rope_scaling.factor is missing"), std::string::npos);
+  EXPECT_NE(
+      refusal("rope_parameters", {{"rope_theta", 5.0}}).find("rope_theta is 10000 and rope_parameters.rope_theta"),
+      std::string::npos);
+  EXPECT_NE(refusal("quantization_config", {{"bits", 4}}).find("quantization_config is"), std::string::npos);
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+                          "max_position_embeddings", "num_key_value_heads"})
+    for (const json& value : std::vector<json>{0, -1, 1e18, "8", json::array(), true, 2.5, UINT64_MAX})
+      EXPECT_NE(refusal(key, value).find(key), std::string::npos) << key << " " << value;
+  copy("dcpythia");
+  EXPECT_NE(refusal("query_wise", true).find("query_wise is 'true', want 'false'"), std::string::npos);
+  EXPECT_NE(refusal("window_type", "LGX").find("want null, LG, LGLL or LGL6"), std::string::npos);
+  EXPECT_NE(refusal("n_head", 3).find("want a divisor of dim 64"), std::string::npos);
+}
+
+TEST_F(PublishedFolder, TensorsMissingTooManyAndOfOtherShapesAreNamed) {
+  copy("gpt_neox");
+  rewrite([](auto& views) { views.push_back({"gpt_neox.extra", "U8", {0}, {}}); });
+  EXPECT_NE(refusal().find("tensor gpt_neox.extra belongs to no part of the model"), std::string::npos);
+  copy("gpt_neox");
+  rewrite([](auto& views) {
+    std::erase_if(views, [](const TensorView& v) { return v.name.ends_with("1.attention.query_key_value.bias"); });
+  });
+  EXPECT_NE(refusal().find("layers.1.attention.query_key_value.bias is missing"), std::string::npos);
+  copy("gpt_neox");
+  rewrite([](auto& views) {
+    for (TensorView& v : views)
+      if (v.name.ends_with("0.attention.query_key_value.weight")) v.shape = {72, 96};
+  });
+  EXPECT_NE(refusal().find("query_key_value.weight has shape [72, 96], want [144, 48]"), std::string::npos);
+  copy("llama_mha");
+  rewrite([](auto& views) {
+    for (TensorView& v : views)
+      if (v.name == "model.norm.weight") v.dtype = "I32";
+  });
+  EXPECT_NE(refusal().find("model.norm.weight has dtype I32, want F32, F64, BF16 or F16"), std::string::npos);
+  copy("llama_mha");
+  change([](json& j) { j["tie_word_embeddings"] = true; });
+  EXPECT_NE(refusal().find("lm_head.weight differs from the embedding"), std::string::npos);
+  copy("dcformer");
+  std::vector<float> map(16, 0.5F);
+  rewrite([&](auto& views) {
+    for (TensorView& v : views)
+      if (v.name == "layers.0.attention.dyn_w_proj.pre_proj.w") v.bytes = std::as_bytes(std::span(map));
+  });
+  EXPECT_NE(refusal().find("pre_proj.w is no identity"), std::string::npos);
+}
+
+TEST_F(PublishedFolder, APickleGetsAdvice) {
+  copy("llama_mha");
+  fs::rename(path() / "model.safetensors", path() / "pytorch_model.bin");
+  try {
+    open_checkpoint(path());
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("torch.load("), std::string::npos);
+  }
+}
+
+TEST_F(PublishedFolder, ShardsAreReadLikeOneFile) {
+  copy("llama_mha");
+  const at::Tensor ids = at::arange(8).view({1, 8});
+  const at::Tensor whole = load_model(open_checkpoint(path()))->forward(ids);
+  {
+    const SafetensorsFile file((path() / "model.safetensors").string());
+    std::vector<TensorView> parts[2];
+    json map;
+    for (size_t i = 0; i < file.tensors().size(); ++i) {
+      parts[i % 2].push_back(file.tensors()[i]);
+      map[file.tensors()[i].name] = text("part", i % 2, ".safetensors");
+    }
+    for (int i : {0, 1}) write_safetensors((path() / text("part", i, ".safetensors")).string(), parts[i], {});
+    write_file_atomic(path() / "model.safetensors.index.json", json{{"weight_map", map}}.dump());
+  }
+  EXPECT_NE(refusal().find("want one of them"), std::string::npos);
+  fs::remove(path() / "model.safetensors");
+  EXPECT_TRUE(load_model(open_checkpoint(path()))->forward(ids).equal(whole));
+}
+
+// Any value in any place: a model or one line, in little memory.
+TEST_F(PublishedFolder, RandomConfigsGiveAModelOrOneLine) {
+  const std::vector<json> values{nullptr,
+                                 true,
+                                 -1,
+                                 0,
+                                 1,
+                                 3,
+                                 1e300,
+                                 -0.5,
+                                 1 << 20,
+                                 "x",
+                                 "",
+                                 2.5,
+                                 INT64_MAX,
+                                 UINT64_MAX,
+                                 json::array({1}),
+                                 json::object(),
+                                 7,
+                                 "dynamic",
+                                 64,
+                                 1024,
+                                 {{"type", "dynamic"}, {"factor", 1e6}}};
+  std::mt19937_64 random(3);
+  const int64_t before = resident_bytes();
+  for (const char* name : {"llama_mha", "gpt_neox", "dcpythia", "dcformer", "diffllama_mha", "coca_neox"}) {
+    copy(name);
+    const json good = config();
+    std::vector<std::string> keys{"rope_scaling", "rope_parameters", "head_dim"};
+    for (const auto& item : good.items()) keys.push_back(item.key());
+    for (int i = 0; i < 150; ++i) {
+      json changed = good;
+      for (int n = 0; n < 1 + i % 2; ++n) changed[keys[random() % keys.size()]] = values[random() % values.size()];
+      write_file_atomic(path() / "config.json", changed.dump());
+      try {
+        load_model(open_checkpoint(path()));
+      } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      }
+    }
+  }
+  EXPECT_LT(resident_bytes() - before, 100 << 20);
+}
+
+std::string decoded_story(const std::string& vocabulary, const std::vector<int64_t>& ids) {
+  std::vector<std::string> pieces;
+  for (size_t at = 4; at < vocabulary.size();) {
+    int32_t size;
+    std::memcpy(&size, vocabulary.data() + at + 4, 4);
+    pieces.push_back(vocabulary.substr(at + 8, static_cast<size_t>(size)));
+    at += 8 + static_cast<size_t>(size);
+  }
+  std::string out;
+  int64_t before = 1;
+  for (const int64_t id : ids) {
+    std::string piece = pieces[static_cast<size_t>(id)];
+    if (before == 1 && piece[0] == ' ') piece.erase(0, 1);
+    if (piece.starts_with("<0x")) piece = std::string(1, static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16)));
+    out += piece;
+    before = id;
+  }
+  return out;
+}
+
+TEST(SingleFiles, Stories260KTellsItsStory) {
+  const std::string folder = "../shared/data/model/";
+  if (!fs::exists(folder + "stories260K.bin")) GTEST_SKIP() << folder << "stories260K.bin is not here";
+  at::NoGradGuard no_grad;
+  Model model = load_model(open_checkpoint(folder + "stories260K.bin"));
+  const std::string wanted = read_file(folder + "stories260K.greedy256.expected.txt"),
+                    vocabulary = read_file(folder + "tok512.bin");
+  std::vector<int64_t> ids{1};
+  while (ids.size() < 256) {
+    const at::Tensor last = model->forward(at::tensor(ids).unsqueeze(0))[0][-1];
+    ids.push_back(last.argmax().item<int64_t>());
+    if (ids.back() == 1) break;
+  }
+  const std::string story = decoded_story(vocabulary, {ids.begin() + 1, ids.end()});
+  EXPECT_GT(story.size(), 400u);
+  EXPECT_EQ(story.substr(0, std::min(story.size(), wanted.size())),
+            wanted.substr(0, std::min(story.size(), wanted.size())));
+  EXPECT_LE(wanted.size(), story.size() + 2);
+}
+
+}  // namespace
+}  // namespace motet

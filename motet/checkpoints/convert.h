@@ -1,0 +1,31 @@
+#pragma once
+#include "motet/checkpoints/checkpoint.h"
+
+namespace motet {
+
+/// The same function in the words of another layout: a change of the configuration, and what becomes of our tensors.
+struct Adaptation {
+  ModelConfig config;
+  /// Our name -> its value in the new words. Names are those of `config`'s model.
+  std::map<std::string, std::function<Tensor()>> tensors;
+};
+
+/// Brings a checkpoint to what `to` holds: the pairing of rotary dimensions (rows inside heads), the weight of the head
+/// norm of differential attention (into the output projection, or 1). Everything else must fit as it is. Throws Error
+/// naming the option that `to` cannot say. The checkpoint must outlive the tensors.
+Adaptation adapted(const Checkpoint&, const Layout& to);
+
+/// Writes the folder `out`: config.json and model.safetensors in the layout `to`, and what of tokenizer.json and the
+/// like lies beside the source. Numbers keep their type unless `dtype` is given. Into our layout, config.json and the
+/// tensors that are no parameters come along as published_config.json and published_buffers.safetensors; back in their
+/// own layout they are put where they were, so that the round trip gives the same bytes. One tensor at a time is in
+/// memory. The folder appears whole or not at all.
+struct Converted {
+  size_t tensors = 0;
+  int64_t numbers = 0;
+  bool restored = false;  // config.json is the published one
+};
+Converted convert_checkpoint(const Checkpoint&, const Layout& to, const std::filesystem::path& out,
+                             std::optional<at::ScalarType> dtype);
+
+}  // namespace motet

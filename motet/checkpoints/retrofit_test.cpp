@@ -1,0 +1,69 @@
+#include "motet/checkpoints/retrofit.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/models/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+const Tensor kIds = at::arange(3, 27).view({2, 12});
+
+std::vector<std::string> sources() {
+  std::vector<std::string> folders{"tests/golden/model/llama_mha", "tests/golden/model/gpt_neox"};
+  for (const char* shared : {"llama_gqa_tied", "llama_llama3_rope"})
+    if (std::filesystem::exists(std::string("../shared/golden/model/") + shared))
+      folders.push_back(std::string("../shared/golden/model/") + shared);
+  return folders;
+}
+
+TEST(Retrofit, TheModelComputesTheSameAtTheStart) {
+  at::NoGradGuard no_grad;
+  for (const std::string& source : sources()) {
+    const Checkpoint checkpoint = open_checkpoint(source);
+    const Tensor before = load_model(checkpoint, at::kDouble)->forward(kIds);
+    for (const std::string& name : retrofit_names()) {
+      Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint), at::kDouble);
+      const double error = ((model->forward(kIds) - before).abs().max() / before.abs().max()).item<double>();
+      EXPECT_LT(error, 1e-6) << source << " " << name;  // the factor sqrt(2) is rounded to float32
+    }
+  }
+}
+
+TEST(Retrofit, WhatIsNewLearns) {
+  const Checkpoint checkpoint = open_checkpoint("tests/golden/model/llama_mha");
+  for (const std::string& name : retrofit_names()) {
+    Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint), at::kFloat);
+    double first = 0, last = 0;
+    std::map<std::string, Tensor> before;
+    for (const auto& item : model->named_parameters()) before[item.key()] = item.value().detach().clone();
+    for (int step = 0; step < 10; ++step) {
+      model->zero_grad();
+      const Tensor loss = token_loss(model->forward(kIds).slice(1, 0, -1), kIds.slice(1, 1));
+      loss.backward();
+      at::NoGradGuard no_grad;
+      for (Tensor& p : model->parameters()) p.sub_(p.grad().sign(), 1e-3);
+      (step == 0 ? first : last) = loss.item<double>();
+    }
+    EXPECT_LT(last, first) << name;
+    for (const auto& item : model->named_parameters())
+      EXPECT_FALSE(item.value().equal(before[item.key()])) << name << " " << item.key();
+  }
+}
+
+TEST(Retrofit, OthersAreRefused) {
+  const Checkpoint llama = open_checkpoint("tests/golden/model/llama_mha"),
+                   dcformer = open_checkpoint("tests/golden/model/dcformer");
+  EXPECT_NE(message_of<UsageError>([&] { retrofitted(llama, "coca", 1); }).find("train in stages"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { retrofitted(llama, "dcmah", 1); }).find("nearest is 'dcmha'"),
+            std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { retrofitted(dcformer, "dcmha", 1); }).find("has the mechanism dcmha, want softmax"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,66 @@
+#include "motet/checkpoints/tensors.h"
+
+#include "motet/core/error.h"
+#include "motet/formats/model_file.h"
+#include "motet/formats/shards.h"
+
+namespace motet {
+namespace {
+
+const std::vector<std::pair<const char*, at::ScalarType>>& dtypes() {
+  static const std::vector<std::pair<const char*, at::ScalarType>> all{{"F64", at::kDouble},
+                                                                       {"F32", at::kFloat},
+                                                                       {"F16", at::kHalf},
+                                                                       {"BF16", at::kBFloat16},
+                                                                       {"I64", at::kLong},
+                                                                       {"I32", at::kInt},
+                                                                       {"I16", at::kShort},
+                                                                       {"I8", at::kChar},
+                                                                       {"U8", at::kByte},
+                                                                       {"BOOL", at::kBool},
+                                                                       {"F8_E4M3", at::kFloat8_e4m3fn},
+                                                                       {"F8_E5M2", at::kFloat8_e5m2}};
+  return all;
+}
+
+// Bytes that are not aligned for their type are copied: torch reads them as numbers.
+Tensor from_bytes(std::span<const std::byte> bytes, const std::vector<int64_t>& shape, at::ScalarType dtype) {
+  if (bytes.empty()) return at::empty(shape, dtype);
+  auto* data = const_cast<std::byte*>(bytes.data());
+  const Tensor raw = at::from_blob(data, {static_cast<int64_t>(bytes.size())}, at::TensorOptions(at::kByte));
+  if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) != 0) return raw.clone().view(dtype).view(shape);
+  return at::from_blob(data, shape, at::TensorOptions(dtype));
+}
+
+template <class File>
+Tensors tensors_of(const std::string& path) {
+  const auto file = std::make_shared<const File>(path);
+  Tensors out{.where = path, .all = {}, .files = file};
+  for (const TensorView& view : file->tensors()) {
+    const at::ScalarType dtype = torch_dtype_of(view.dtype, path + ": tensor " + quote(view.name));
+    out.all[view.name] = {view.shape, dtype, [file, view, dtype] { return from_bytes(view.bytes, view.shape, dtype); },
+                          view.dtype};
+  }
+  return out;
+}
+
+}  // namespace
+
+at::ScalarType torch_dtype_of(const std::string& name, const std::string& what) {
+  for (const auto& [known, dtype] : dtypes())
+    if (name == known) return dtype;
+  fail(what, " has the dtype ", name, ", which is not read");
+}
+
+std::string stored_dtype_of(at::ScalarType dtype) {
+  for (const auto& [name, known] : dtypes())
+    if (dtype == known) return name;
+  fail("a tensor of ", c10::toString(dtype), " cannot be stored");
+}
+
+Tensors safetensors_tensors(const std::string& path) {
+  if (model_file_kind(path) == ModelFileKind::safetensors_index) return tensors_of<SafetensorsShards>(path);
+  return tensors_of<SafetensorsFile>(path);
+}
+
+}  // namespace motet

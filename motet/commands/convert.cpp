@@ -1,0 +1,85 @@
+#include "motet/checkpoints/retrofit.h"
+
+#include <filesystem>
+
+#include "motet/commands/commands.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+const OptionTable& convert_options() {
+  using enum OptionType;
+  std::vector<std::string> names;
+  for (const Layout& layout : layouts()) names.push_back(layout.name);
+  static const OptionTable table{
+      {"to", string, "motet", {}, {}, names, "layout of the result"},
+      {"out", string, nullptr, {}, {}, {}, "new folder"},
+      {"dtype",
+       string,
+       "keep",
+       {},
+       {},
+       {"keep", "float64", "float32", "bfloat16", "float16"},
+       "type of the numbers; keep: as they are stored, float32 for quantised ones"},
+      {"mechanism", string, "", {}, {}, {}, "of a model whose config.json does not say it"},
+      {"retrofit", string, "", {}, {}, {}, "the mechanism that the model gets, starting equal"},
+      {"seed", integer, 1, 0, 1e15, {}, "of what --retrofit adds"},
+  };
+  return table;
+}
+
+std::optional<at::ScalarType> dtype_of(const std::string& name) {
+  if (name == "keep") return std::nullopt;
+  return name == "float64"    ? at::kDouble
+         : name == "float32"  ? at::kFloat
+         : name == "bfloat16" ? at::kBFloat16
+                              : at::kHalf;
+}
+
+Table list_of_layouts() {
+  Table table{.columns = {{"layout", Align::left}, {"model_type", Align::left}, {"holds", Align::left}}};
+  for (const Layout& layout : layouts()) table.rows.push_back({layout.name, layout.model_type, layout.summary});
+  return table;
+}
+
+}  // namespace
+
+int run_convert(const nlohmann::json& request) {
+  if (request.value("list", false)) {
+    print_table(list_of_layouts(), request);
+    return 0;
+  }
+  const nlohmann::json values = request_values(convert_options(), request);
+  const std::string source = request.value("path", "");
+  if (source.empty()) fail_usage("convert: PATH is missing, want a model folder, a .gguf or a llama2.c .bin");
+  if (values["out"].is_null()) fail_usage("--out is missing, want a new folder");
+  const std::filesystem::path out = values["out"].get<std::string>();
+  if (std::filesystem::exists(out)) fail_usage("--out: ", out.string(), " exists, want a new folder");
+  output_format(request);  // a wrong name is refused before the work
+  request_threads(request);
+  const Layout& to = find_layout(values["to"]);
+  const Checkpoint opened = open_checkpoint(model_folder(request, "path"), values["mechanism"]);
+  const std::string retrofit = values["retrofit"];
+  const Checkpoint checkpoint =
+      retrofit.empty() ? opened : as_checkpoint(retrofitted(opened, retrofit, values["seed"].get<uint64_t>()), opened);
+  const Converted made = convert_checkpoint(checkpoint, to, out, dtype_of(values["dtype"]));
+  Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
+  const auto row = [&](const std::string& what, const std::string& shown, const nlohmann::json& value) {
+    table.rows.push_back({what, {shown, value}});
+  };
+  row("from", source, source);
+  row("format", checkpoint.format, checkpoint.format);
+  if (opened.format == "safetensors") row("layout", opened.layout->name, opened.layout->name);
+  if (!retrofit.empty()) row("retrofit", retrofit, retrofit);
+  row("to", to.name, to.name);
+  row("folder", out.string(), out.string());
+  row("config.json", made.restored ? "as published" : "written", made.restored);
+  row("tensors", std::to_string(made.tensors), made.tensors);
+  row("numbers", short_count(static_cast<double>(made.numbers)), made.numbers);
+  print_table(table, request);
+  return 0;
+}
+
+}  // namespace motet

