@@ -206,6 +206,17 @@ def test_smollm_converts_and_agrees_with_transformers(smollm, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["dcmha", "talking_heads", "differential_v2", "key_size"])
+def test_smollm_starts_equal_with_another_mechanism(mechanism, smollm, tmp_path):
+    folder = converted(smollm, "llama", tmp_path / "smollm2")
+    ids = torch.randint(0, 49152, (1, 64))
+    record(folder, ids, logits_of(folder, ids, torch.float64))
+    out = converted(folder, "motet", tmp_path / mechanism, "--retrofit", mechanism)
+    shutil.copy(folder / "expected.safetensors", out)
+    verified(out, "float32", 1e-5)
+
+
+@pytest.mark.slow
 def test_quantised_numbers_are_those_of_the_gguf_package(smollm, tmp_path):
     gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install gguf")
     folder = converted(smollm, "llama", tmp_path / "smollm2")

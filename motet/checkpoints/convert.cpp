@@ -102,6 +102,10 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
   config["torch_dtype"] = dtype_name(tensors);
   for (const char* id : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (c.layout->rows && to.rows && c.published.is_object() && c.published.contains(id)) config[id] = c.published[id];
+  if (c.format == "gguf" && to.rows)
+    for (const char* id : {"bos_token_id", "eos_token_id"})
+      if (const auto token = static_cast<const GgufFile*>(c.tensors.files.get())->integer(text("tokenizer.ggml.", id)))
+        config[id] = *token;
 
   AtomicFolder folder(out);
   std::optional<Tensors> buffers;

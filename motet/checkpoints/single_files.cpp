@@ -1,3 +1,6 @@
+#include <charconv>
+#include <cstdlib>
+
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/core/error.h"
 #include "motet/formats/gguf.h"
@@ -48,7 +51,13 @@ int64_t integer(const GgufFile& file, const std::string& key, double most, std::
 }
 
 double number(const GgufFile& file, const std::string& key, double min, double max, double otherwise) {
-  const double value = file.number(key).value_or(otherwise);
+  double value = file.number(key).value_or(otherwise);
+  // A float32 stands for the shortest decimal that rounds to it: 1e-5, not 9.99999974e-6.
+  char shortest[32] = {};
+  if (static_cast<double>(static_cast<float>(value)) == value) {
+    std::to_chars(shortest, shortest + sizeof shortest - 1, static_cast<float>(value));
+    value = std::strtod(shortest, nullptr);
+  }
   if (!(value >= min && value <= max))
     fail(file.path(), ": metadata ", quote(key), " is ", value, ", want ", min, " to ", max);
   return value;
