@@ -13,5 +13,6 @@ Subcommand inspect_subcommand();
 Subcommand doctor_subcommand();
 Subcommand bench_subcommand();
 Subcommand verify_subcommand();
+Subcommand tokenize_subcommand();
 
 }  // namespace motet

@@ -8,10 +8,14 @@ Subcommand verify_subcommand() {
       .summary = "Recompute recorded vectors with this build and report the largest error",
       .flags =
           {{.long_name = "dtype", .target = "dtype", .value = "NAME", .help = "float64 (default), float32 or bfloat16"},
-           {.long_name = "tolerance", .target = "tolerance", .value = "X", .help = "largest error that passes"}},
+           {.long_name = "tolerance", .target = "tolerance", .value = "X", .help = "largest error that passes"},
+           {.long_name = "tokenizers",
+            .target = "tokenizers",
+            .value = "DIR",
+            .help = "PATH holds cases.jsonl: check them with the tokenizer files of this folder"}},
       .positional = {.field = "paths",
                      .name = "PATH",
-                     .help = "safetensors files, or folders of them",
+                     .help = "safetensors files, or folders of them; with --tokenizers a folder with cases.jsonl",
                      .least = 1,
                      .most = SIZE_MAX},
       .examples = {"verify tests/golden/op", "verify tests/golden/op --dtype float32 --json"}};

@@ -2,6 +2,7 @@
 
 #include "motet/core/error.h"
 #include "motet/data/corpus.h"
+#include "motet/text/load.h"
 
 namespace motet {
 
@@ -10,7 +11,7 @@ TextData load_text_data(const RunConfig& run) {
   const Split split = split_text(corpus.text, run.data.at("validation").get<double>());
   TextData data;
   data.name = corpus.name;
-  data.tokenizer = make_tokenizer(run.data.at("tokenizer").get<std::string>(), corpus.text);
+  data.tokenizer = choose_tokenizer(run.data.at("tokenizer").get<std::string>(), corpus.text);
   data.train = data.tokenizer->encode(split.train);
   data.validation = data.tokenizer->encode(split.validation);
   const int64_t needed = run.train.at("context").get<int64_t>() + 1;
