@@ -9,7 +9,7 @@ import time
 import pytest
 from conftest import ENDLESS, MOTET, ROOT, TINY, environment, refused, run
 
-SUBCOMMANDS = ["compare", "train", "eval", "generate", "convert", "inspect", "doctor", "bench", "verify"]
+SUBCOMMANDS = ["compare", "train", "eval", "generate", "convert", "inspect", "doctor", "bench", "verify", "tokenize"]
 
 
 def checkpoint_of(model):

@@ -5,7 +5,8 @@ namespace motet {
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> all = {compare_subcommand(),  train_subcommand(),   eval_subcommand(),
                                               generate_subcommand(), convert_subcommand(), inspect_subcommand(),
-                                              doctor_subcommand(),   bench_subcommand(),   verify_subcommand()};
+                                              doctor_subcommand(),   bench_subcommand(),   verify_subcommand(),
+                                              tokenize_subcommand()};
   return all;
 }
 
@@ -52,7 +53,10 @@ std::vector<Flag> configuration_flags() {
       {.long_name = "learning-rate", .target = "train.learning_rate", .value = "X", .help = "highest of the schedule"},
       {.long_name = "dtype", .target = "train.dtype", .value = "NAME", .help = "float32 or bfloat16 (autocast)"},
       {.long_name = "seed", .target = "train.seed", .value = "N", .help = "of the initial weights", .short_name = "s"},
-      {.long_name = "tokenizer", .target = "data.tokenizer", .value = "NAME", .help = "bytes or chars"},
+      {.long_name = "tokenizer",
+       .target = "data.tokenizer",
+       .value = "NAME",
+       .help = "chars, bytes, or the file or folder of a tokenizer"},
       {.long_name = "validation",
        .target = "data.validation",
        .value = "X",

@@ -14,5 +14,6 @@ Subcommand inspect_subcommand();
 Subcommand doctor_subcommand();
 Subcommand bench_subcommand();
 Subcommand verify_subcommand();
+Subcommand tokenize_subcommand();
 
 }  // namespace motet

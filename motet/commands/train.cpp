@@ -139,16 +139,19 @@ int run_train(const nlohmann::json& request) {
   TrainRun training(run, data, model, folder.path());
   const TrainResult result = training.run();
   const double loss = result.evals.back().loss;
+  const double bits = loss / std::log(2.0) / data.bytes_per_token;
   const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
                         run.train["context"].get<double>();
   const Table table{.columns = {{"mechanism", Align::left},
                                 {"steps"},
                                 {"validation loss", Align::right, "nats/token", "loss"},
+                                {"bits/byte", Align::right, "", "bits_per_byte"},
                                 {"tokens/s", Align::right, "", "tokens_per_second"},
                                 {"checkpoint", Align::left}},
                     .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
                               {std::to_string(result.steps.size()), result.steps.size()},
                               {fixed(loss, 4), loss},
+                              {fixed(bits, 4), bits},
                               {short_count(tokens / result.seconds), tokens / result.seconds},
                               training.last_checkpoint().string()}}};
   print_table(table, request);

@@ -10,6 +10,7 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
+#include "motet/verify/tokenizer_cases.h"
 
 namespace motet {
 namespace {
@@ -109,9 +110,41 @@ Table table_of(const std::vector<Row>& rows, std::string note) {
   return table;
 }
 
+std::string problem_lines(const std::vector<TokenizerReport>& reports) {
+  std::string out;
+  for (const TokenizerReport& report : reports)
+    if (!report.passed()) out += (out.empty() ? "" : "\n") + report.file + ": " + report.first_wrong;
+  return out;
+}
+
+int run_tokenizer_cases(const json& request) {
+  const auto paths = request.at("paths").get<std::vector<std::string>>();
+  if (paths.size() != 1) fail_usage("--tokenizers: goes with one folder, here are ", paths.size());
+  output_format(request);
+  const auto reports = verify_tokenizers(paths[0], request["tokenizers"]);
+  Table table{.columns = {{"tokenizer", Align::left},
+                          {"file", Align::left},
+                          {"cases"},
+                          {"wrong ids"},
+                          {"wrong offsets"},
+                          {"wrong text"},
+                          {"result", Align::left}},
+              .note = problem_lines(reports)};
+  bool all = true;
+  for (const TokenizerReport& r : reports) {
+    const auto number = [](int64_t n) { return Cell(std::to_string(n), n); };
+    table.rows.push_back({r.name, r.file, number(r.cases), number(r.wrong_ids), number(r.wrong_offsets),
+                          number(r.wrong_text), r.passed() ? "pass" : "fail"});
+    all = all && r.passed();
+  }
+  print_table(table, request);
+  return all ? 0 : 1;
+}
+
 }  // namespace
 
 int run_verify(const json& request) {
+  if (request.contains("tokenizers")) return run_tokenizer_cases(request);
   const json values = request_values(verify_options(), request);
   const std::string dtype = values["dtype"];
   VerifyOptions options{.dtype = dtype_of(dtype)};

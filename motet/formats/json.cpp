@@ -41,8 +41,10 @@ class Builder : public nlohmann::json_sax<json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    if (stack_.back()->contains(name)) fail(where_, ": the name ", quote(name), " appears twice in one object");
-    name_ = std::move(name);
+    auto& members = stack_.back()->get_ref<json::object_t&>();
+    const auto [member, added] = members.try_emplace(std::move(name));
+    if (!added) fail(where_, ": the name ", quote(member->first), " appears twice in one object");
+    member_ = &member->second;
     return true;
   }
 
@@ -62,7 +64,7 @@ class Builder : public nlohmann::json_sax<json> {
       return &root;
     }
     json& parent = *stack_.back();
-    if (parent.is_object()) return &(parent[name_] = std::move(value));
+    if (parent.is_object()) return &(*member_ = std::move(value));
     parent.push_back(std::move(value));
     return &parent.back();
   }
@@ -87,7 +89,7 @@ class Builder : public nlohmann::json_sax<json> {
   std::string_view bytes_;
   const std::string& where_;
   std::vector<json*> stack_;
-  std::string name_;
+  json* member_ = nullptr;  // of the innermost object, whose value comes next
 };
 
 }  // namespace

@@ -84,4 +84,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   fail("cannot read ", quote(name), " as a tokenizer: want .json, .model, .tiktoken, .bpe, .bin or a folder with one");
 }
 
+std::unique_ptr<Tokenizer> choose_tokenizer(const std::string& name, std::string_view text) {
+  std::error_code ignored;
+  const bool path = name.find_first_of("/.") != name.npos || fs::exists(name, ignored);
+  const bool own = name == "bytes" || name == "chars";
+  return path && !own ? load_tokenizer(name) : make_tokenizer(name, text);
+}
+
 }  // namespace motet

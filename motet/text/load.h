@@ -13,6 +13,10 @@ namespace motet {
 // with one of them. Throws Error in one line that names the file.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
+// "bytes", "chars" (of the text), or load_tokenizer of what names a file, a folder or a kind of file. Throws UsageError
+// for another name.
+std::unique_ptr<Tokenizer> choose_tokenizer(const std::string& name, std::string_view text);
+
 // A .tiktoken: lines of a token in base64 and its rank. `pattern` empty: by the number of tokens.
 std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const std::string& where,
                                          const std::string& pattern = "");

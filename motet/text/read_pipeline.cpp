@@ -87,8 +87,11 @@ void read_model(BpeModel& model, const json& json, bool bytes, const std::string
   model.byte_fallback = bool_field(json, "byte_fallback", false, where);
   model.fuse_unknown = bool_field(json, "fuse_unk", false, where);
   model.ignore_merges = bool_field(json, "ignore_merges", false, where);
-  read_vocabulary(model, json.contains("vocab") ? json["vocab"] : nlohmann::json(), where);
-  read_merges(model, json.contains("merges") ? json["merges"] : nlohmann::json(), where);
+  for (const char* name : {"vocab", "merges"}) {
+    if (!json.contains(name)) fail(where, ": has no model.", name);
+  }
+  read_vocabulary(model, json["vocab"], where);
+  read_merges(model, json["merges"], where);
   for (int byte = 0; byte < 256; ++byte) {
     char name[8];
     std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
@@ -122,8 +125,16 @@ std::vector<AddedToken> read_added(const json& json, const std::string& where) {
   return out;
 }
 
-// An id has one meaning: an added token may name a piece of the model again, no other may take its id.
-void check_added(const PipelineParts& parts, const std::string& where) {
+// An id has one meaning: an added token that is a piece of the model has that piece's id, as the reference does it, and
+// no other may take its id.
+void check_added(PipelineParts& parts, const std::string& where) {
+  std::string bytes;
+  for (AddedToken& token : parts.added) {
+    const bool as_bytes = parts.model.start == BpeModel::Start::bytes;
+    if (as_bytes && !bytes_of_characters(token.content, bytes)) continue;
+    const int32_t own = parts.model.id_of(as_bytes ? bytes : token.content);
+    if (own >= 0) token.id = own;
+  }
   std::vector<std::string> names = parts.model.pieces;
   for (const AddedToken& token : parts.added) {
     const auto id = static_cast<size_t>(token.id);

@@ -10,7 +10,8 @@ namespace motet {
 
 // Emits only whole UTF-8 characters: bytes of a character that is not complete wait for the next token, and bytes that
 // can never be one become U+FFFD (one for each longest start of a character, as Unicode recommends).
-// The tokenizer must outlive the object.
+// Where tokens depend on each other (SentencePiece), bytes that never become a character wait for 16 tokens. The
+// tokenizer must outlive the object.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -24,6 +25,10 @@ class StreamDecoder {
  private:
   const Tokenizer& tokenizer_;
   std::string waiting_;  // less than one character
+  // Of a tokenizer whose tokens depend on each other: those of the last text and what came since.
+  std::vector<int32_t> ids_;
+  size_t shown_ = 0;  // of ids_
+  std::string shown_text_;
 };
 
 }  // namespace motet

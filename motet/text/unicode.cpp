@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <vector>
@@ -42,9 +43,14 @@ constexpr char32_t kCodePoints = 0x110000;
 // The category of each code point; a megabyte that takes milliseconds to fill, once.
 const std::vector<uint8_t>& categories() {
   static const std::vector<uint8_t> table = [] {
-    std::vector<uint8_t> out(kCodePoints);
-    for (char32_t c = 0; c < kCodePoints; ++c) {
-      out[c] = static_cast<uint8_t>(utf8proc_category(static_cast<utf8proc_int32_t>(c)));
+    std::vector<uint8_t> out(kCodePoints);  // 0: not assigned, as all planes between 4 and 13 are
+    for (const Range& range : {Range{0, 0x3FFFF}, Range{0xE0000, 0xE0FFF}}) {
+      for (char32_t c = range.first; c <= range.last; ++c) {
+        out[c] = static_cast<uint8_t>(utf8proc_category(static_cast<utf8proc_int32_t>(c)));
+      }
+    }
+    for (const char32_t plane : {0xF0000, 0x100000}) {
+      std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(plane), 0xFFFE, UTF8PROC_CATEGORY_CO);
     }
     for (size_t i = 0; i < kCategoryAdditionsCount; ++i) {
       const CategoryRange& range = kCategoryAdditions[i];
@@ -131,10 +137,14 @@ char32_t new_lowercase(char32_t c) {
     case 0xA7CE:
     case 0xA7D2:
     case 0xA7D4:
-    case 0xA7DA: return c + 1;
-    case 0xA7CB: return 0x264;
-    case 0xA7DC: return 0x19B;
-    default: break;
+    case 0xA7DA:
+      return c + 1;
+    case 0xA7CB:
+      return 0x264;
+    case 0xA7DC:
+      return 0x19B;
+    default:
+      break;
   }
   if (c >= 0x10D50 && c <= 0x10D65) return c + 0x20;
   if (c >= 0x16EA0 && c <= 0x16EB8) return c + 0x1B;

@@ -23,7 +23,7 @@ class FirstPrefix : public Normalizer {
     if (text.text().empty() || text.begin() != 0) return;
     std::vector<TextSpan> spans;
     if (text.tracked()) {
-      spans.assign(1, text.origin()[0]);
+      spans.assign(1, {text.origin()[0].begin, text.origin()[0].begin});
       spans.insert(spans.end(), text.origin(), text.origin() + text.text().size());
     }
     text.replace(" " + std::string(text.text()), std::move(spans));

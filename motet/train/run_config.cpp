@@ -81,7 +81,7 @@ std::vector<std::string> take_texts(nlohmann::json& data) {
 const OptionTable& data_options() {
   using enum OptionType;
   static const OptionTable table{
-      {"tokenizer", string, "chars", {}, {}, {"chars", "bytes"}, "what a token is"},
+      {"tokenizer", string, "chars", {}, {}, {}, "what a token is: chars, bytes, or the file or folder of a tokenizer"},
       {"validation", number, 0.1, 0.0001, 0.9, {}, "part of the text, from its end, that is kept for validation"},
   };
   return table;

@@ -2,6 +2,7 @@
 
 #include "motet/core/error.h"
 #include "motet/data/corpus.h"
+#include "motet/text/load.h"
 
 namespace motet {
 
@@ -10,9 +11,8 @@ TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> t
   const Split split = split_text(corpus.text, run.data.at("validation").get<double>());
   TextData data;
   data.name = corpus.name;
-  data.tokenizer = tokenizer
-                       ? std::move(tokenizer)
-                       : std::shared_ptr(make_tokenizer(run.data.at("tokenizer").get<std::string>(), corpus.text));
+  if (!tokenizer) tokenizer = choose_tokenizer(run.data.at("tokenizer").get<std::string>(), corpus.text);
+  data.tokenizer = std::move(tokenizer);
   data.train = data.tokenizer->encode(split.train);
   data.validation = data.tokenizer->encode(split.validation);
   const int64_t needed = run.train.at("context").get<int64_t>() + 1;

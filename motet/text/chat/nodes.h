@@ -1,0 +1,89 @@
+// What a chat template is parsed to.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace motet {
+
+using TemplateValue = nlohmann::ordered_json;  // discarded: undefined
+
+struct TemplateNode {
+  enum class Kind {
+    // statements
+    block,
+    text,
+    print,
+    set,
+    condition,
+    loop,
+    leave,
+    next,
+    // expressions
+    literal,
+    name,
+    list,
+    dict,
+    member,
+    index,
+    slice,
+    call,
+    filter,
+    test,
+    unary,
+    binary,
+    ternary,
+  };
+
+  Kind kind;
+  std::string text = {};     // text, name, operator, member, filter or test
+  TemplateValue value = {};  // of a literal
+  // block: statements. print, unary: [0]. set: value; condition: [if, then, else]; loop: [list, body, filter or null,
+  // else or null]; list: items; dict: key, value ...; member: [of]; index: [of, at]; slice: [of, begin, end, step];
+  // call, filter, test: [of], arguments; binary: both; ternary: [then, if, else].
+  std::vector<std::unique_ptr<TemplateNode>> parts = {};
+  std::vector<std::string> names = {};  // of keyword arguments, "" for others; targets of set and loop
+  bool negated = false;                 // test
+  int line = 1;
+  int depth = 1;  // of the tree below
+};
+
+using TemplateNodePtr = std::unique_ptr<TemplateNode>;
+
+// Throws as ChatTemplate does.
+TemplateNodePtr parse_template(std::string_view source, const std::string& where);
+
+// The kinds of pieces a template is cut into, and the tokens inside of tags.
+struct TemplatePiece {
+  enum class Kind { text, print, statement };
+  Kind kind;
+  std::string_view content;
+  int line;
+};
+std::vector<TemplatePiece> cut_template(std::string_view source, const std::string& where);
+
+struct TemplateToken {
+  enum class Kind { name, string, integer, number, sign, end };
+  Kind kind;
+  std::string text;
+};
+std::vector<TemplateToken> template_tokens(const TemplatePiece& piece, const std::string& where);
+
+// Filters and methods on a value; throws Error without a place for an unknown name or wrong arguments.
+TemplateValue apply_filter(const std::string& name, const TemplateValue& value,
+                           const std::vector<TemplateValue>& arguments, const std::vector<std::string>& names);
+TemplateValue apply_method(const std::string& name, const TemplateValue& value,
+                           const std::vector<TemplateValue>& arguments);
+bool apply_test(const std::string& name, const TemplateValue& value, const std::vector<TemplateValue>& arguments);
+bool knows_filter(const std::string& name);
+bool knows_test(const std::string& name);
+
+bool truth(const TemplateValue& value);
+bool undefined(const TemplateValue& value);
+std::string shown(const TemplateValue& value);  // as Python's str()
+bool same(const TemplateValue& a, const TemplateValue& b);
+
+}  // namespace motet

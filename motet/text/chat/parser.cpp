@@ -1,0 +1,379 @@
+#include <algorithm>
+
+#include "motet/core/error.h"
+#include "motet/text/chat/nodes.h"
+
+namespace motet {
+namespace {
+
+using Node = TemplateNode;
+using Kind = TemplateNode::Kind;
+using TokenKind = TemplateToken::Kind;
+
+constexpr int kDeepest = 48, kDeepestTree = 400;
+
+class Parser {
+ public:
+  Parser(std::string_view source, const std::string& where) : where_(where), pieces_(cut_template(source, where)) {}
+
+  TemplateNodePtr run() {
+    TemplateNodePtr out = block({}, 0);
+    if (piece_ < pieces_.size()) stop(quote(tokens_[0].text) + " has nothing that it ends");
+    return out;
+  }
+
+ private:
+  [[noreturn]] void stop(const std::string& what) { fail(where_, ": line ", line_, ": ", what); }
+
+  TemplateNodePtr make(Kind kind, std::string text = {}) {
+    auto out = std::make_unique<Node>();
+    out->kind = kind;
+    out->text = std::move(text);
+    out->line = line_;
+    return out;
+  }
+  template <class... Parts>
+  TemplateNodePtr make_with(Kind kind, std::string text, Parts... parts) {
+    TemplateNodePtr out = make(kind, std::move(text));
+    (out->parts.push_back(std::move(parts)), ...);
+    for (const auto& part : out->parts) out->depth = std::max(out->depth, part ? part->depth + 1 : 1);
+    if (out->depth > kDeepestTree) stop("an expression has more than 400 operators");
+    return out;
+  }
+
+  // ---- statements
+
+  void open_piece() {
+    tokens_ = template_tokens(pieces_[piece_], where_);
+    token_ = 0;
+    line_ = pieces_[piece_].line;
+  }
+
+  // Up to a statement that begins with one of `ends`, which is opened and not read.
+  TemplateNodePtr block(const std::vector<std::string>& ends, int depth) {
+    if (depth > kDeepest) stop("blocks are more than 48 levels deep");
+    TemplateNodePtr out = make(Kind::block);
+    for (; piece_ < pieces_.size(); ++piece_) {
+      const TemplatePiece& piece = pieces_[piece_];
+      line_ = piece.line;
+      if (piece.kind == TemplatePiece::Kind::text) {
+        out->parts.push_back(make(Kind::text, std::string(piece.content)));
+        continue;
+      }
+      open_piece();
+      if (piece.kind == TemplatePiece::Kind::print) {
+        out->parts.push_back(make_with(Kind::print, "", expression(0)));
+        finish();
+        continue;
+      }
+      const std::string word = tokens_[0].text;
+      for (const std::string& end : ends) {
+        if (word == end) return out;
+      }
+      if (word.starts_with("end") || word == "else" || word == "elif") {
+        if (!ends.empty()) stop(quote(word) + " stands where " + ends.back() + " is missing");
+        return out;
+      }
+      out->parts.push_back(statement(word, depth));
+    }
+    if (!ends.empty()) stop("'" + ends.back() + "' is missing");
+    return out;
+  }
+
+  TemplateNodePtr statement(const std::string& word, int depth) {
+    ++token_;
+    if (word == "if") return condition(depth);
+    if (word == "for") return loop(depth);
+    if (word == "set") return set();
+    if (word == "break" || word == "continue") {
+      if (loops_ == 0) stop("'" + word + "' is outside of a loop");
+      finish();
+      return make(word == "break" ? Kind::leave : Kind::next);
+    }
+    stop("the statement " + quote(word) + " is not supported; known: if, for, set, break, continue");
+  }
+
+  TemplateNodePtr condition(int depth) {
+    TemplateNodePtr out = make_with(Kind::condition, "", expression(0));
+    finish();
+    ++piece_;
+    out->parts.push_back(block({"elif", "else", "endif"}, depth + 1));
+    const std::string word = tokens_[0].text;
+    ++token_;
+    if (word == "elif") {
+      if (depth > kDeepest) stop("too many elif");
+      out->parts.push_back(condition(depth + 1));
+      return out;
+    }
+    finish();
+    if (word == "else") {
+      ++piece_;
+      out->parts.push_back(block({"endif"}, depth + 1));
+      ++token_;
+      finish();
+    }
+    return out;
+  }
+
+  TemplateNodePtr loop(int depth) {
+    TemplateNodePtr out = make(Kind::loop);
+    do {
+      out->names.push_back(take_name());
+    } while (take(","));
+    if (!take_word("in")) stop("'for' lacks 'in'");
+    out->parts.push_back(no_ternary(0));
+    TemplateNodePtr filter, otherwise;
+    if (take_word("if")) filter = expression(0);
+    if (take_word("recursive")) stop("'recursive' is not supported");
+    finish();
+    ++piece_;
+    ++loops_;
+    TemplateNodePtr body = block({"else", "endfor"}, depth + 1);
+    --loops_;
+    ++token_;
+    if (tokens_[0].text == "else") {
+      finish();
+      ++piece_;
+      otherwise = block({"endfor"}, depth + 1);
+      ++token_;
+    }
+    finish();
+    out->parts.push_back(std::move(body));
+    out->parts.push_back(std::move(filter));
+    out->parts.push_back(std::move(otherwise));
+    return out;
+  }
+
+  TemplateNodePtr set() {
+    TemplateNodePtr out = make(Kind::set);
+    out->names.push_back(take_name());
+    if (take(".")) out->names.push_back(take_name());
+    if (!take("=")) stop("'set' without '=' is not supported");
+    out->parts.push_back(expression(0));
+    finish();
+    return out;
+  }
+
+  // ---- expressions, the loosest first
+
+  TemplateNodePtr expression(int depth) {
+    if (depth > kDeepest) stop("an expression is more than 48 levels deep");
+    TemplateNodePtr out = no_ternary(depth);
+    while (take_word("if")) {
+      TemplateNodePtr when = no_ternary(depth + 1), otherwise;
+      if (take_word("else")) otherwise = expression(depth + 1);
+      out = make_with(Kind::ternary, "", std::move(out), std::move(when), std::move(otherwise));
+    }
+    return out;
+  }
+
+  TemplateNodePtr no_ternary(int depth) {
+    TemplateNodePtr out = conjunction(depth);
+    while (take_word("or")) out = make_with(Kind::binary, "or", std::move(out), conjunction(depth));
+    return out;
+  }
+  TemplateNodePtr conjunction(int depth) {
+    TemplateNodePtr out = negation(depth);
+    while (take_word("and")) out = make_with(Kind::binary, "and", std::move(out), negation(depth));
+    return out;
+  }
+  TemplateNodePtr negation(int depth) {
+    if (depth > kDeepest) stop("an expression is more than 48 levels deep");
+    if (take_word("not")) return make_with(Kind::unary, "not", negation(depth + 1));
+    return comparison(depth);
+  }
+  TemplateNodePtr comparison(int depth) {
+    TemplateNodePtr out = sum(depth);
+    while (true) {
+      std::string sign;
+      for (const char* each : {"==", "!=", "<=", ">=", "<", ">"}) {
+        if (sign.empty() && take(each)) sign = each;
+      }
+      if (sign.empty() && take_word("in")) sign = "in";
+      if (sign.empty() && is_word("not") && tokens_[token_ + 1].text == "in") {
+        token_ += 2;
+        sign = "not in";
+      }
+      if (sign.empty()) return out;
+      out = make_with(Kind::binary, sign, std::move(out), sum(depth));
+    }
+  }
+  TemplateNodePtr sum(int depth) {
+    TemplateNodePtr out = joined_strings(depth);
+    while (is("+") || is("-")) {
+      const std::string sign = tokens_[token_++].text;
+      out = make_with(Kind::binary, sign, std::move(out), joined_strings(depth));
+    }
+    return out;
+  }
+  TemplateNodePtr joined_strings(int depth) {
+    TemplateNodePtr out = product(depth);
+    while (take("~")) out = make_with(Kind::binary, "~", std::move(out), product(depth));
+    return out;
+  }
+  TemplateNodePtr product(int depth) {
+    TemplateNodePtr out = unary(depth);
+    while (is("*") || is("/") || is("//") || is("%")) {
+      const std::string sign = tokens_[token_++].text;
+      out = make_with(Kind::binary, sign, std::move(out), unary(depth));
+    }
+    return out;
+  }
+  TemplateNodePtr unary(int depth) {
+    if (depth > kDeepest) stop("an expression is more than 48 levels deep");
+    if (take("-")) return filters(make_with(Kind::unary, "-", unary(depth + 1)), depth);
+    return filters(postfix(primary(depth), depth), depth);
+  }
+
+  TemplateNodePtr primary(int depth) {
+    const TemplateToken token = tokens_[token_];
+    ++token_;
+    TemplateNodePtr out = make(Kind::literal);
+    switch (token.kind) {
+      case TokenKind::string:
+        out->value = token.text;
+        while (tokens_[token_].kind == TokenKind::string)
+          out->value = out->value.get<std::string>() + tokens_[token_++].text;
+        return out;
+      case TokenKind::integer:
+        out->value = std::stoll(token.text);
+        return out;
+      case TokenKind::number:
+        out->value = std::stod(token.text);
+        return out;
+      case TokenKind::name:
+        if (token.text == "true" || token.text == "True") return out->value = true, std::move(out);
+        if (token.text == "false" || token.text == "False") return out->value = false, std::move(out);
+        if (token.text == "none" || token.text == "None") return out->value = nullptr, std::move(out);
+        return make(Kind::name, token.text);
+      default:
+        break;
+    }
+    if (token.text == "(") {
+      TemplateNodePtr inner = expression(depth + 1);
+      if (is(",")) stop("tuples are not supported");
+      expect(")");
+      return inner;
+    }
+    if (token.text == "[") {
+      out->kind = Kind::list;
+      while (!is("]")) {
+        out->parts.push_back(expression(depth + 1));
+        if (!take(",")) break;
+      }
+      expect("]");
+      return out;
+    }
+    if (token.text == "{") {
+      out->kind = Kind::dict;
+      while (!is("}")) {
+        out->parts.push_back(expression(depth + 1));
+        expect(":");
+        out->parts.push_back(expression(depth + 1));
+        if (!take(",")) break;
+      }
+      expect("}");
+      return out;
+    }
+    stop(token.kind == TokenKind::end ? "an expression ends too early"
+                                      : "the sign " + quote(token.text) + " begins no expression");
+  }
+
+  // .name [at] [a:b:c] (arguments)
+  TemplateNodePtr postfix(TemplateNodePtr out, int depth) {
+    for (int count = 0;; ++count) {
+      if (count > kDeepest) stop("an expression is more than 48 levels deep");
+      if (take(".")) {
+        if (tokens_[token_].kind == TokenKind::integer) stop("numbers behind a point are not supported");
+        out = make_with(Kind::member, take_name(), std::move(out));
+      } else if (take("[")) {
+        out = subscript(std::move(out), depth);
+      } else if (take("(")) {
+        out = make_with(Kind::call, "", std::move(out));
+        arguments(*out, depth);
+      } else {
+        return out;
+      }
+    }
+  }
+
+  TemplateNodePtr subscript(TemplateNodePtr of, int depth) {
+    TemplateNodePtr begin, end, step;
+    if (!is(":")) begin = expression(depth + 1);
+    if (take("]")) return make_with(Kind::index, "", std::move(of), std::move(begin));
+    expect(":");
+    if (!is(":") && !is("]")) end = expression(depth + 1);
+    if (take(":") && !is("]")) step = expression(depth + 1);
+    expect("]");
+    return make_with(Kind::slice, "", std::move(of), std::move(begin), std::move(end), std::move(step));
+  }
+
+  // After '('.
+  void arguments(Node& out, int depth) {
+    while (!is(")")) {
+      const bool keyword = tokens_[token_].kind == TokenKind::name && tokens_[token_ + 1].text == "=" &&
+                           tokens_[token_ + 1].kind == TokenKind::sign;
+      out.names.push_back(keyword ? take_name() : "");
+      if (keyword) expect("=");
+      out.parts.push_back(expression(depth + 1));
+      if (!take(",")) break;
+    }
+    expect(")");
+  }
+
+  TemplateNodePtr filters(TemplateNodePtr out, int depth) {
+    for (int count = 0;; ++count) {
+      if (count > kDeepest) stop("an expression is more than 48 levels deep");
+      if (take("|")) {
+        const std::string name = take_name();
+        if (!knows_filter(name)) stop("the filter " + quote(name) + " is not supported");
+        out = make_with(Kind::filter, name, std::move(out));
+        if (take("(")) arguments(*out, depth);
+        out = postfix(std::move(out), depth);
+      } else if (take_word("is")) {
+        const bool negated = take_word("not");
+        const std::string name = take_name();
+        if (!knows_test(name)) stop("the test " + quote(name) + " is not supported");
+        out = make_with(Kind::test, name, std::move(out));
+        out->negated = negated;
+        if (take("(")) arguments(*out, depth);
+      } else {
+        return out;
+      }
+    }
+  }
+
+  // ---- tokens
+
+  bool is(const char* sign) const { return tokens_[token_].kind == TokenKind::sign && tokens_[token_].text == sign; }
+  bool is_word(const char* word) const {
+    return tokens_[token_].kind == TokenKind::name && tokens_[token_].text == word;
+  }
+  bool take(const char* sign) { return is(sign) && ++token_; }
+  bool take_word(const char* word) { return is_word(word) && ++token_; }
+  void expect(const char* sign) {
+    if (!take(sign)) stop(std::string("a '") + sign + "' is missing before " + quote(tokens_[token_].text));
+  }
+  std::string take_name() {
+    if (tokens_[token_].kind != TokenKind::name) stop("a name is missing before " + quote(tokens_[token_].text));
+    return tokens_[token_++].text;
+  }
+  void finish() {
+    if (tokens_[token_].kind != TokenKind::end) stop(quote(tokens_[token_].text) + " is too much");
+  }
+
+  const std::string& where_;
+  std::vector<TemplatePiece> pieces_;
+  size_t piece_ = 0;
+  std::vector<TemplateToken> tokens_;
+  size_t token_ = 0;
+  int line_ = 1, loops_ = 0;
+};
+
+}  // namespace
+
+TemplateNodePtr parse_template(std::string_view source, const std::string& where) {
+  return Parser(source, where).run();
+}
+
+}  // namespace motet

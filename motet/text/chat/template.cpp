@@ -1,0 +1,427 @@
+#include "motet/text/chat/template.h"
+
+#include <algorithm>
+#include <map>
+
+#include "motet/core/error.h"
+#include "motet/text/chat/nodes.h"
+#include "motet/text/unicode.h"
+
+namespace motet {
+namespace {
+
+using Node = TemplateNode;
+using Kind = TemplateNode::Kind;
+using Value = TemplateValue;
+
+const Value kUndefined(Value::value_t::discarded);
+constexpr size_t kMostBytes = 1 << 24;
+constexpr int64_t kMostSteps = 1'000'000;
+
+class Interpreter {
+ public:
+  Interpreter(const Value& variables, const std::string& where) : where_(where) {
+    scopes_.emplace_back();
+    for (const auto& [name, value] : variables.items()) scopes_.back()[name] = value;
+  }
+
+  std::string run(const Node& root) {
+    execute(root);
+    return std::move(out_);
+  }
+
+ private:
+  enum class Flow { on, leave, next };
+
+  [[noreturn]] void stop(const Node& node, const std::string& what) { fail(where_, ": line ", node.line, ": ", what); }
+
+  void step(const Node& node, size_t bytes = 0) {
+    if (++steps_ > kMostSteps) stop(node, "the template takes more than a million steps");
+    work_ += bytes;
+    if (work_ > 64 * kMostBytes) stop(node, "the template moves more than a gigabyte");
+  }
+
+  void write(const Node& node, const std::string& text) {
+    if (text.size() > kMostBytes - out_.size()) stop(node, "the text has more than 16 MB");
+    out_ += text;
+  }
+
+  Value* find(const std::string& name) {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+      const auto found = scope->find(name);
+      if (found != scope->end()) return &found->second;
+    }
+    return nullptr;
+  }
+
+  Flow execute(const Node& node) {
+    step(node);
+    switch (node.kind) {
+      case Kind::block:
+        for (const auto& part : node.parts) {
+          const Flow flow = execute(*part);
+          if (flow != Flow::on) return flow;
+        }
+        return Flow::on;
+      case Kind::text:
+        write(node, node.text);
+        return Flow::on;
+      case Kind::print:
+        write(node, shown(evaluate(*node.parts[0])));
+        return Flow::on;
+      case Kind::set:
+        set(node);
+        return Flow::on;
+      case Kind::condition:
+        if (truth(evaluate(*node.parts[0]))) return execute(*node.parts[1]);
+        return node.parts.size() > 2 ? execute(*node.parts[2]) : Flow::on;
+      case Kind::loop:
+        return loop(node);
+      case Kind::leave:
+        return Flow::leave;
+      case Kind::next:
+        return Flow::next;
+      default:
+        stop(node, "an expression stands where a statement should");
+    }
+  }
+
+  void set(const Node& node) {
+    Value value = evaluate(*node.parts[0]);
+    if (node.names.size() == 1) {
+      scopes_.back()[node.names[0]] = std::move(value);
+      return;
+    }
+    Value* target = find(node.names[0]);
+    if (!target || !target->is_object() || !target->contains("\x01namespace"))
+      stop(node, quote(node.names[0]) + " is no namespace");
+    (*target)[node.names[1]] = std::move(value);
+  }
+
+  Value items_of(const Node& node, const Value& value) {
+    try {
+      return apply_filter("list", value, {}, {});
+    } catch (const Error& error) {
+      stop(node, error.what());
+    }
+  }
+
+  void bind(const Node& node, const Value& item) {
+    if (node.names.size() == 1) {
+      scopes_.back()[node.names[0]] = item;
+      return;
+    }
+    if (!item.is_array() || item.size() != node.names.size())
+      stop(node, text("a loop over ", node.names.size(), " names got ", quote(shown(item))));
+    for (size_t i = 0; i < node.names.size(); ++i) scopes_.back()[node.names[i]] = item[i];
+  }
+
+  Flow loop(const Node& node) {
+    Value all = items_of(node, evaluate(*node.parts[0]));
+    if (node.parts[2]) {
+      Value kept = Value::array();
+      for (const Value& item : all) {
+        scopes_.emplace_back();
+        bind(node, item);
+        if (truth(evaluate(*node.parts[2]))) kept.push_back(item);
+        scopes_.pop_back();
+      }
+      all = std::move(kept);
+    }
+    if (all.empty()) return node.parts[3] ? execute(*node.parts[3]) : Flow::on;
+    const size_t count = all.size();
+    for (size_t i = 0; i < count; ++i) {
+      scopes_.emplace_back();
+      bind(node, all[i]);
+      Value state = {{"index", i + 1},        {"index0", i},
+                     {"revindex", count - i}, {"revindex0", count - i - 1},
+                     {"first", i == 0},       {"last", i + 1 == count},
+                     {"length", count}};
+      if (i > 0) state["previtem"] = all[i - 1];
+      if (i + 1 < count) state["nextitem"] = all[i + 1];
+      scopes_.back()["loop"] = std::move(state);
+      const Flow flow = execute(*node.parts[1]);
+      scopes_.pop_back();
+      if (flow == Flow::leave) break;
+    }
+    return Flow::on;
+  }
+
+  Value evaluate(const Node& node) {
+    step(node);
+    try {
+      Value out = value_of(node);
+      if (out.is_string()) step(node, out.get_ref<const std::string&>().size());
+      return out;
+    } catch (const Value::exception&) {
+      stop(node, "a value is of the wrong type");
+    }
+  }
+
+  Value value_of(const Node& node) {
+    switch (node.kind) {
+      case Kind::literal:
+        return node.value;
+      case Kind::name: {
+        const Value* found = find(node.text);
+        return found ? *found : kUndefined;
+      }
+      case Kind::list: {
+        Value out = Value::array();
+        for (const auto& part : node.parts) out.push_back(evaluate(*part));
+        return out;
+      }
+      case Kind::dict: {
+        Value out = Value::object();
+        for (size_t i = 0; i + 1 < node.parts.size(); i += 2)
+          out[shown(evaluate(*node.parts[i]))] = evaluate(*node.parts[i + 1]);
+        return out;
+      }
+      case Kind::member:
+        return at(node, evaluate(*node.parts[0]), node.text);
+      case Kind::index: {
+        const Value of = evaluate(*node.parts[0]);
+        return at(node, of, evaluate(*node.parts[1]));
+      }
+      case Kind::slice:
+        return slice(node);
+      case Kind::call:
+        return call(node);
+      case Kind::filter:
+      case Kind::test:
+        return filter(node);
+      case Kind::unary:
+        return unary(node);
+      case Kind::binary:
+        return binary(node);
+      case Kind::ternary:
+        if (truth(evaluate(*node.parts[1]))) return evaluate(*node.parts[0]);
+        return node.parts[2] ? evaluate(*node.parts[2]) : kUndefined;
+      default:
+        stop(node, "a statement stands where an expression should");
+    }
+  }
+
+  Value at(const Node& node, const Value& of, const Value& key) {
+    if (undefined(of)) stop(node, "something undefined has no member " + quote(shown(key)));
+    if (of.is_object() && key.is_string()) {
+      const auto found = of.find(key.get_ref<const std::string&>());
+      return found == of.end() ? kUndefined : *found;
+    }
+    if (key.is_number_integer() && (of.is_array() || of.is_string())) {
+      const Value all = of.is_string() ? items_of(node, of) : of;
+      int64_t index = key.get<int64_t>();
+      if (index < 0) index += static_cast<int64_t>(all.size());
+      return index >= 0 && index < static_cast<int64_t>(all.size()) ? all[static_cast<size_t>(index)] : kUndefined;
+    }
+    return kUndefined;
+  }
+
+  Value slice(const Node& node) {
+    const Value of = evaluate(*node.parts[0]);
+    if (!of.is_array() && !of.is_string()) stop(node, "a slice wants a list or a string and got " + quote(shown(of)));
+    const Value all = items_of(node, of);
+    const auto size = static_cast<int64_t>(all.size());
+    const auto bound = [&](size_t part, int64_t fallback) {
+      if (!node.parts[part]) return fallback;
+      const Value value = evaluate(*node.parts[part]);
+      if (value.is_null()) return fallback;
+      if (!value.is_number_integer()) stop(node, "a slice wants integers and got " + quote(shown(value)));
+      return value.get<int64_t>();
+    };
+    const int64_t step = bound(3, 1);
+    if (step == 0 || step > size + 1 || step < -size - 1) {
+      if (step == 0) stop(node, "the step of a slice is 0");
+    }
+    const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+    const auto place = [&](int64_t index) { return std::clamp(index < 0 ? index + size : index, low, high); };
+    const int64_t begin = node.parts[1] ? place(bound(1, 0)) : (step > 0 ? low : high);
+    const int64_t end = node.parts[2] ? place(bound(2, size)) : (step > 0 ? high : low);
+    Value out = Value::array();
+    for (int64_t i = begin; step > 0 ? i < end : i > end;) {
+      out.push_back(all[static_cast<size_t>(i)]);
+      if (step > size || step < -size) break;
+      i += step;
+    }
+    return of.is_string() ? apply_filter("join", out, {}, {}) : out;
+  }
+
+  std::vector<Value> arguments(const Node& node) {
+    std::vector<Value> out;
+    for (size_t i = 1; i < node.parts.size(); ++i) out.push_back(evaluate(*node.parts[i]));
+    return out;
+  }
+
+  Value call(const Node& node) {
+    const Node& function = *node.parts[0];
+    const std::vector<Value> values = arguments(node);
+    if (function.kind == Kind::member) {
+      const Value of = evaluate(*function.parts[0]);
+      return located(node, [&] { return apply_method(function.text, of, values); });
+    }
+    if (function.kind != Kind::name) stop(node, "only functions and methods can be called");
+    if (function.text == "namespace") {
+      Value out = {{"\x01namespace", true}};
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (node.names[i].empty()) stop(node, "namespace() takes names only");
+        out[node.names[i]] = values[i];
+      }
+      return out;
+    }
+    if (function.text == "raise_exception") {
+      std::string message = values.empty() ? "the template refuses its input" : shown(values[0]).substr(0, 500);
+      std::replace(message.begin(), message.end(), '\n', ' ');
+      fail(message);
+    }
+    if (function.text == "range") return range(node, values);
+    stop(node, "the function " + quote(function.text) + " is not supported; known: namespace, range, raise_exception");
+  }
+
+  Value range(const Node& node, const std::vector<Value>& values) {
+    for (const Value& value : values) {
+      if (!value.is_number_integer()) stop(node, "range() wants integers and got " + quote(shown(value)));
+    }
+    if (values.empty() || values.size() > 3) stop(node, "range() wants one to three integers");
+    const int64_t begin = values.size() > 1 ? values[0].get<int64_t>() : 0;
+    const int64_t end = values[values.size() > 1 ? 1 : 0].get<int64_t>();
+    const int64_t by = values.size() > 2 ? values[2].get<int64_t>() : 1;
+    if (by == 0 || std::abs(begin) > kMostSteps || std::abs(end) > kMostSteps || std::abs(by) > kMostSteps)
+      stop(node, "range() is too large or stands still");
+    Value out = Value::array();
+    for (int64_t i = begin; by > 0 ? i < end : i > end; i += by) {
+      step(node);
+      out.push_back(i);
+    }
+    return out;
+  }
+
+  template <class Action>
+  Value located(const Node& node, Action action) {
+    try {
+      return action();
+    } catch (const Error& error) {
+      stop(node, error.what());
+    }
+  }
+
+  Value filter(const Node& node) {
+    const Value of = evaluate(*node.parts[0]);
+    const std::vector<Value> values = arguments(node);
+    return located(node, [&]() -> Value {
+      if (node.kind == Kind::filter) return apply_filter(node.text, of, values, node.names);
+      return apply_test(node.text, of, values) != node.negated;
+    });
+  }
+
+  Value unary(const Node& node) {
+    const Value value = evaluate(*node.parts[0]);
+    if (node.text == "not") return !truth(value);
+    if (value.is_number_integer()) return -value.get<int64_t>();
+    if (value.is_number()) return -value.get<double>();
+    stop(node, "- wants a number and got " + quote(shown(value)));
+  }
+
+  Value binary(const Node& node) {
+    const std::string& sign = node.text;
+    const Value a = evaluate(*node.parts[0]);
+    if (sign == "and") return truth(a) ? evaluate(*node.parts[1]) : a;
+    if (sign == "or") return truth(a) ? a : evaluate(*node.parts[1]);
+    const Value b = evaluate(*node.parts[1]);
+    if (sign == "==") return same(a, b);
+    if (sign == "!=") return !same(a, b);
+    if (sign == "in") return contains(node, b, a);
+    if (sign == "not in") return !contains(node, b, a);
+    if (sign == "~") return joined(node, shown(a), shown(b));
+    if (sign == "+" && a.is_string() && b.is_string()) return joined(node, a.get<std::string>(), b.get<std::string>());
+    if (sign == "+" && a.is_array() && b.is_array()) {
+      Value out = a;
+      if (a.size() + b.size() > kMostSteps) stop(node, "a list has more than a million items");
+      out.insert(out.end(), b.begin(), b.end());
+      return out;
+    }
+    if (a.is_string() && b.is_string() && (sign[0] == '<' || sign[0] == '>')) {
+      const int order = a.get_ref<const std::string&>().compare(b.get_ref<const std::string&>());
+      return sign == "<" ? order < 0 : sign == ">" ? order > 0 : sign == "<=" ? order <= 0 : order >= 0;
+    }
+    return arithmetic(node, a, b);
+  }
+
+  Value joined(const Node& node, const std::string& a, const std::string& b) {
+    if (a.size() + b.size() > kMostBytes) stop(node, "a string has more than 16 MB");
+    return a + b;
+  }
+
+  bool contains(const Node& node, const Value& all, const Value& item) {
+    if (all.is_string()) {
+      if (!item.is_string()) stop(node, "'in' wants a string before a string and got " + quote(shown(item)));
+      return all.get_ref<const std::string&>().find(item.get_ref<const std::string&>()) != std::string::npos;
+    }
+    if (all.is_object()) return item.is_string() && all.contains(item.get_ref<const std::string&>());
+    const Value list = items_of(node, all);
+    return std::any_of(list.begin(), list.end(), [&](const Value& each) { return same(each, item); });
+  }
+
+  Value arithmetic(const Node& node, const Value& a, const Value& b) {
+    const std::string& sign = node.text;
+    const auto number = [](const Value& v) { return v.is_number() || v.is_boolean(); };
+    if (!number(a) || !number(b)) {
+      stop(node, quote(sign) + " does not go with " + quote(shown(a)) + " and " + quote(shown(b)));
+    }
+    const double x = a.get<double>(), y = b.get<double>();
+    if (sign == "<") return x < y;
+    if (sign == ">") return x > y;
+    if (sign == "<=") return x <= y;
+    if (sign == ">=") return x >= y;
+    if (sign != "+" && sign != "-" && sign != "*" && y == 0) stop(node, "a division by zero");
+    if (sign == "/") return x / y;
+    if (a.is_number_float() || b.is_number_float()) {
+      if (sign == "+") return x + y;
+      if (sign == "-") return x - y;
+      if (sign == "*") return x * y;
+      stop(node, quote(sign) + " of numbers with a fraction is not supported");
+    }
+    const auto whole = [](const Value& v) {
+      return v.is_boolean() ? static_cast<int64_t>(v.get<bool>()) : v.get<int64_t>();
+    };
+    const int64_t i = whole(a), j = whole(b);
+    if (j == -1 && (sign == "//" || sign == "%")) return sign == "%" ? Value(0) : checked_difference(node, 0, i);
+    const int64_t remainder = sign == "//" || sign == "%" ? ((i % j) + j) % j : 0;
+    if (sign == "%") return remainder;
+    if (sign == "//") return (i - remainder) / j;
+    int64_t out = 0;
+    const bool over = sign == "+"   ? __builtin_add_overflow(i, j, &out)
+                      : sign == "-" ? __builtin_sub_overflow(i, j, &out)
+                                    : __builtin_mul_overflow(i, j, &out);
+    if (over) stop(node, "a number is too large");
+    return out;
+  }
+
+  Value checked_difference(const Node& node, int64_t a, int64_t b) {
+    int64_t out = 0;
+    if (__builtin_sub_overflow(a, b, &out)) stop(node, "a number is too large");
+    return out;
+  }
+
+  const std::string& where_;
+  std::vector<std::map<std::string, Value>> scopes_;
+  std::string out_;
+  int64_t steps_ = 0;
+  size_t work_ = 0;
+};
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source, const std::string& where) : where_(where) {
+  std::string storage;
+  if (source.size() > kMostBytes) fail(where, ": ", source.size(), " bytes, want at most ", kMostBytes);
+  root_ = parse_template(valid_utf8(source, storage), where);
+}
+
+ChatTemplate::~ChatTemplate() = default;
+
+std::string ChatTemplate::render(const nlohmann::ordered_json& variables) const {
+  if (!variables.is_object()) fail(where_, ": the variables are no object");
+  return Interpreter(variables, where_).run(*root_);
+}
+
+}  // namespace motet

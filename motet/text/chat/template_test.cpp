@@ -1,0 +1,69 @@
+#include "motet/text/chat/template.h"
+
+#include <random>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+using Json = nlohmann::ordered_json;
+
+const char* const kChat =
+    "{% for m in messages %}\n"
+    "{{- '<|' + m['role'] + '|>\\n' + m.content | trim }}\n"
+    "{%- endfor %}\n"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+
+Json chat() {
+  return {{"messages", {{{"role", "user"}, {"content", " Hi "}}, {{"role", "assistant"}, {"content", "Ho"}}}},
+          {"add_generation_prompt", true}};
+}
+
+TEST(ChatTemplate, MessagesBecomeText) {
+  EXPECT_EQ(ChatTemplate(kChat).render(chat()), "<|user|>\nHi<|assistant|>\nHo<|assistant|>");
+}
+
+TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
+  const auto refused = [](const std::string& source) {
+    return message_of<Error>([&] { ChatTemplate(source, "t").render(Json::object()); });
+  };
+  EXPECT_EQ(refused("a\n{% import 'x' %}"),
+            "t: line 2: the statement 'import' is not supported; known: if, for, set, break, continue");
+  EXPECT_EQ(refused("{{ 1 + }}"), "t: line 1: an expression ends too early");
+  EXPECT_EQ(refused("{{ x.y }}"), "t: line 1: something undefined has no member 'y'");
+  EXPECT_EQ(refused("{{ raise_exception('no') }}"), "no");
+  std::string deep = "1";
+  for (int i = 0; i < 1000; ++i) deep += "+1";
+  EXPECT_EQ(refused("{{ " + deep + " }}"), "t: line 1: an expression has more than 400 operators");
+  EXPECT_EQ(refused("{{ " + std::string(1000, '(') + " }}"), "t: line 1: an expression is more than 48 levels deep");
+}
+
+TEST(ChatTemplate, CutOrChangedTemplatesNeverCrash) {
+  const std::string source = kChat;
+  const char* const parts[] = {"{%", "%}", "{{", "}}", "for", " in ", "|",     "[",
+                               "]",  "(",  ")",  "'",  "-",   ":",    "endif", "set x = "};
+  std::mt19937 random(1);
+  const auto attempt = [](const std::string& text) {
+    try {
+      ChatTemplate(text).render(chat());
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  };
+  for (size_t size = 0; size < source.size(); ++size) attempt(source.substr(0, size));
+  for (int round = 0; round < 3000; ++round) {
+    std::string changed = source;
+    for (int i = 0; i < 3; ++i) {
+      const size_t at = random() % changed.size();
+      random() % 2 ? changed.erase(at, 1 + random() % 8) : changed.insert(at, parts[random() % std::size(parts)]);
+      if (changed.empty()) changed = "{";
+    }
+    attempt(changed);
+  }
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,222 @@
+#include "motet/text/pipeline.h"
+
+#include <random>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/core/utf8.h"
+#include "motet/formats/json.h"
+#include "motet/text/bpe_trainer.h"
+#include "motet/text/stream_decoder.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+using testing::message_of;
+using Ids = std::vector<int32_t>;
+
+// 256 bytes (ids 1 to 256), "he", "hel", "lo", "Ġt" behind them, <|end|> as id 0.
+json small() {
+  json vocabulary = json::object();
+  for (int byte = 0; byte < 256; ++byte) vocabulary[byte_character(static_cast<unsigned char>(byte))] = byte + 1;
+  const std::vector<std::pair<std::string, std::string>> pairs = {{"h", "e"}, {"he", "l"}, {"l", "o"}, {"Ġ", "t"}};
+  json merges = json::array();
+  int id = 257;
+  for (const auto& [left, right] : pairs) {
+    vocabulary[left + right] = id++;
+    merges.push_back(left + " " + right);
+  }
+  return {{"added_tokens", {{{"id", 0}, {"content", "<|end|>"}, {"special", true}, {"normalized", false}}}},
+          {"normalizer", {{"type", "NFC"}}},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"post_processor", {{"type", "ByteLevel"}, {"trim_offsets", true}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}};
+}
+
+std::unique_ptr<PipelineTokenizer> read(const json& value) { return read_pipeline(value, "f"); }
+std::string refused(const json& value) {
+  return message_of<Error>([&] { read(value); });
+}
+
+TEST(Pipeline, MergesFollowTheirRanks) {
+  const auto tokenizer = read(small());
+  EXPECT_EQ(tokenizer->encode("hello t"), (Ids{258, 259, 260}));
+  EXPECT_EQ(tokenizer->text(Ids{258, 259, 260}, false), "hello t");
+  EXPECT_EQ(tokenizer->vocabulary_size(), 261);
+}
+
+TEST(Pipeline, OffsetsAreBytesOfTheTextWithoutTheSpace) {
+  const auto tokens = read(small())->tokens("e\xCC\x81 t", {});  // e and an accent become one character of two bytes
+  ASSERT_EQ(tokens.size(), 3u);
+  EXPECT_EQ(tokens[0].span, (TextSpan{0, 1}));
+  EXPECT_EQ(tokens[2].span, (TextSpan{4, 5}));
+}
+
+TEST(Pipeline, SpecialTokensAreFoundOrPlain) {
+  const auto tokenizer = read(small());
+  EXPECT_EQ(tokenizer->encode("he<|end|>lo"), (Ids{257, 0, 259}));
+  const std::string_view text = "<|end|>";
+  EXPECT_GT(tokenizer->encode_all(std::span(&text, 1), 1, {.parse_special = false})[0].size(), 1u);
+  EXPECT_EQ(tokenizer->text(Ids{0, 257}, true), "he");
+  EXPECT_EQ(tokenizer->text(Ids{0, 257}, false), "<|end|>he");
+}
+
+TEST(Pipeline, InvalidUtf8BecomesReplacementCharactersWithTheirPlaces) {
+  const auto tokenizer = read(small());
+  EXPECT_EQ(tokenizer->encode("a\xff"), tokenizer->encode("a\uFFFD"));
+  const auto tokens = tokenizer->tokens(
+      "a\xff"
+      "b",
+      {});
+  EXPECT_EQ(tokens.back().span, (TextSpan{2, 3}));
+}
+
+TEST(Pipeline, ThreadsGiveTheIdsOfOne) {
+  const auto tokenizer = read(small());
+  std::vector<std::string> texts;
+  for (int i = 0; i < 200; ++i) texts.push_back("hello t " + std::to_string(i));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  EXPECT_EQ(tokenizer->encode_all(views, 1, {}), tokenizer->encode_all(views, 4, {}));
+}
+
+TEST(Pipeline, JsonComesBack) {
+  const auto tokenizer = read(small());
+  const auto again = read(parse_json(tokenizer->to_json().dump(), "f"));
+  EXPECT_EQ(again->encode("hello the hell"), tokenizer->encode("hello the hell"));
+}
+
+TEST(Pipeline, LongTextsOfOneKindTakeLinearTime) {
+  const auto tokenizer = read(small());
+  for (const char* piece : {"a", " ", "1", "\xCC\x81", "h", "\n", " \n"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += piece;
+    EXPECT_EQ(tokenizer->text(tokenizer->encode(text), false).size(), text.size()) << piece;
+  }
+}
+
+TEST(Pipeline, WhatIsNotSupportedIsNamed) {
+  const auto with = [](const char* name, json value) {
+    json all = small();
+    all[name] = std::move(value);
+    return refused(all);
+  };
+  EXPECT_EQ(with("normalizer", {{"type", "Nmt"}}),
+            "f: normalizer: the normalizer 'Nmt' is not supported; known: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, "
+            "Replace, Strip, Sequence");
+  EXPECT_EQ(with("pre_tokenizer", {{"type", "UnicodeScripts"}}).substr(0, 67),
+            "f: pre_tokenizer: the pre-tokenizer 'UnicodeScripts' is not support");
+  EXPECT_EQ(with("post_processor", {{"type", "BertProcessing"}}).substr(0, 69),
+            "f: post_processor: the post-processor 'BertProcessing' is not support");
+  EXPECT_EQ(with("decoder", {{"type", "CTC"}}).substr(0, 41), "f: decoder: the decoder 'CTC' is not supp");
+  json dropout = small();
+  dropout["model"]["dropout"] = 0.1;
+  EXPECT_EQ(refused(dropout), "f: model.dropout is '0.1', want null: ids must not be random");
+}
+
+TEST(Pipeline, BrokenModelsAreRefused) {
+  json value = small();
+  value["model"]["merges"].push_back("x yz");
+  EXPECT_EQ(refused(value), "f: merge 4 is '\"x yz\"', and 'yz' is not in the vocabulary");
+  value = small();
+  value["model"]["vocab"]["new"] = 5;
+  EXPECT_EQ(refused(value).substr(0, 24), "f: the id 5 belongs to '");
+  value["model"]["vocab"]["new"] = -5;
+  EXPECT_EQ(refused(value), "f: the id of 'new' is '-5', want 0 to 16777215");
+  value["model"]["vocab"]["new"] = 1e300;
+  EXPECT_EQ(refused(value), "f: the id of 'new' is '1e+300', want 0 to 16777215");
+  value = small();
+  value["added_tokens"][0]["id"] = 1LL << 40;
+  EXPECT_EQ(refused(value), "f: the added token '<|end|>' has the id 1099511627776, want 0 to 16777215");
+  value = small();
+  value["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}};
+  EXPECT_EQ(refused(value), "f: pre_tokenizer: the pattern '(a' lacks a ')' (at byte 2)");
+}
+
+// Sequences inside of sequences, as deep as JSON allows: an error, no overflow of the stack.
+TEST(Pipeline, DeepSequencesAreRefused) {
+  json inner = {{"type", "NFC"}};
+  for (int i = 0; i < 20; ++i) inner = {{"type", "Sequence"}, {"normalizers", json::array({inner})}};
+  json value = small();
+  value["normalizer"] = inner;
+  EXPECT_NE(refused(value), "");
+}
+
+TEST(Pipeline, FilesThatAreCutOrChangedNeverCrash) {
+  const std::string file = small().dump();
+  int read_well = 0;
+  const auto attempt = [&](const std::string& bytes) {
+    try {
+      const auto tokenizer = tokenizer_from_json(parse_json(bytes, "f"), "f");
+      tokenizer->text(tokenizer->encode("hello \xff t\u0301<|end|>"), false);
+      ++read_well;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  };
+  for (size_t size = 0; size < file.size(); size += 7) attempt(file.substr(0, size));
+  EXPECT_EQ(read_well, 0);
+  std::mt19937 random(1);
+  for (int round = 0; round < 1500; ++round) {
+    std::string changed = file;
+    for (int i = 0; i < 3; ++i) {
+      const size_t at = random() % changed.size();
+      const char* signs = "\"{}[]:,0123456789nulltrue-e.\\";
+      switch (random() % 3) {
+        case 0:
+          changed[at] = signs[random() % 29];
+          break;
+        case 1:
+          changed.erase(at, random() % 40);
+          break;
+        default:
+          changed.insert(at, changed.substr(random() % changed.size(), random() % 40));
+      }
+      if (changed.empty()) changed = "{";
+    }
+    attempt(changed);
+  }
+}
+
+TEST(Pipeline, RandomBytesComeBackThroughValidStreams) {
+  const auto tokenizer = read(small());
+  std::mt19937 random(2);
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += static_cast<char>(random() % 3 ? random() % 256 : " helot\n"[random() % 7]);
+    StreamDecoder stream(*tokenizer);
+    std::string shown;
+    for (const int32_t id : tokenizer->encode(text)) {
+      shown += stream.push(id);
+      ASSERT_EQ(utf8_invalid_at(shown), std::string::npos);
+    }
+    EXPECT_EQ(shown + stream.flush(), tokenizer->text(tokenizer->encode(text), false));
+  }
+}
+
+TEST(BpeTrainer, PartsDoNotMatter) {
+  std::string all;
+  for (int i = 0; i < 300; ++i) all += "the cat sat on the mat,\nthe theory " + std::to_string(i) + " \u65E5\u672C\n";
+  BpeTrainer whole, parts;
+  whole.add(all);
+  for (size_t at = 0; at < all.size(); at += 97) parts.add(std::string_view(all).substr(at, 97));
+  const auto one = whole.finish(300), other = parts.finish(300);
+  EXPECT_EQ(one->to_json(), other->to_json());
+  EXPECT_EQ(one->vocabulary_size(), 300);
+  EXPECT_EQ(one->text(one->encode(all), false), all);
+  EXPECT_LT(one->encode(all).size(), all.size() / 2);
+  EXPECT_EQ(read_pipeline(one->to_json(), "f")->encode(all), one->encode(all));
+}
+
+TEST(BpeTrainer, StopsWhenNoPairComesTwice) {
+  BpeTrainer trainer;
+  trainer.add("abab");
+  EXPECT_EQ(trainer.finish(1000)->vocabulary_size(), 258);
+  EXPECT_EQ(message_of<Error>([] { BpeTrainer().finish(300); }), "the text is empty, want some to learn from");
+  EXPECT_EQ(message_of<UsageError>([] { BpeTrainer().finish(256); }),
+            "--vocab-size: 256 is outside of 257 to 16777216: 256 bytes and <|endoftext|> are always there");
+}
+
+}  // namespace
+}  // namespace motet

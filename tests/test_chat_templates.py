@@ -1,0 +1,176 @@
+"""Chat templates are rendered as the jinja2 package does, set up as Hugging Face transformers does."""
+import json
+import subprocess
+
+import pytest
+from conftest import MOTET, environment, run
+
+jinja2 = pytest.importorskip("jinja2")
+sandbox = pytest.importorskip("jinja2.sandbox")
+
+CHATML = """{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+SMOLLM2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
+You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
+' }}{% endif %}{{'<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}"""
+LLAMA2 = """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"""
+LLAMA3 = """{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"""
+LLAMA31 = """{{- bos_token }}
+{%- if custom_tools is defined %}
+    {%- set tools = custom_tools %}
+{%- endif %}
+{%- if not tools_in_user_message is defined %}
+    {%- set tools_in_user_message = true %}
+{%- endif %}
+{%- if not date_string is defined %}
+    {%- set date_string = "26 Jul 2024" %}
+{%- endif %}
+{%- if not tools is defined %}
+    {%- set tools = none %}
+{%- endif %}
+
+{#- This block extracts the system message, so we can slot it into the right place. #}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{%- if tools is not none %}
+    {{- "Environment: ipython\\n" }}
+    {%- for t in tools %}
+        {{- t | tojson(indent=4) }}
+        {{- "\\n\\n" }}
+    {%- endfor %}
+{%- endif %}
+{{- "Today Date: " + date_string + "\\n\\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
+    {%- elif 'tool_calls' in message %}
+        {%- set tool_call = message.tool_calls[0].function %}
+        {{- '{"name": "' + tool_call.name + '", ' }}
+        {{- '"parameters": ' }}
+        {{- tool_call.arguments | tojson }}
+        {{- "}" }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}
+"""
+ZEPHYR = """{% for message in messages %}
+{% if message['role'] == 'user' %}
+{{ '<|user|>\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'system' %}
+{{ '<|system|>\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'assistant' %}
+{{ '<|assistant|>\n'  + message['content'] + eos_token }}
+{% endif %}
+{% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+{% endfor %}"""
+MISTRAL = """{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"""
+PIECES = [
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.content|length %}{% endfor %}{{ ns.n }}",
+    "  {% if true %}\n  a\n  {% endif %}\n  b {# c #}\n  d",
+    "{% for m in messages if m.role == 'user' %}{{ loop.index }}/{{ loop.length }}{{ ', ' if not loop.last }}{% else %}none{% endfor %}",
+    "{{ messages[::-1][0].content }}|{{ messages[-1]['role'] }}|{{ messages[1:]|length }}|{{ 'abcdef'[1:-1] }}|{{ 'abc'[0] }}",
+    "{{ [1, 2.5, 'a', none, true, {'k': [1]}] }} {{ {'a': \"it's\"} }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 1 ~ 'x' ~ none }}",
+    "{{ 'a,b,c'.split(',') | join('-') }} {{ ' x '.strip() }}. {{ 'Hello World'.upper() | lower | title }} {{ 'abc' | replace('b', 'x') }}",
+    "{{ missing is defined }} {{ missing | default('d') }} {{ '' | default('e', true) }} {{ none is none }} {{ 3 is odd }} {{ messages is iterable }} {{ 'a' is string }}[{{ missing }}]",
+    "{% for k, v in {'a': 1, 'b': [2, 3]}.items() %}{{ k }}={{ v }};{% endfor %}{{ {'a': 1} | tojson }} {{ 'x<y>&\"é' | tojson }}",
+    "{% for i in range(10) %}{% if i == 2 %}{% continue %}{% endif %}{% if i > 5 %}{% break %}{% endif %}{{ i }}{% endfor %}{{ range(5, 0, -2) | list }}",
+    "{{ 1 if messages else 2 }}{{ 'x' if false }}{{ not 1 == 2 }}{{ 1 < 2 and 2 >= 2 or false }}{{ 'a' in 'abc' }}{{ 'z' not in ['a'] }}",
+    "{%- set x = 'a' -%}  {{ x }}  {%- if x == 'a' %} yes {%- else %} no {% endif -%}  end\n",
+    "{{ messages[0].content.startswith('H') }} {{ (messages | last).role }} {{ messages | first | length }} {{ messages[0].get('none', 'other') }}",
+]
+TEMPLATES = {
+    "chatml": CHATML, "smollm2": SMOLLM2, "llama2": LLAMA2, "llama3": LLAMA3, "llama31": LLAMA31, "zephyr": ZEPHYR,
+    "mistral": MISTRAL,
+} | {f"piece {i}": piece for i, piece in enumerate(PIECES)}  # fmt: skip
+
+
+def chats():
+    user = {"role": "user", "content": "  Hello there \n"}
+    answer = {"role": "assistant", "content": "Hi! {{ not a tag }} caf\u00e9"}
+    system = {"role": "system", "content": "Be brief."}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"x": {"type": "int"}, "none": {}, "list": [1, 2]}}}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1, "y": "z"}}}]}
+    for messages in ([user], [user, answer], [user, answer, user], [system, user], [system, user, answer, user], [answer], [user, user], [user, call]):
+        for prompt in (True, False):
+            yield {"messages": messages, "add_generation_prompt": prompt, "bos_token": "<s>", "eos_token": "</s>"}
+    yield {"messages": [user], "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>", "tools": [tool]}
+
+
+def reference(template, variables):
+    """The text, or None where the template raises."""
+    environment = sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+
+    def refuse(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    environment.globals["raise_exception"] = refuse
+    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        return environment.from_string(template).render(**variables)
+    except (jinja2.exceptions.TemplateError, TypeError):
+        return None
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_give_the_text_of_jinja2(name, tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text(TEMPLATES[name])
+    command = [MOTET, "tokenize", "--chat-template", path]
+
+    def rendered(*variables):
+        lines = "".join(json.dumps(each) + "\n" for each in variables).encode()
+        return subprocess.run(command, input=lines, capture_output=True, env=environment())
+
+    pairs = [(variables, reference(TEMPLATES[name], variables)) for variables in chats()]
+    good = [variables for variables, expected in pairs if expected is not None]
+    done = rendered(*good)
+    assert good and done.returncode == 0, done.stderr
+    texts = [json.loads(line) for line in done.stdout.decode().rstrip("\n").split("\n")]
+    assert texts == [expected for _, expected in pairs if expected is not None]
+    for variables, expected in pairs:
+        if expected is None:
+            done = rendered(variables)
+            assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "template, wanted",
+    [
+        ("{% macro f() %}{% endmacro %}", "the statement 'macro' is not supported"),
+        ("{% include 'x' %}", "the statement 'include' is not supported"),
+        ("{{ x | attr('y') }}", "the filter 'attr' is not supported"),
+        ("{{ x is divisibleby 3 }}", "the test 'divisibleby' is not supported"),
+        ("{{ open('/etc/passwd') }}", "the function 'open' is not supported"),
+        ("{{ ''.__class__ }}{{ ''.format(1) }}", "the method 'format' of a string is not supported"),
+        ("{% if x %}", "line 1: 'endif' is missing"),
+        ("a\n{{ x", "line 2: a tag that begins with {{ is not closed"),
+        ("{% for i in range(1000000) %}{% for j in range(1000000) %}x{% endfor %}{% endfor %}", "more than a million steps"),
+        ("{% set x = 'aaaaaaaa' %}" + "{% set x = x ~ x ~ x ~ x %}" * 20 + "{{ x }}", "more than 16 MB"),
+    ],
+)
+def test_what_a_template_must_not_do_is_said(template, wanted, tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text(template)
+    done = subprocess.run([MOTET, "tokenize", "--chat-template", path], input=b"{}\n", capture_output=True, env=environment())
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and len(lines) == 1 and wanted in lines[0], done.stderr
+
+
+def test_a_missing_template_is_said(tmp_path):
+    done = run("tokenize", "--chat-template", tmp_path / "none.jinja")
+    assert done.returncode == 1 and "none.jinja" in done.stderr

@@ -1,0 +1,280 @@
+"""`motet tokenize` gives the ids, offsets and texts of the packages tokenizers, tiktoken and sentencepiece.
+
+The published tokenizers and corpora are read from ../shared/data; where that is missing, only the tokenizer that the
+program trains itself is tested.
+"""
+import base64
+import copy
+import json
+import subprocess
+
+import pytest
+from conftest import MOTET, ROOT, environment, refused, run
+from hard_texts import hard_texts
+
+tokenizers = pytest.importorskip("tokenizers")
+DATA = ROOT.parent / "shared" / "data"
+GOLDEN = ROOT.parent / "shared" / "golden" / "tokenizer"
+needs_data = pytest.mark.skipif(not (DATA / "tokenizer").is_dir(), reason="no published tokenizers here")
+TEXTS = 100_000  # of each published tokenizer
+
+
+def described(tokenizer, texts, *flags):
+    """What `motet tokenize --lines` says of each text."""
+    lines = "".join(json.dumps(text) + "\n" for text in texts)
+    command = [MOTET, "tokenize", "-m", str(tokenizer), "--lines", *flags]
+    done = subprocess.run(command, input=lines.encode(), capture_output=True, env=environment())
+    assert done.returncode == 0, done.stderr.decode()
+    rows = [json.loads(line) for line in done.stdout.decode().rstrip("\n").split("\n")]
+    assert len(rows) == len(texts)
+    return rows
+
+
+def character_offsets(text, offsets):
+    """Offsets in bytes as offsets in characters."""
+    places, at = {}, 0
+    for index, character in enumerate(text):
+        places[at] = index
+        at += len(character.encode())
+    places[at] = len(text)
+    return [(places[begin], places[end]) for begin, end in offsets]
+
+
+def same_as_package(path, texts, *flags):
+    """Compares with the tokenizers package; texts on which that itself panics are left out."""
+    reference = tokenizers.Tokenizer.from_file(str(path))
+    special = "--add-special" in flags
+    compared = 0
+    for text, row in zip(texts, described(path, texts, *flags)):
+        try:
+            expected = reference.encode(text, add_special_tokens=special)
+        except BaseException as error:  # pyo3's PanicException is no Exception
+            if type(error).__name__ != "PanicException":
+                raise
+            continue
+        assert row["ids"] == expected.ids, ascii(text)
+        assert character_offsets(text, row["offsets"]) == expected.offsets, ascii(text)
+        assert row["decoded"] == reference.decode(expected.ids, skip_special_tokens=False), ascii(text)
+        compared += 1
+    assert compared > len(texts) * 0.9
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A tokenizer that `motet tokenize --train` has learned."""
+    out = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    text = ROOT / "motet" / "data" / "tinyshakespeare.txt"
+    done = run("tokenize", "--train", "--vocab-size", 1500, "--out", out, text)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_trained_tokenizer_is_the_packages_too(trained, tmp_path):
+    same_as_package(trained, hard_texts(5000, 1))
+    text = (ROOT / "motet" / "data" / "tinyshakespeare.txt").read_text()
+    row = described(trained, [text])[0]
+    reference = tokenizers.Tokenizer.from_file(str(trained))
+    assert row["ids"] == reference.encode(text).ids
+    assert row["decoded"] == text
+    again = tmp_path / "again.json"
+    run("tokenize", "--train", "--vocab-size", 1500, "--out", again, ROOT / "motet" / "data" / "tinyshakespeare.txt")
+    assert again.read_bytes() == trained.read_bytes()
+
+
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def byte_level(use_regex, prefix=False):
+    return {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": use_regex}
+
+
+def split(pattern, behavior="Isolated", invert=False):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
+
+
+def cut(*steps):
+    return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": list(steps)}}
+
+
+def normalize(*steps):
+    return {"normalizer": {"type": "Sequence", "normalizers": list(steps)}}
+
+
+def added(content, id, **flags):
+    plain = {"special": False, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": id, "content": content} | plain | flags
+
+
+END = {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}
+COMPONENTS = {
+    "nfc": normalize({"type": "NFC"}),
+    "nfd": normalize({"type": "NFD"}),
+    "nfkc": normalize({"type": "NFKC"}),
+    "nfkd, lowercase": normalize({"type": "NFKD"}, {"type": "Lowercase"}),
+    "prepend, replace": normalize(
+        {"type": "Replace", "pattern": {"String": "e"}, "content": "\u00e9\u00e9"},
+        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+        {"type": "Prepend", "prepend": "\u2581x"},
+    ),
+    "llama 3": cut(split(LLAMA3), byte_level(False)),
+    "o200k": cut(split(O200K), byte_level(False)),
+    "smollm": cut({"type": "Digits", "individual_digits": True}, byte_level(True)),
+    "digits": cut({"type": "Digits", "individual_digits": False}, byte_level(False)),
+    "falcon": cut(
+        {"type": "Punctuation", "behavior": "Contiguous"},
+        byte_level(True),
+        {"type": "Digits", "individual_digits": False},
+        split("[0-9][0-9][0-9]"),
+    ),
+    "prefix space": {
+        "pre_tokenizer": byte_level(True, prefix=True),
+        "post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
+    },
+    "white space": cut({"type": "Whitespace"}, byte_level(False)),
+    "white space split": cut({"type": "WhitespaceSplit"}, byte_level(False)),
+    "added tokens": {
+        "added_tokens": [
+            added("<|endoftext|>", 0, special=True),
+            added("hello", 1500, single_word=True),
+            added("the", 1501, special=True, lstrip=True, rstrip=True),
+            added("caf\u00e9", 1502, rstrip=True, normalized=True),
+        ]
+    },
+    "template": {
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [END, TEXT, END],
+            "pair": [TEXT, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}},
+        }
+    },
+    "metaspace": {
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+        "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+    },
+}
+for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+    COMPONENTS[f"split {behavior}"] = cut(split(r"[\s\p{P}]", behavior), byte_level(False))
+    COMPONENTS[f"split inverted {behavior}"] = cut(split(r"\p{L}+", behavior, True), byte_level(False))
+    COMPONENTS[f"punctuation {behavior}"] = cut({"type": "Punctuation", "behavior": behavior}, byte_level(False))
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_components_are_the_packages(name, trained, tmp_path):
+    value = copy.deepcopy(json.loads(trained.read_text())) | COMPONENTS[name]
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(value))
+    texts = hard_texts(2000, 2)
+    same_as_package(path, texts)
+    if name == "template":
+        same_as_package(path, texts, "--add-special")
+
+
+@needs_data
+def test_gpt_neox_is_the_packages():
+    same_as_package(DATA / "tokenizer" / "gpt_neox_20b.tokenizer.json", hard_texts(TEXTS, 3))
+
+
+@needs_data
+def test_gpt2_is_tiktokens():
+    tiktoken = pytest.importorskip("tiktoken")
+    lines = (DATA / "tokenizer" / "gpt2.tiktoken").read_bytes().splitlines()
+    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
+    pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    reference = tiktoken.Encoding(
+        "gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256}
+    )
+    texts = hard_texts(TEXTS, 4)
+    for file, count in (("gpt2.tiktoken", TEXTS), ("gpt2_vocab.bpe", 20_000)):
+        path = DATA / "tokenizer" / file
+        for text, row in zip(texts, described(path, texts[:count], "--plain")):
+            assert row["ids"] == reference.encode_ordinary(text), ascii(text)
+            assert row["decoded"] == text
+        for text, row in zip(texts, described(path, texts[:2000])):
+            assert row["ids"] == reference.encode(text, allowed_special="all"), ascii(text)
+
+
+@needs_data
+def test_llama2_is_sentencepieces():
+    sentencepiece = pytest.importorskip("sentencepiece")
+    path = DATA / "tokenizer" / "llama2_tokenizer.model"
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    texts = hard_texts(TEXTS, 5)
+    rows = described(path, texts)
+    for text, row in zip(texts, rows):
+        assert row["ids"] == reference.encode(text), ascii(text)
+        assert row["decoded"] == reference.decode(row["ids"]), ascii(text)
+    for text, row in zip(texts[:10_000], rows):
+        pieces = reference.encode(text, return_type="proto").pieces
+        assert row["offsets"] == [[piece.begin, piece.end] for piece in pieces], ascii(text)
+
+
+@needs_data
+@pytest.mark.parametrize("corpus", ["tinyshakespeare.txt", "wikitext2.valid.txt", "books.valid.txt"])
+def test_whole_files_are_the_packages(corpus):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    text = (DATA / "corpus" / corpus).read_bytes().decode("utf-8", "replace")
+    folder = DATA / "tokenizer"
+    row = described(folder / "gpt_neox_20b.tokenizer.json", [text])[0]
+    reference = tokenizers.Tokenizer.from_file(str(folder / "gpt_neox_20b.tokenizer.json"))
+    assert row["ids"] == reference.encode(text, add_special_tokens=False).ids
+    llama = sentencepiece.SentencePieceProcessor(model_file=str(folder / "llama2_tokenizer.model"))
+    row = described(folder / "llama2_tokenizer.model", [text])[0]
+    assert row["ids"] == llama.encode(text)
+    assert row["decoded"] == llama.decode(row["ids"])
+
+
+@needs_data
+def test_verify_finds_the_recorded_cases():
+    done = run("verify", GOLDEN, "--tokenizers", DATA / "tokenizer", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(done.stdout)
+    assert {row["tokenizer"] for row in rows} == {"gpt_neox_20b", "gpt2", "llama2"}
+    assert sum(row["cases"] for row in rows) >= 1104 and all(row["result"] == "pass" for row in rows)
+
+
+def test_verify_fails_where_ids_differ(trained, tmp_path):
+    (tmp_path / "small.json").write_bytes(trained.read_bytes())
+    case = {"tokenizer": "small", "text": "the", "ids": [1], "decoded": "the"}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    done = run("verify", tmp_path, "--tokenizers", tmp_path)
+    assert done.returncode == 1 and "cases.jsonl:1: " in done.stdout and "fail" in done.stdout
+
+
+def test_tokenize_shows_counts_and_decodes(trained):
+    shown = json.loads(run("tokenize", "-m", trained, "-p", "To be", "--json").stdout)
+    assert shown["tokens"] == len(shown["ids"]) == len(shown["pieces"]) == len(shown["offsets"])
+    assert run("tokenize", "-m", trained, "-p", "To be", "--count").stdout == f"{shown['tokens']}\n"
+    assert run("tokenize", "-m", trained, "-p", str(shown["ids"]), "--decode").stdout == "To be"
+    assert "5 bytes, 5 characters" in run("tokenize", "-m", "bytes", "-p", "To be").stdout
+
+
+def test_tokenize_refuses_in_one_line(trained, tmp_path):
+    assert "--model: is missing" in refused(1 + 1, "tokenize", "-p", "x")
+    assert "cannot read" in refused(1, "tokenize", "-m", tmp_path / "none.json", "-p", "x")
+    assert "outside of the vocabulary" in refused(1, "tokenize", "-m", trained, "-p", "99999", "--decode")
+    assert "is no token id" in refused(1, "tokenize", "-m", trained, "-p", "1 x", "--decode")
+    assert "--vocab-size" in refused(2, "tokenize", "--train", "-p", "x")
+    assert "is below 257" in refused(2, "tokenize", "--train", "--vocab-size", "3", "-p", "x")
+
+
+def test_train_and_eval_take_a_tokenizer_file(trained, tmp_path):
+    sizes = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 32 --batch-size 2 -t 1 --steps 2".split()
+    out = tmp_path / "run"
+    done = run("train", *sizes, "--tokenizer", trained, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)[0]
+    assert 0 < row["bits_per_byte"] < row["loss"]  # a token has more than a byte
+    text = tmp_path / "text.txt"
+    text.write_text("To be, or not to be, that is the question.\n" * 20)
+    scored = json.loads(run("eval", "-m", out, text, "--json").stdout)[0]
+    assert scored["tokens"] < len(text.read_text()) / 2
+    assert run("generate", "-m", out, "-p", "To be", "-n", "5").returncode == 0
