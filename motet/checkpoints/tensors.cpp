@@ -1,7 +1,6 @@
 #include "motet/checkpoints/tensors.h"
 
 #include "motet/core/error.h"
-#include "motet/formats/model_file.h"
 #include "motet/formats/shards.h"
 
 namespace motet {
@@ -59,7 +58,7 @@ std::string stored_dtype_of(at::ScalarType dtype) {
 }
 
 Tensors safetensors_tensors(const std::string& path) {
-  if (model_file_kind(path) == ModelFileKind::safetensors_index) return tensors_of<SafetensorsShards>(path);
+  if (path.ends_with(".safetensors.index.json")) return tensors_of<SafetensorsShards>(path);
   return tensors_of<SafetensorsFile>(path);
 }
 
