@@ -13,12 +13,13 @@ Subcommand verify_subcommand() {
             .target = "tokenizers",
             .value = "DIR",
             .help = "PATH holds cases.jsonl: check them with the tokenizer files of this folder"}},
-      .positional = {.field = "paths",
-                     .name = "PATH",
-                     .help = "recorded safetensors files, model folders with expected.safetensors, or folders of both; with "
-                             "--tokenizers a folder with cases.jsonl",
-                     .least = 1,
-                     .most = SIZE_MAX},
+      .positional =
+          {.field = "paths",
+           .name = "PATH",
+           .help = "recorded safetensors files, model folders with expected.safetensors, or folders of both; with "
+                   "--tokenizers a folder with cases.jsonl",
+           .least = 1,
+           .most = SIZE_MAX},
       .examples = {"verify tests/golden/op tests/golden/model", "verify tests/golden/op --dtype float32 --json"}};
 }
 

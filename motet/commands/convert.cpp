@@ -5,6 +5,9 @@
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/log.h"
+#include "motet/text/read_gguf.h"
 
 namespace motet {
 namespace {
@@ -44,6 +47,17 @@ Table list_of_layouts() {
   return table;
 }
 
+// The tokenizer of a .gguf, as tokenizer.json; false: there is none that can be written.
+bool write_gguf_tokenizer(const std::string& source, const std::filesystem::path& out) {
+  try {
+    write_file_atomic(out / "tokenizer.json", read_gguf_tokenizer(GgufFile(source))->to_json().dump());
+    return true;
+  } catch (const Error& error) {
+    log_warn(text("convert: no tokenizer.json: ", error.what()));
+    return false;
+  }
+}
+
 }  // namespace
 
 int run_convert(const nlohmann::json& request) {
@@ -65,6 +79,7 @@ int run_convert(const nlohmann::json& request) {
   const Checkpoint checkpoint =
       retrofit.empty() ? opened : as_checkpoint(retrofitted(opened, retrofit, values["seed"].get<uint64_t>()), opened);
   const Converted made = convert_checkpoint(checkpoint, to, out, dtype_of(values["dtype"]));
+  const bool tokenizer = opened.format == "gguf" && write_gguf_tokenizer(source, out);
   Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
   const auto row = [&](const std::string& what, const std::string& shown, const nlohmann::json& value) {
     table.rows.push_back({what, {shown, value}});
@@ -76,6 +91,7 @@ int run_convert(const nlohmann::json& request) {
   row("to", to.name, to.name);
   row("folder", out.string(), out.string());
   row("config.json", made.restored ? "as published" : "written", made.restored);
+  if (tokenizer) row("tokenizer", "from the .gguf", "gguf");
   row("tensors", std::to_string(made.tensors), made.tensors);
   row("numbers", short_count(static_cast<double>(made.numbers)), made.numbers);
   print_table(table, request);

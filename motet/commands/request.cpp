@@ -11,6 +11,7 @@
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/formats/json.h"
+#include "motet/text/load.h"
 
 namespace motet {
 
@@ -100,11 +101,10 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {
-  const std::string path = (folder / "tokenizer.json").string();
-  auto tokenizer = tokenizer_from_json(read_json(path), path);
-  if (tokenizer->vocabulary_size() != config.vocab_size)
-    fail(path, ": the tokenizer has ", tokenizer->vocabulary_size(), " tokens, want the ", config.vocab_size,
-         " of vocab_size in config.json");
+  auto tokenizer = load_tokenizer(folder.string());
+  if (tokenizer->vocabulary_size() > config.vocab_size)  // published models round their vocabulary up
+    fail(folder.string(), ": the tokenizer has ", tokenizer->vocabulary_size(), " tokens, want at most the ",
+         config.vocab_size, " of vocab_size in config.json");
   return tokenizer;
 }
 
@@ -116,7 +116,12 @@ const OptionTable& sampling_options() {
       {"top_k", integer, 40, 0, 1e9, {}, "only the N likeliest tokens; 0: all"},
       {"top_p", number, 0.95, 0, 1, {}, "only the likeliest tokens that sum to X"},
       {"min_p", number, 0, 0, 1, {}, "only tokens at least X times as likely as the likeliest"},
+      {"typical_p", number, 1.0, 0.001, 1, {}, "only the most typical tokens that sum to X; 1: all"},
       {"repeat_penalty", number, 1.0, 0.01, 100, {}, "divides the logits of tokens seen before; 1: off"},
+      {"frequency_penalty", number, 0, -100, 100, {}, "taken from a logit for each time that its token was seen"},
+      {"presence_penalty", number, 0, -100, 100, {}, "taken from the logits of tokens seen before"},
+      {"cache_type", string, "model", {}, {}, {"model", "bfloat16", "float16", "int8"}, "how keys and values are kept"},
+      {"stepwise_base", boolean, false, {}, {}, {}, "dynamic position scaling by the length reached, as published"},
       {"seed", integer, 0, 0, 1e15, {}, "of the random choice"},
   };
   return table;
@@ -129,8 +134,13 @@ GenerateOptions generate_options(const nlohmann::json& v) {
                       .top_k = v.at("top_k").get<int64_t>(),
                       .top_p = v.at("top_p").get<double>(),
                       .min_p = v.at("min_p").get<double>(),
+                      .typical_p = v.at("typical_p").get<double>(),
                       .repeat_penalty = v.at("repeat_penalty").get<double>(),
-                      .seed = v.at("seed").get<uint64_t>()}};
+                      .frequency_penalty = v.at("frequency_penalty").get<double>(),
+                      .presence_penalty = v.at("presence_penalty").get<double>(),
+                      .seed = v.at("seed").get<uint64_t>()},
+          .cache = {.type = parse_cache_type(v.at("cache_type").get<std::string>()),
+                    .stepwise_base = v.at("stepwise_base").get<bool>()}};
 }
 
 }  // namespace motet

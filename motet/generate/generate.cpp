@@ -2,6 +2,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/generate/decoder.h"
 #include "motet/text/stream_decoder.h"
 
 namespace motet {
@@ -38,14 +39,6 @@ class StopFilter {
   bool stopped_ = false;
 };
 
-// `planned` tokens in all, the prompt's included.
-Tensor next_logits(ModelImpl& model, std::span<const int32_t> ids, int64_t planned) {
-  const size_t fit = std::min<size_t>(ids.size(), static_cast<size_t>(model.config().context));
-  const std::vector<int64_t> last(ids.end() - static_cast<std::ptrdiff_t>(fit), ids.end());
-  const int64_t length = std::min(planned, model.config().context);
-  return model.logits(model.hidden(at::tensor(last, at::kLong).unsqueeze(0), length).select(1, -1)).squeeze(0);
-}
-
 }  // namespace
 
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, int64_t context) {
@@ -59,10 +52,9 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
 std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
                      const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   at::NoGradGuard no_grad;
-  std::vector<int32_t> ids = prompt_tokens(tokenizer, prompt, model.config().context);
-  const int64_t planned = static_cast<int64_t>(ids.size()) + options.max_tokens;
+  Decoder decoder(model, prompt_tokens(tokenizer, prompt, model.config().context), options.max_tokens, options.cache);
   Sampler sampler(options.sampler);
-  StreamDecoder decoder(tokenizer);
+  StreamDecoder text_decoder(tokenizer);
   StopFilter filter(options.stop);
   std::string out;
   const auto emit = [&](const std::string& text) {
@@ -72,10 +64,11 @@ std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::st
   };
   for (int64_t i = 0; i < options.max_tokens && !filter.stopped(); ++i) {
     check_interrupt();
-    ids.push_back(sampler.next(next_logits(model, ids, planned), ids));
-    emit(filter.push(decoder.push(ids.back())));
+    const int32_t token = sampler.next(decoder.logits(), decoder.ids());
+    decoder.push(token);
+    emit(filter.push(text_decoder.push(token)));
   }
-  if (!filter.stopped()) emit(filter.push(decoder.flush()));
+  if (!filter.stopped()) emit(filter.push(text_decoder.flush()));
   emit(filter.rest());
   return out;
 }

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "motet/generate/cache.h"
 #include "motet/generate/sampler.h"
-#include "motet/models/model.h"
 #include "motet/text/tokenizer.h"
 
 namespace motet {
@@ -13,14 +13,14 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   std::vector<std::string> stop;  // the text ends before the first of these
   SamplerOptions sampler;
+  CacheOptions cache;
 };
 
 /// The prompt as tokens. Throws Error for an empty one, one that the tokenizer cannot write, one longer than the
 /// context.
 std::vector<int32_t> prompt_tokens(const Tokenizer&, const std::string& prompt, int64_t context);
 
-/// Continues the prompt and returns the continuation. Each step runs the last tokens that fit the model's context anew;
-/// dynamic position scaling is based on the planned total in all of them: prompt + max_tokens, at most the context.
+/// Continues the prompt and returns the continuation, each token computed on its own (decoder.h).
 /// `on_text` receives the text as it becomes certain: whole UTF-8 characters that no stop string can still take back.
 /// Throws as prompt_tokens does, Interrupted on Ctrl-C.
 std::string generate(

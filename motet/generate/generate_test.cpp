@@ -27,8 +27,10 @@ TEST_F(Generate, GreedyIsTheArgmaxStepByStep) {
   ASSERT_EQ(text.size(), 20u);
   at::NoGradGuard no_grad;
   std::string all = "ab";
+  size_t begin = 0;
   for (char c : text) {
-    const auto ids = tokenizer_.encode(std::string_view(all).substr(all.size() > 16 ? all.size() - 16 : 0));
+    if (all.size() - begin > 16) begin = all.size() - 8;  // anew with the last half of the context
+    const auto ids = tokenizer_.encode(std::string_view(all).substr(begin));
     const Tensor logits =
         model_->forward(at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong).unsqueeze(0));
     const int32_t best = logits[0][-1].argmax().item<int32_t>();
@@ -102,6 +104,27 @@ TEST(Sampler, RepeatPenaltyLowersSeenTokens) {
   Sampler sampler({.temperature = 0, .repeat_penalty = 2});
   const int32_t seen = 1;
   EXPECT_EQ(sampler.next(at::tensor({2.0, 3.0}), {&seen, 1}), 0);
+}
+
+TEST(Sampler, FrequencyAndPresencePenaltiesCount) {
+  const Tensor logits = at::tensor({2.0, 1.6, 1.0, 0.5});
+  const auto best = [&](SamplerOptions options) {
+    options.temperature = 0;
+    return Sampler(options).next(logits, std::vector<int32_t>{0, 0, 1});
+  };
+  EXPECT_EQ(best({}), 0);
+  EXPECT_EQ(best({.frequency_penalty = 0.5}), 1);  // 1.0, 1.1
+  EXPECT_EQ(best({.presence_penalty = 0.5}), 0);   // 1.5, 1.1
+  EXPECT_EQ(best({.presence_penalty = 1.5}), 2);
+}
+
+TEST(Sampler, TypicalLeavesOutTheObviousAndTheFar) {
+  // Surprises 0.69, 1.39, 2.08, 2.08; entropy 1.21: the second token is the most typical one.
+  const Tensor logits = at::log(at::tensor({0.5, 0.25, 0.125, 0.125}, at::kDouble));
+  std::set<int32_t> seen;
+  Sampler sampler({.temperature = 1, .top_k = 0, .top_p = 1, .typical_p = 0.2});
+  for (int i = 0; i < 200; ++i) seen.insert(sampler.next(logits, {}));
+  EXPECT_EQ(seen, std::set<int32_t>{1});
 }
 
 TEST(Sampler, NonFiniteLogitsAreRefused) {

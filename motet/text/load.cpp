@@ -5,6 +5,7 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/formats/json.h"
+#include "motet/text/read_gguf.h"
 #include "motet/text/vectors.h"
 
 namespace motet {
@@ -81,7 +82,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   if (path.extension() == ".tiktoken") return read_tiktoken(read_file(path), name);
   if (path.extension() == ".model") return tokenizer_from_vectors(read_sentence_piece(read_file(path), name), name);
   if (path.extension() == ".bin") return tokenizer_from_vectors(read_llama2c(read_file(path), name), name);
-  fail("cannot read ", quote(name), " as a tokenizer: want .json, .model, .tiktoken, .bpe, .bin or a folder with one");
+  if (path.extension() == ".gguf") return read_gguf_tokenizer(GgufFile(name));
+  fail("cannot read ", quote(name),
+       " as a tokenizer: want .json, .model, .tiktoken, .bpe, .bin, .gguf or a folder with one");
 }
 
 std::unique_ptr<Tokenizer> choose_tokenizer(const std::string& name, std::string_view text) {

@@ -12,8 +12,8 @@ struct Continuation {
 /// Everything is computed anew for each token; dynamic scaling has the base of the length reached.
 Continuation recomputed(ModelImpl&, const Tensor& prompt_T, int64_t new_tokens);
 
-/// Keys are kept. What the references do: after the prompt a local layer sees `window` keys whatever mask the prompt
-/// had, and keys stay rotated with the base of the length at which they were made.
+/// Through the cache of generate/, with the base of the length reached and keys that stay rotated with that of the
+/// length at which they were made, as the references do.
 Continuation cached(ModelImpl&, const Tensor& prompt_T, int64_t new_tokens);
 
 }  // namespace motet

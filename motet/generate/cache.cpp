@@ -1,0 +1,202 @@
+#include "motet/generate/cache.h"
+
+#include <algorithm>
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+constexpr int64_t kFirstCapacity = 64;  // tokens; doubles as needed
+
+// The tensors of Keys in one fixed order.
+template <class K, class Function>
+void walk(K& keys, const Function& f) {
+  f(keys.k_BSGD), f(keys.v_BSGE);
+  for (auto* mix : {&keys.pre, &keys.post}) f(mix->down_BSRH), f(mix->up_BSRH), f(mix->gate_BSH), f(mix->full_BSHH);
+}
+
+at::ScalarType stored_type(CacheType type, at::ScalarType model) {
+  switch (type) {
+    case CacheType::bfloat16:
+      return at::kBFloat16;
+    case CacheType::float16:
+      return at::kHalf;
+    case CacheType::int8:
+      return at::kChar;
+    default:
+      return model;
+  }
+}
+
+constexpr std::pair<const char*, CacheType> kTypes[] = {{"model", CacheType::model},
+                                                        {"bfloat16", CacheType::bfloat16},
+                                                        {"float16", CacheType::float16},
+                                                        {"int8", CacheType::int8}};
+
+}  // namespace
+
+CacheType parse_cache_type(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [known, type] : kTypes) {
+    if (name == known) return type;
+    names.push_back(known);
+  }
+  throw UsageError(unknown_name("cache type", name, names));
+}
+
+const char* name(CacheType type) {
+  for (const auto& [known, value] : kTypes)
+    if (value == type) return known;
+  return "";
+}
+
+namespace {
+
+Tensor with_capacity(const Tensor& like, int64_t capacity) {
+  std::vector<int64_t> size = like.sizes().vec();
+  size[1] = capacity;
+  return at::empty(size, like.options());
+}
+
+}  // namespace
+
+KeyRows::KeyRows(const Tensor& like, CacheType type, int64_t capacity) : model_type_(like.scalar_type()), type_(type) {
+  values_ = with_capacity(like.detach(), capacity).to(stored_type(type, model_type_));
+  if (type == CacheType::int8) scales_ = with_capacity(like.detach().select(-1, 0).to(at::kFloat), capacity);
+}
+
+void KeyRows::write(int64_t at, const Tensor& added) {
+  const int64_t end = at + added.size(1);
+  if (end > values_.size(1)) keep(0, at, std::max(end, 2 * values_.size(1)));
+  Tensor to = values_.narrow(1, at, added.size(1));
+  if (type_ != CacheType::int8) {
+    to.copy_(added);
+    return;
+  }
+  const Tensor scale = added.abs().amax(-1).to(at::kFloat).div_(127).clamp_min_(1e-30);
+  scales_.narrow(1, at, added.size(1)).copy_(scale);
+  to.copy_(added.to(at::kFloat).div(scale.unsqueeze(-1)).round_());
+}
+
+Tensor KeyRows::read(int64_t count) const {
+  const Tensor held = values_.narrow(1, 0, count);
+  if (type_ != CacheType::int8) return held.to(model_type_);
+  return held.to(at::kFloat).mul_(scales_.narrow(1, 0, count).unsqueeze(-1)).to(model_type_);
+}
+
+void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {
+  for (Tensor* t : {&values_, &scales_}) {
+    if (!t->defined()) continue;
+    const Tensor kept = with_capacity(*t, capacity);
+    kept.narrow(1, 0, count).copy_(t->narrow(1, from, count));
+    *t = kept;
+  }
+}
+
+void KeyRows::repeat(int64_t times) {
+  for (Tensor* t : {&values_, &scales_})
+    if (t->defined()) *t = t->repeat_interleave(times, 0);
+}
+
+int64_t KeyRows::bytes() const {
+  return static_cast<int64_t>(values_.nbytes() + (scales_.defined() ? scales_.nbytes() : 0));
+}
+
+Keys LayerCache::append(const Keys& added) {
+  Keys all = added;
+  const int64_t count = added.k_BSGD.size(1),
+                first = std::clamp(2 * (held_ + count), std::min(kFirstCapacity, capacity_), capacity_);
+  size_t i = 0;
+  walk(all, [&](Tensor& t) {
+    if (!t.defined()) return;
+    if (i == tensors_.size()) tensors_.emplace_back(t, type_, std::max(first, held_ + count));
+    tensors_[i].write(held_, t);
+    t = tensors_[i++].read(held_ + count);
+  });
+  held_ += count;
+  return all;
+}
+
+void LayerCache::keep_window(int64_t window) {
+  window_ = window;
+  if (held_ < 2 * window) return;
+  for (KeyRows& t : tensors_) t.keep(held_ - window, window, 2 * window);
+  begin_ += held_ - window, held_ = window;
+}
+
+bool LayerCache::can_end_at(int64_t end) const { return begin_ == 0 || end - window_ + 1 >= begin_; }
+
+void LayerCache::repeat(int64_t times) {
+  for (KeyRows& t : tensors_) t.repeat(times);
+}
+
+int64_t LayerCache::bytes() const {
+  int64_t sum = 0;
+  for (const KeyRows& t : tensors_) sum += t.bytes();
+  return sum;
+}
+
+Cache::Cache(const ModelConfig& config, int64_t capacity, std::vector<int64_t> padding, CacheOptions options)
+    : padding_(std::move(padding)), options_(options), capacity_(capacity) {
+  if (!config.causal()) fail("cache: the model is not causal, want one whose tokens see only those before them");
+  for (int64_t i = 0; i < config.num_layers(); ++i) layers_.emplace_back(options.type, capacity);
+}
+
+Positions Cache::positions(int64_t begin, int64_t end, int64_t length, at::Device device) const {
+  Positions at = Positions::range(begin, end, length, device);
+  if (std::all_of(padding_.begin(), padding_.end(), [](int64_t n) { return n == 0; })) return at;
+  const Tensor padding_B1 = at::tensor(padding_, at.at.options()).unsqueeze(1);
+  at.at = (at.at - padding_B1).clamp_min_(0);
+  return at;
+}
+
+Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
+  const int64_t batch = static_cast<int64_t>(padding_.size()), count = ids.size(1), end = size_ + count;
+  if (ids.size(0) != batch) fail("cache: ", ids.size(0), " sequences, want the ", batch, " of the cache");
+  if (end > capacity_) fail("cache: ", end, " tokens, want at most its capacity of ", capacity_);
+  const bool fresh = size_ == 0;
+  const Positions at = positions(size_, end, options_.stepwise_base ? end : length, ids.device());
+  const bool padded = std::any_of(padding_.begin(), padding_.end(), [](int64_t n) { return n > 0; });
+  const Tensor padding_B = at::tensor(padding_, at.at.options());
+  Tensor x = model.embedded(ids);
+  std::vector<Block> blocks = model.blocks();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    Mechanism& mechanism = *blocks[i]->self_attn;
+    LayerCache& layer = layers_[i];
+    const Tensor normed = blocks[i]->input_layernorm(x);
+    const Queries queries = mechanism.queries(normed, at);
+    const Keys all = layer.append(mechanism.keys(normed, at));
+    Attention attention = mechanism.attention(at, positions(layer.begin(), end, at.length, ids.device()));
+    if (padded) attention.visibility.key_begin_B = (padding_B - layer.begin()).clamp_min_(0);
+    const int64_t window = blocks[i]->window();
+    if (!fresh) attention.visibility.window = window;  // "released" windows are wider in the first pass alone
+    x = blocks[i]->after(x, mechanism.finish(composed_attention(queries, all, attention).out_BTHE, normed));
+    if (window > 0) layer.keep_window(window);
+  }
+  size_ = end;
+  return model.normed(x);
+}
+
+bool Cache::truncate(int64_t tokens) {
+  if (tokens > size_) return false;
+  for (const LayerCache& layer : layers_)
+    if (!layer.can_end_at(tokens)) return false;
+  for (LayerCache& layer : layers_) layer.end_at(tokens);
+  size_ = tokens;
+  return true;
+}
+
+void Cache::repeat(int64_t times) {
+  if (padding_.size() != 1) fail("cache: ", padding_.size(), " sequences, want one to repeat");
+  padding_.assign(static_cast<size_t>(times), padding_[0]);
+  for (LayerCache& layer : layers_) layer.repeat(times);
+}
+
+int64_t Cache::bytes() const {
+  int64_t sum = 0;
+  for (const LayerCache& layer : layers_) sum += layer.bytes();
+  return sum;
+}
+
+}  // namespace motet

@@ -1,0 +1,88 @@
+#pragma once
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "motet/models/model.h"
+
+namespace motet {
+
+/// Stored numbers: as the model computes, in 16 bits, or in 8 bits with a scale for each row of a head.
+enum class CacheType { model, bfloat16, float16, int8 };
+CacheType parse_cache_type(const std::string& name);  // throws UsageError
+const char* name(CacheType);
+
+/// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
+class KeyRows {
+ public:
+  KeyRows(const Tensor& like, CacheType, int64_t capacity);
+  void write(int64_t at, const Tensor& added_BS);
+  Tensor read(int64_t count) const;                          // the first `count`, in the model's dtype
+  void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
+  void repeat(int64_t times);
+  int64_t bytes() const;
+
+ private:
+  at::ScalarType model_type_;
+  CacheType type_;
+  Tensor values_, scales_;  // scales [B,S,...] without the last dimension, int8 alone
+};
+
+/// The keys of one layer. A layer with a window keeps fewer than 2 w of its last tokens.
+class LayerCache {
+ public:
+  LayerCache(CacheType type, int64_t capacity) : type_(type), capacity_(capacity) {}
+  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`.
+  Keys append(const Keys& added);
+  void keep_window(int64_t window);
+  /// Whether what a next token at `end` sees is still held.
+  bool can_end_at(int64_t end) const;
+  void end_at(int64_t end) { held_ = end - begin_; }
+  void repeat(int64_t times);
+  int64_t begin() const { return begin_; }
+  int64_t held() const { return held_; }
+  int64_t bytes() const;
+
+ private:
+  CacheType type_;
+  int64_t capacity_, begin_ = 0, held_ = 0, window_ = 0;
+  std::deque<KeyRows> tensors_;  // in the order of a walk over Keys
+};
+
+struct CacheOptions {
+  CacheType type = CacheType::model;
+  /// What dynamic position scaling is based on: the planned length, the same for the whole request; or, as published
+  /// with CoCA, the length at each step, keys written before keeping theirs.
+  bool stepwise_base = false;
+};
+
+/// The keys and values of all layers for the tokens so far, for decoding: each step computes new tokens alone and
+/// equals the forward pass over all of them. Sequences of unequal length are padded in front; padding is never seen.
+class Cache {
+ public:
+  /// `capacity` tokens at most, padding included; `padding` [B]: tokens in front of each sequence that do not count.
+  Cache(const ModelConfig&, int64_t capacity, std::vector<int64_t> padding, CacheOptions = {});
+
+  /// Hidden states after the final norm [B,T,C] of the next T tokens. `length` as in ModelImpl::hidden, padding not
+  /// counted. Throws Error beyond the capacity.
+  Tensor step(ModelImpl&, const Tensor& ids_BT, int64_t length);
+
+  /// Forgets all but the first `tokens`; false (and nothing changes) when a window has dropped what they would need.
+  bool truncate(int64_t tokens);
+  /// One sequence becomes `times`, for several samples of one prompt.
+  void repeat(int64_t times);
+
+  int64_t size() const { return size_; }
+  int64_t capacity() const { return capacity_; }
+  int64_t bytes() const;  // allocated now
+
+ private:
+  Positions positions(int64_t begin, int64_t end, int64_t length, at::Device) const;
+
+  std::vector<LayerCache> layers_;
+  std::vector<int64_t> padding_;
+  CacheOptions options_;
+  int64_t capacity_, size_ = 0;
+};
+
+}  // namespace motet

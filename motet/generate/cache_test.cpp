@@ -1,0 +1,160 @@
+#include "motet/generate/cache.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/models/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+constexpr int64_t kTokens = 40;
+
+Model wide(const json& attention, const json& model = json::object()) {
+  json sizes = model;
+  sizes["initializer_range"] = 0.3;
+  ModelConfig config = tiny(sizes, attention);
+  config.context = kTokens;
+  Model made = fresh(config);
+  made->to(at::kDouble);
+  return made;
+}
+
+Tensor random_ids(const Model& model, int64_t batch, int64_t tokens) {
+  return at::randint(model->config().vocab_size, {batch, tokens}, at::kLong);
+}
+
+double difference(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+// Hidden states step by step, in pieces of the given sizes over and over.
+Tensor stepped(Cache& cache, Model& model, const Tensor& ids, const std::vector<int64_t>& pieces, int64_t length) {
+  std::vector<Tensor> parts;
+  for (int64_t at = 0, i = 0; at < ids.size(1); ++i) {
+    const int64_t count = std::min(pieces[i % pieces.size()], ids.size(1) - at);
+    parts.push_back(cache.step(*model, ids.narrow(1, at, count), length));
+    at += count;
+  }
+  return at::cat(parts, 1);
+}
+
+std::vector<json> all_attentions() {
+  std::vector<json> all;
+  for (const MechanismEntry& entry : mechanism_registry())
+    for (const Preset& preset : entry.presets) all.push_back(preset.attention);
+  all.push_back({{"mechanism", "softmax"}, {"position_bias", "alibi"}});
+  all.push_back({{"mechanism", "softmax"}, {"position_bias", "relative"}, {"window", 7}});
+  all.push_back({{"mechanism", "dcmha"}, {"window", 5}, {"window_pattern", "LG"}, {"static", true}});
+  all.push_back({{"mechanism", "softmax"}, {"num_heads", 4}, {"num_kv_heads", 2}, {"window", 1}});
+  for (const char* scaling : {"linear", "ntk", "dynamic", "llama3"})
+    for (const char* mechanism : {"softmax", "coca"})
+      all.push_back(
+          {{"mechanism", mechanism}, {"rope_scaling", scaling}, {"rope_factor", 4.0}, {"rope_trained_length", 16}});
+  return all;
+}
+
+TEST(Cache, CachedDecodingEqualsFullForward) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(1);
+  for (const json& attention : all_attentions())
+    for (const char* block : {"sequential", "parallel"}) {
+      Model model = wide(attention, {{"block", block}});
+      const Tensor ids = random_ids(model, 2, kTokens), expected = model->hidden(ids);
+      for (const std::vector<int64_t>& pieces : {std::vector<int64_t>{1}, {17, 1, 1, 1}, {3, 5}, {kTokens}}) {
+        Cache cache(model->config(), kTokens, {0, 0});
+        const double error = difference(stepped(cache, model, ids, pieces, kTokens), expected);
+        EXPECT_LE(error, 1e-10) << attention << " " << block << " pieces of " << pieces[0];
+      }
+    }
+}
+
+TEST(Cache, UnequalLengthsDoNotSeeTheirPadding) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(2);
+  for (const json& attention : all_attentions()) {
+    Model model = wide(attention);
+    const Tensor ids = random_ids(model, 3, 24);
+    const std::vector<int64_t> padding{0, 5, 20};
+    Cache cache(model->config(), kTokens, padding);
+    const Tensor got = stepped(cache, model, ids, {21, 1, 1}, kTokens);
+    for (int64_t b = 0; b < 3; ++b) {
+      const Tensor expected = model->hidden(ids.narrow(0, b, 1).slice(1, padding[b]), kTokens);
+      EXPECT_LE(difference(got.narrow(0, b, 1).slice(1, padding[b]), expected), 1e-10) << attention << " " << b;
+    }
+  }
+}
+
+TEST(Cache, TruncationAndRepetitionContinueExactly) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(3);
+  for (const json& attention : all_attentions()) {
+    Model model = wide(attention);
+    const Tensor ids = random_ids(model, 1, kTokens), other = ids.clone();
+    other.slice(1, 10) = random_ids(model, 1, kTokens - 10);
+    Cache cache(model->config(), kTokens, {0});
+    stepped(cache, model, ids.slice(1, 0, 14), {5}, kTokens);
+    if (cache.truncate(10)) {
+      EXPECT_EQ(cache.size(), 10);
+      EXPECT_LE(difference(stepped(cache, model, other.slice(1, 10), {7, 1}, kTokens),
+                           model->hidden(other, kTokens).slice(1, 10)),
+                1e-10)
+          << attention;
+    } else {
+      EXPECT_TRUE(attention.contains("window")) << attention;
+      EXPECT_EQ(cache.size(), 14);
+    }
+    Cache prompt(model->config(), kTokens, {0});
+    stepped(prompt, model, ids.slice(1, 0, 8), {8}, kTokens);
+    prompt.repeat(2);
+    const Tensor both = at::cat({ids.slice(1, 8), other.slice(1, 8)}, 0),
+                 whole = at::cat({ids, at::cat({ids.slice(1, 0, 8), other.slice(1, 8)}, 1)}, 0);
+    EXPECT_LE(difference(stepped(prompt, model, both, {1}, kTokens), model->hidden(whole, kTokens).slice(1, 8)), 1e-10)
+        << attention;
+  }
+}
+
+TEST(Cache, AWindowHoldsFewerThanTwiceItsKeys) {
+  at::NoGradGuard no_grad;
+  Model all = wide({{"mechanism", "softmax"}}), local = wide({{"mechanism", "softmax"}, {"window", 4}});
+  const auto bytes = [&](Model& model) {
+    Cache cache(model->config(), kTokens, {0});
+    stepped(cache, model, random_ids(model, 1, kTokens), {kTokens - 1, 1}, kTokens);
+    return cache.bytes();
+  };
+  EXPECT_EQ(bytes(all) / kTokens * 8, bytes(local));
+}
+
+TEST(Cache, NarrowTypesStoreLessAndComeNear) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(4);
+  Model model = wide({{"mechanism", "dcmha"}}, {{"hidden_size", 128}});
+  const Tensor ids = random_ids(model, 1, kTokens), expected = model->hidden(ids);
+  int64_t before = INT64_MAX;
+  for (const auto& [type, bound] :
+       {std::pair{CacheType::model, 1e-10}, {CacheType::bfloat16, 5e-2}, {CacheType::int8, 5e-2}}) {
+    Cache cache(model->config(), kTokens, {0}, {.type = type});
+    const double error = difference(stepped(cache, model, ids, {20, 1}, kTokens), expected);
+    EXPECT_LE(error, bound * expected.abs().max().item<double>()) << name(type);
+    EXPECT_LT(cache.bytes(), before) << name(type);
+    before = cache.bytes();
+  }
+}
+
+TEST(Cache, RefusesWhatDoesNotFit) {
+  at::NoGradGuard no_grad;
+  Model model = wide({{"mechanism", "softmax"}});
+  Cache cache(model->config(), 8, {0});
+  cache.step(*model, random_ids(model, 1, 6), 8);
+  EXPECT_EQ(message_of<Error>([&] { cache.step(*model, random_ids(model, 1, 3), 8); }),
+            "cache: 9 tokens, want at most its capacity of 8");
+  EXPECT_EQ(message_of<Error>([&] { cache.step(*model, random_ids(model, 2, 1), 8); }),
+            "cache: 2 sequences, want the 1 of the cache");
+  EXPECT_FALSE(cache.truncate(7));
+  EXPECT_THROW(parse_cache_type("int4"), UsageError);
+}
+
+}  // namespace
+}  // namespace motet
