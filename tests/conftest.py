@@ -20,11 +20,11 @@ def environment(**extra):
     return clean | {"NO_COLOR": "1"} | extra
 
 
-def run(*arguments, folder=ROOT, timeout=300, **extra):
-    """Runs build/motet; stdout and stderr as text."""
+def run(*arguments, folder=ROOT, timeout=300, stdin="", **extra):
+    """Runs build/motet with a text as its stdin; stdout and stderr as text."""
     command = [MOTET, *map(str, arguments)]
     return subprocess.run(
-        command, cwd=folder, env=environment(**extra), capture_output=True, text=True, timeout=timeout
+        command, cwd=folder, env=environment(**extra), input=stdin, capture_output=True, text=True, timeout=timeout
     )
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from conftest import ENDLESS, MOTET, ROOT, TINY, environment, refused, run
 
-SUBCOMMANDS = ["compare", "train", "eval", "generate", "convert", "inspect", "doctor", "bench", "verify", "tokenize"]
+SUBCOMMANDS = ["compare", "train", "eval", "generate", "chat", "convert", "inspect", "doctor", "bench", "verify", "tokenize"]
 
 
 def checkpoint_of(model):
@@ -243,6 +243,26 @@ def test_generate_is_the_same_for_the_same_seed(model):
     assert run(*arguments[:-1], "4").stdout != first.stdout
 
 
+def with_template(run_folder, folder, template="{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"):
+    shutil.copytree(checkpoint_of(run_folder), folder)
+    (folder / "chat_template.jinja").write_text(template)
+    return folder
+
+
+def test_chat_answers_each_line_in_the_form_of_the_template(model, tmp_path):
+    folder = with_template(model, tmp_path / "chatty")
+    arguments = ["chat", "-m", folder, "-n", "8", "--temp", "0"]
+    done = run(*arguments, stdin="Who is it?\nSpeak\n")
+    assert done.returncode == 0, done.stderr
+    said = run("generate", "-m", folder, "-p", "user: Who is it?\n", "-n", "8", "--temp", "0").stdout
+    assert done.stdout.startswith(said.removeprefix("user: Who is it?\n"))
+    assert run(*arguments, stdin="").stdout == ""
+
+
+def test_chat_without_a_template_says_what_is_missing(model):
+    assert "no chat template, want chat_template.jinja" in refused(1, "chat", "-m", model)
+
+
 def test_a_stop_string_in_the_first_token_leaves_the_prompt(model):
     arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "20", "--temp", "0"]
     first = run(*arguments).stdout[len("ROMEO:")]
@@ -355,6 +375,8 @@ def test_the_examples_of_help_work_as_printed(tmp_path):
     (tmp_path / "motet").symlink_to(ROOT / "motet")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     for name in SUBCOMMANDS[1:]:
+        if name == "chat":
+            with_template(tmp_path / "runs/first", tmp_path / "smollm2")
         examples = run(name, "--help").stdout.split("\nExamples:\n")[1].splitlines()
         for example in examples:
             command = ["bash", "-ec", example]

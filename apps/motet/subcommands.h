@@ -9,11 +9,15 @@ Subcommand compare_subcommand();
 Subcommand train_subcommand();
 Subcommand eval_subcommand();
 Subcommand generate_subcommand();
+Subcommand chat_subcommand();
 Subcommand convert_subcommand();
 Subcommand inspect_subcommand();
 Subcommand doctor_subcommand();
 Subcommand bench_subcommand();
 Subcommand verify_subcommand();
 Subcommand tokenize_subcommand();
+
+/// How tokens are drawn and kept, of generate and chat.
+const std::vector<Flag>& sampling_flags();
 
 }  // namespace motet

@@ -9,6 +9,7 @@ int run_compare(const nlohmann::json& request);
 int run_train(const nlohmann::json& request);
 int run_eval(const nlohmann::json& request);
 int run_generate(const nlohmann::json& request);
+int run_chat(const nlohmann::json& request);
 int run_convert(const nlohmann::json& request);
 int run_inspect(const nlohmann::json& request);
 int run_doctor(const nlohmann::json& request);

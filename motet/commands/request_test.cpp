@@ -53,12 +53,13 @@ TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
   fs::current_path(before);
 }
 
-TEST(LoadTokenizer, AnotherNumberOfTokensThanTheModelsIsRefused) {
+TEST(LoadTokenizer, MoreTokensThanTheModelHasAreRefused) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "tokenizer.json", CharTokenizer("abc").to_json().dump());
-  EXPECT_EQ(load_tokenizer(folder.path(), testing::tiny({}, {}, 3))->vocabulary_size(), 3);
-  EXPECT_EQ(message_of<Error>([&] { load_tokenizer(folder.path(), testing::tiny({}, {}, 4)); }),
-            (folder / "tokenizer.json") + ": the tokenizer has 3 tokens, want the 4 of vocab_size in config.json");
+  for (const int64_t size : {3, 4})  // published models round their vocabulary up
+    EXPECT_EQ(load_tokenizer(folder.path(), testing::tiny({}, {}, size))->vocabulary_size(), 3);
+  EXPECT_EQ(message_of<Error>([&] { load_tokenizer(folder.path(), testing::tiny({}, {}, 2)); }),
+            folder.path().string() + ": the tokenizer has 3 tokens, want at most the 2 of vocab_size in config.json");
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ void install_interrupt_handler() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
+void resume_after_interrupt() {
+  flag = 0;
+  install_interrupt_handler();
+}
+
 bool interrupted() { return flag != 0; }
 
 void check_interrupt() {

@@ -9,6 +9,9 @@ void install_interrupt_handler();
 // Whether the flag is set. Cheap, callable from any thread.
 bool interrupted();
 
+// Clears the flag and waits for the next first signal, where Ctrl-C ends a part of the work alone.
+void resume_after_interrupt();
+
 // Throws Interrupted when the flag is set.
 void check_interrupt();
 

@@ -26,6 +26,19 @@ TEST(Interrupt, TheFirstSignalSetsTheFlag) {
       ::testing::ExitedWithCode(130), "");
 }
 
+TEST(Interrupt, ResumedWorkIsInterruptedAnew) {
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        std::raise(SIGINT);
+        resume_after_interrupt();
+        const bool between = interrupted();
+        std::raise(SIGINT);
+        ::_exit(!between && interrupted() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Interrupt, TheSecondSignalEndsTheProcess) {
   EXPECT_EXIT(
       {

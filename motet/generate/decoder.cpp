@@ -21,6 +21,13 @@ Decoder::Decoder(ModelImpl& model, std::vector<int32_t> prompt, int64_t planned,
 
 Cache Decoder::fresh() const { return Cache(model_.config(), model_.config().context, {0}, options_); }
 
+void Decoder::replace(std::vector<int32_t> ids) {
+  const auto shared = std::mismatch(ids.begin(), ids.end(), ids_.begin(), ids_.end()).first - ids.begin();
+  const int64_t known = std::min({static_cast<int64_t>(shared), cache_.size(), static_cast<int64_t>(ids.size()) - 1});
+  if (begin_ > 0 || known < 0 || !cache_.truncate(known)) begin_ = 0, cache_ = fresh();
+  ids_ = std::move(ids);
+}
+
 Tensor Decoder::logits() {
   at::NoGradGuard no_grad;
   const int64_t context = model_.config().context, end = static_cast<int64_t>(ids_.size());

@@ -16,7 +16,11 @@ class Decoder {
   Tensor logits();
   void push(int32_t token) { ids_.push_back(token); }
 
+  /// Other tokens in place of all; what they share with the former at the beginning is not computed again.
+  void replace(std::vector<int32_t> ids);
+
   const std::vector<int32_t>& ids() const { return ids_; }
+  int64_t pending() const { return static_cast<int64_t>(ids_.size()) - begin_ - cache_.size(); }  // not computed yet
   const Cache& cache() const { return cache_; }
 
  private:

@@ -2,7 +2,6 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
-#include "motet/generate/decoder.h"
 #include "motet/text/stream_decoder.h"
 
 namespace motet {
@@ -49,10 +48,9 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
   return ids;
 }
 
-std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
-                     const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+std::string continue_text(Decoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
+                          const std::function<void(std::string_view)>& on_text) {
   at::NoGradGuard no_grad;
-  Decoder decoder(model, prompt_tokens(tokenizer, prompt, model.config().context), options.max_tokens, options.cache);
   Sampler sampler(options.sampler);
   StreamDecoder text_decoder(tokenizer);
   StopFilter filter(options.stop);
@@ -64,13 +62,22 @@ std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::st
   };
   for (int64_t i = 0; i < options.max_tokens && !filter.stopped(); ++i) {
     check_interrupt();
-    const int32_t token = sampler.next(decoder.logits(), decoder.ids());
+    // Published models round their vocabulary up: what the tokenizer does not know is not drawn.
+    const Tensor known_V = decoder.logits().slice(0, 0, tokenizer.vocabulary_size());
+    const int32_t token = sampler.next(known_V, decoder.ids());
+    if (options.end_at_special && tokenizer.special(token)) break;
     decoder.push(token);
     emit(filter.push(text_decoder.push(token)));
   }
   if (!filter.stopped()) emit(filter.push(text_decoder.flush()));
   emit(filter.rest());
   return out;
+}
+
+std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
+                     const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+  Decoder decoder(model, prompt_tokens(tokenizer, prompt, model.config().context), options.max_tokens, options.cache);
+  return continue_text(decoder, tokenizer, options, on_text);
 }
 
 }  // namespace motet
