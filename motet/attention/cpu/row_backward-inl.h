@@ -4,8 +4,8 @@
 // gives U and the row sums D = sum P dP; dV += U^T dout. Pass 2: dL = P (dP - D); backward of the pre mix; dQ += dS K;
 // dK += dS^T Q. Scores, P and dP of a block of queries are kept between the passes (three row buffers).
 //
-// Gradients of a tile of keys are added block of queries by block of queries in their order (turns), whatever the
-// number of threads.
+// Gradients of a tile of keys are added block of queries by block of queries in a fixed order (turns), the last block
+// first, whatever the number of threads.
 #if defined(MOTET_CPU_ROW_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOTET_CPU_ROW_BACKWARD_INL_H
 #undef MOTET_CPU_ROW_BACKWARD_INL_H
