@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include "motet/attention/cpu/problem.h"
+#include "motet/core/instructions.h"
 
 #if HWY_TARGET <= HWY_AVX2  // Highway's baseline, below AVX2, has no kernels
 #include "motet/attention/cpu/decode-inl.h"
@@ -47,19 +48,14 @@ HWY_AFTER_NAMESPACE();
 namespace motet::cpu {
 namespace {
 
-// What Highway's targets of these names are compiled for.
 bool has(Instructions wanted) {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("aes");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
   switch (wanted) {
     case Instructions::avx512:
-      return avx512;
+      return has_avx512();
     case Instructions::avx512_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16");
+      return has_avx512() && __builtin_cpu_supports("avx512bf16");
     default:
-      return avx2;
+      return has_avx2();
   }
 }
 

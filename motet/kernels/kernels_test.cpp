@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include "motet/kernels/linear.h"
+#include "motet/kernels/rows.h"
+
+namespace motet {
+namespace {
+
+std::vector<float> drawn(int64_t count, int seed) {
+  std::mt19937 random(static_cast<unsigned>(seed));
+  std::normal_distribution<float> normal;
+  std::vector<float> all(static_cast<size_t>(count));
+  for (float& x : all) x = normal(random);
+  return all;
+}
+
+Threads three() {
+  return {3, [](int64_t n, const std::function<void(int64_t)>& task) {
+            std::vector<std::thread> all;
+            for (int64_t i = 0; i < n; ++i) all.emplace_back([&task, i] { task(i); });
+            for (std::thread& t : all) t.join();
+          }};
+}
+
+// A weight with what it points to.
+struct Kept {
+  std::vector<float> w, bias, scale;
+  std::vector<uint16_t> halves;
+  std::vector<int8_t> bytes;
+  Weight weight;
+
+  Kept(WeightType type, int64_t N, int64_t K) : w(drawn(N * K, 1)), bias(drawn(N, 2)) {
+    weight = {.type = type, .data = w.data(), .bias = bias.data(), .N = N, .K = K};
+    if (type == WeightType::bfloat16) {
+      for (const float x : w) {
+        uint32_t bits;
+        std::memcpy(&bits, &x, sizeof bits);
+        halves.push_back(static_cast<uint16_t>(bits >> 16));
+      }
+      weight.data = halves.data();
+    }
+    if (type == WeightType::int8) {
+      bytes.resize(w.size()), scale.resize(static_cast<size_t>(N));
+      quantize_rows(w.data(), N, K, bytes.data(), scale.data());
+      weight.data = bytes.data(), weight.scale = scale.data();
+    }
+  }
+  Kept(const Kept&) = delete;
+
+  double value(int64_t n, int64_t k) const {
+    std::vector<float> row(static_cast<size_t>(weight.K));
+    dequantize_row(weight, n, row.data());
+    return row[static_cast<size_t>(k)];
+  }
+};
+
+constexpr WeightType kTypes[] = {WeightType::float32, WeightType::bfloat16, WeightType::int8};
+
+TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
+  for (const WeightType type : kTypes)
+    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {3, 200}})
+      for (int64_t M : {1, 2, 3, 9, 16}) {
+        const Kept kept(type, N, K);
+        const std::vector<float> x = drawn(M * K, 3);
+        std::vector<float> y(static_cast<size_t>(M * N), std::nanf(""));
+        const LinearTask task{kept.weight, y.data()};
+        linear({&task, 1}, x.data(), M, {});
+        for (int64_t m = 0; m < M; ++m)
+          for (int64_t n = 0; n < N; ++n) {
+            double want = kept.bias[static_cast<size_t>(n)], size = 1;
+            for (int64_t k = 0; k < K; ++k) {
+              const double term = kept.value(n, k) * x[static_cast<size_t>(m * K + k)];
+              want += term, size += std::abs(term);
+            }
+            ASSERT_NEAR(y[static_cast<size_t>(m * N + n)], want, 3e-7 * size) << N << 'x' << K << " M " << M;
+          }
+      }
+}
+
+TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
+  for (const WeightType type : kTypes) {
+    const int64_t N = 301, K = 577, M = 16;
+    const Kept kept(type, N, K), other(type, 64, K);
+    const std::vector<float> x = drawn(M * K, 4);
+    std::vector<float> together(static_cast<size_t>(M * N)), second(static_cast<size_t>(M * 64)),
+        alone(static_cast<size_t>(N));
+    const LinearTask tasks[] = {{other.weight, second.data()}, {kept.weight, together.data()}};
+    linear(tasks, x.data(), M, three());
+    for (int64_t m = 0; m < M; ++m) {
+      const LinearTask task{kept.weight, alone.data()};
+      linear({&task, 1}, x.data() + m * K, 1, {});
+      ASSERT_EQ(0, std::memcmp(alone.data(), together.data() + m * N, static_cast<size_t>(N) * 4)) << m;
+    }
+  }
+}
+
+TEST(LinearKernel, EightBitRowsAreWithinHalfAStep) {
+  const std::vector<float> w = drawn(4 * 50, 5);
+  std::vector<int8_t> bytes(w.size());
+  float scale[4];
+  quantize_rows(w.data(), 4, 50, bytes.data(), scale);
+  for (size_t i = 0; i < w.size(); ++i)
+    EXPECT_LE(std::abs(w[i] - static_cast<float>(bytes[i]) * scale[i / 50]), 0.5001f * scale[i / 50]);
+  const float zeros[3] = {};
+  quantize_rows(zeros, 1, 3, bytes.data(), scale);
+  EXPECT_EQ(scale[0], 1);
+  EXPECT_EQ(bytes[2], 0);
+}
+
+TEST(LinearKernel, NanStaysNan) {
+  const Kept kept(WeightType::float32, 4, 40);
+  std::vector<float> x = drawn(40, 6), y(4);
+  x[39] = std::numeric_limits<float>::quiet_NaN();
+  const LinearTask task{kept.weight, y.data()};
+  linear({&task, 1}, x.data(), 1, {});
+  for (const float value : y) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(RowKernels, NormsEqualTheirFormulasInFloat64) {
+  for (const int64_t K : {1, 7, 16, 33, 576}) {
+    const std::vector<float> x = drawn(2 * K, 7), weight = drawn(K, 8), bias = drawn(K, 9);
+    std::vector<float> rms(x.size()), plain(x.size()), layer(x.size());
+    rms_norm_rows(x.data(), 2, K, weight.data(), 1e-5f, rms.data());
+    rms_norm_rows(x.data(), 2, K, nullptr, 1e-5f, plain.data());
+    layer_norm_rows(x.data(), 2, K, weight.data(), bias.data(), 1e-5f, layer.data());
+    for (int64_t m = 0; m < 2; ++m) {
+      double squares = 0, sum = 0, spread = 0;
+      const auto at = [&](int64_t k) { return static_cast<size_t>(m * K + k); };
+      for (int64_t k = 0; k < K; ++k) squares += double(x[at(k)]) * x[at(k)], sum += x[at(k)];
+      const double count = static_cast<double>(K), mean = sum / count;
+      for (int64_t k = 0; k < K; ++k) spread += (x[at(k)] - mean) * (x[at(k)] - mean);
+      for (int64_t k = 0; k < K; ++k) {
+        const double w = weight[static_cast<size_t>(k)], b = bias[static_cast<size_t>(k)];
+        const double unit = x[at(k)] / std::sqrt(squares / count + 1e-5);
+        EXPECT_NEAR(plain[at(k)], unit, 4e-6);
+        EXPECT_NEAR(rms[at(k)], w * unit, 1e-5);
+        EXPECT_NEAR(layer[at(k)], w * (x[at(k)] - mean) / std::sqrt(spread / count + 1e-5) + b, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(RowKernels, RotationTurnsThePairsAndLeavesTheRest) {
+  const int64_t H = 2, D = 45, P = 19;
+  const std::vector<float> x = drawn(H * D, 10), angle = drawn(P, 11);
+  std::vector<float> cos, sin;
+  for (const float a : angle) cos.push_back(std::cos(a)), sin.push_back(std::sin(a));
+  for (const bool interleaved : {false, true}) {
+    std::vector<float> y(x.size());
+    rotate_heads(x.data(), H, D, {cos.data(), sin.data(), P, interleaved}, y.data());
+    for (int64_t h = 0; h < H; ++h) {
+      for (int64_t j = 0; j < P; ++j) {
+        const size_t a = static_cast<size_t>(h * D + (interleaved ? 2 * j : j)),
+                     b = static_cast<size_t>(h * D + (interleaved ? 2 * j + 1 : j + P)), i = static_cast<size_t>(j);
+        EXPECT_NEAR(y[a], x[a] * cos[i] - x[b] * sin[i], 1e-6);
+        EXPECT_NEAR(y[b], x[b] * cos[i] + x[a] * sin[i], 1e-6);
+      }
+      for (int64_t d = 2 * P; d < D; ++d)
+        EXPECT_EQ(y[static_cast<size_t>(h * D + d)], x[static_cast<size_t>(h * D + d)]);
+    }
+  }
+}
+
+TEST(RowKernels, SiluIsFiniteForLargeNumbers) {
+  const std::vector<float> gate{-1e4f, -100, -1, 0, 1, 100, 1e4f, -1e4f, -100, -1, 0, 1, 100, 1e4f, 2, 3, -5};
+  const std::vector<float> up(gate.size(), 2);
+  std::vector<float> y(gate.size());
+  silu_times(gate.data(), up.data(), static_cast<int64_t>(gate.size()), y.data());
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double want = 2.0 * gate[i] / (1 + std::exp(-double(gate[i])));
+    EXPECT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want)));
+  }
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,159 @@
+// Compiled once for each instruction set.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "motet/kernels/linear.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "motet/kernels/linear.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Vec = hn::Vec<Floats>;
+constexpr int64_t kLanes = HWY_LANES(float);
+
+HWY_INLINE Vec load(const float* p) { return hn::LoadU(Floats(), p); }
+HWY_INLINE Vec load(const hwy::bfloat16_t* p) {
+  const hn::Rebind<uint16_t, Floats> narrow;
+  const hn::RebindToUnsigned<Floats> wide;
+  const auto bits = hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+}
+HWY_INLINE Vec load(const int8_t* p) {
+  const hn::Rebind<int8_t, Floats> narrow;
+  const hn::RebindToSigned<Floats> wide;
+  return hn::ConvertTo(Floats(), hn::PromoteTo(wide, hn::LoadU(narrow, p)));
+}
+
+// `count` numbers at most a vector, zeros behind them.
+template <class T>
+HWY_INLINE Vec load_some(const T* p, int64_t count) {
+  if (count == kLanes) return load(p);
+  HWY_ALIGN T padded[kLanes] = {};
+  for (int64_t k = 0; k < count; ++k) padded[k] = p[k];
+  return load(padded);
+}
+
+constexpr int kSums = 2;                      // vectors of sums of one product: they hide the latency of an addition
+constexpr int kBlock = kLanes == 16 ? 8 : 4;  // rows of x at once: what the registers hold sums of
+
+// One row of W times kM rows of x, each product summed in the same order whatever kM is. The rows of W come one after
+// the other: several side by side are streams too short for the hardware to fetch ahead (half the speed).
+template <int kM, class T>
+HWY_INLINE void row(const T* w, const float* x, int64_t K, float* y) {
+  Vec sum[kM][kSums];
+#pragma GCC unroll 8
+  for (auto& product : sum) product[0] = product[1] = hn::Zero(Floats());
+  int64_t k = 0;
+  for (; k + kSums * kLanes <= K; k += kSums * kLanes)
+#pragma GCC unroll 2
+    for (int i = 0; i < kSums; ++i) {
+      const Vec a = load(w + k + i * kLanes);
+#pragma GCC unroll 8
+      for (int m = 0; m < kM; ++m) sum[m][i] = hn::MulAdd(a, load(x + m * K + k + i * kLanes), sum[m][i]);
+    }
+  for (; k < K; k += kLanes) {
+    const int64_t count = std::min(kLanes, K - k);
+    const Vec a = load_some(w + k, count);
+#pragma GCC unroll 8
+    for (int m = 0; m < kM; ++m) sum[m][0] = hn::MulAdd(a, load_some(x + m * K + k, count), sum[m][0]);
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < kM; ++m) y[m] = hn::GetLane(hn::SumOfLanes(Floats(), hn::Add(sum[m][0], sum[m][1])));
+}
+
+// Rows [begin, end) of W.
+template <class T>
+void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
+  const Weight& weight = task.weight;
+  const int64_t N = weight.N, K = weight.K;
+  for (int64_t n = begin; n < end; ++n) {
+    const T* const w = static_cast<const T*>(weight.data) + n * K;
+    float sums[kMaxLinearRows];
+    int64_t m = 0;
+    for (; m + kBlock <= M; m += kBlock) row<kBlock>(w, x + m * K, K, sums + m);
+    for (; m + 2 <= M; m += 2) row<2>(w, x + m * K, K, sums + m);
+    for (; m < M; ++m) row<1>(w, x + m * K, K, sums + m);
+    const float scale = weight.scale ? weight.scale[n] : 1, bias = weight.bias ? weight.bias[n] : 0;
+    for (m = 0; m < M; ++m) task.y[m * N + n] = sums[m] * scale + bias;
+  }
+}
+
+void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
+  switch (task.weight.type) {
+    case WeightType::float32:
+      return stripe<float>(task, begin, end, x, M);
+    case WeightType::bfloat16:
+      return stripe<hwy::bfloat16_t>(task, begin, end, x, M);
+    case WeightType::int8:
+      return stripe<int8_t>(task, begin, end, x, M);
+  }
+}
+
+}  // namespace motet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "motet/core/instructions.h"
+
+// Of the compiled versions the best that this CPU has.
+#define MOTET_BEST(f) (has_avx512() ? N_AVX3::f : has_avx2() ? N_AVX2::f : HWY_STATIC_DISPATCH(f))
+
+namespace motet {
+namespace {
+
+constexpr int64_t kWorthATask = 1 << 15;  // multiplications; less is done before another thread has woken up
+
+}  // namespace
+
+void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
+  int64_t rows = 0, work = 0;
+  for (const LinearTask& task : tasks) rows += task.weight.N, work += task.weight.N * task.weight.K * M;
+  const int64_t stripes = std::clamp<int64_t>(work / kWorthATask, 1, threads.count);
+  const auto kernel = MOTET_BEST(linear_stripe);
+  threads.run(stripes, [&](int64_t i) {
+    int64_t begin = rows * i / stripes, end = rows * (i + 1) / stripes;  // of all tasks, one behind the other
+    for (const LinearTask& task : tasks) {
+      const int64_t N = task.weight.N;
+      if (begin < N && end > 0) kernel(task, std::max<int64_t>(begin, 0), std::min(end, N), x, M);
+      begin -= N, end -= N;
+    }
+  });
+}
+
+void quantize_rows(const float* w, int64_t N, int64_t K, int8_t* values, float* scale) {
+  for (int64_t n = 0; n < N; ++n, w += K, values += K) {
+    float largest = 0;
+    for (int64_t k = 0; k < K; ++k) largest = std::max(largest, std::abs(w[k]));
+    scale[n] = largest > 0 ? largest / 127 : 1;
+    for (int64_t k = 0; k < K; ++k) values[k] = static_cast<int8_t>(std::lround(w[k] / scale[n]));
+  }
+}
+
+void dequantize_row(const Weight& weight, int64_t n, float* to) {
+  const int64_t first = n * weight.K;
+  for (int64_t k = 0; k < weight.K; ++k) switch (weight.type) {
+      case WeightType::float32:
+        to[k] = static_cast<const float*>(weight.data)[first + k];
+        break;
+      case WeightType::bfloat16: {
+        const uint32_t bits = uint32_t{static_cast<const uint16_t*>(weight.data)[first + k]} << 16;
+        std::memcpy(to + k, &bits, sizeof bits);
+        break;
+      }
+      case WeightType::int8:
+        to[k] = static_cast<float>(static_cast<const int8_t*>(weight.data)[first + k]) * weight.scale[n];
+        break;
+    }
+}
+
+}  // namespace motet
+#endif

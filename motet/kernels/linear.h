@@ -1,0 +1,40 @@
+#pragma once
+#include <span>
+
+#include "motet/kernels/threads.h"
+
+namespace motet {
+
+/// How the weights of a linear layer are kept. int8: each row has a scale of its own.
+enum class WeightType : uint8_t { float32, bfloat16, int8 };
+
+/// W [N,K] of a linear layer and its bias; the rows stand one after another.
+struct Weight {
+  WeightType type = WeightType::float32;
+  const void* data = nullptr;    // [N,K]
+  const float* scale = nullptr;  // [N], int8 alone: row n stands for scale[n] * data[n]
+  const float* bias = nullptr;   // [N], or null
+  int64_t N = 0, K = 0;
+};
+
+/// One of several layers that read the same input: y [M,N] without gaps, y = x W^T + bias.
+struct LinearTask {
+  Weight weight;
+  float* y = nullptr;
+};
+
+/// Rows of input that these kernels are made for; more belong to a matrix library.
+inline constexpr int64_t kMaxLinearRows = 16;
+
+/// All tasks on x [M,K] (rows without gaps, M from 1 to kMaxLinearRows, every weight of this K). The weights are read
+/// once; sums are in float32 and their order depends neither on M nor on the threads: a row of x gives the same bits in
+/// any company.
+void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads);
+
+/// w [N,K] to 8 bits: scale[n] = max |w[n]| / 127 (1 for a row of zeros), values rounded to nearest.
+void quantize_rows(const float* w, int64_t N, int64_t K, int8_t* values, float* scale);
+
+/// `count` values of row n as float32.
+void dequantize_row(const Weight&, int64_t n, float* to);
+
+}  // namespace motet

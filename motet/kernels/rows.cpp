@@ -1,0 +1,141 @@
+// Compiled once for each instruction set.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "motet/kernels/rows.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "motet/kernels/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Vec = hn::Vec<Floats>;
+constexpr int64_t kLanes = HWY_LANES(float);
+
+HWY_INLINE Vec set(float x) { return hn::Set(Floats(), x); }
+
+// f(values, place) over n numbers, then one(place) over those that fill no vector.
+template <class Vectors, class Single>
+HWY_INLINE void sweep(int64_t n, const Vectors& f, const Single& one) {
+  int64_t k = 0;
+  for (; k + kLanes <= n; k += kLanes) f(k);
+  for (; k < n; ++k) one(k);
+}
+
+template <class Term, class SingleTerm>
+HWY_INLINE float sum(int64_t n, const Term& term, const SingleTerm& one) {
+  Vec total = hn::Zero(Floats());
+  float rest = 0;
+  sweep(n, [&](int64_t k) { total = hn::Add(total, term(k)); }, [&](int64_t k) { rest += one(k); });
+  return hn::GetLane(hn::SumOfLanes(Floats(), total)) + rest;
+}
+
+HWY_INLINE Vec load(const float* p) { return hn::LoadU(Floats(), p); }
+HWY_INLINE void store(float* p, Vec v) { hn::StoreU(v, Floats(), p); }
+
+void rms_norm_row(const float* x, int64_t K, const float* weight, float eps, float* y) {
+  const float squares = sum(
+      K,
+      [&](int64_t k) {
+        const Vec v = load(x + k);
+        return hn::Mul(v, v);
+      },
+      [&](int64_t k) { return x[k] * x[k]; });
+  const float inverse = 1 / std::sqrt(squares / static_cast<float>(K) + eps);
+  const auto one = [&](int64_t k) { y[k] = x[k] * inverse * (weight ? weight[k] : 1.f); };
+  if (!weight) return sweep(K, [&](int64_t k) { store(y + k, hn::Mul(load(x + k), set(inverse))); }, one);
+  sweep(K, [&](int64_t k) { store(y + k, hn::Mul(hn::Mul(load(x + k), set(inverse)), load(weight + k))); }, one);
+}
+
+void layer_norm_row(const float* x, int64_t K, const float* weight, const float* bias, float eps, float* y) {
+  const float mean =
+      sum(K, [&](int64_t k) { return load(x + k); }, [&](int64_t k) { return x[k]; }) / static_cast<float>(K);
+  const float squares = sum(
+      K,
+      [&](int64_t k) {
+        const Vec v = hn::Sub(load(x + k), set(mean));
+        return hn::Mul(v, v);
+      },
+      [&](int64_t k) { return (x[k] - mean) * (x[k] - mean); });
+  const float inverse = 1 / std::sqrt(squares / static_cast<float>(K) + eps);
+  sweep(
+      K,
+      [&](int64_t k) {
+        const Vec v = hn::Mul(hn::Sub(load(x + k), set(mean)), set(inverse));
+        store(y + k, hn::MulAdd(v, load(weight + k), load(bias + k)));
+      },
+      [&](int64_t k) { y[k] = (x[k] - mean) * inverse * weight[k] + bias[k]; });
+}
+
+void rotate_halves(const float* x, int64_t P, const float* cos, const float* sin, float* y) {
+  sweep(
+      P,
+      [&](int64_t j) {
+        const Vec a = load(x + j), b = load(x + P + j), c = load(cos + j), s = load(sin + j);
+        store(y + j, hn::Sub(hn::Mul(a, c), hn::Mul(b, s)));
+        store(y + P + j, hn::MulAdd(a, s, hn::Mul(b, c)));
+      },
+      [&](int64_t j) {
+        const float a = x[j], b = x[P + j];
+        y[j] = a * cos[j] - b * sin[j], y[P + j] = b * cos[j] + a * sin[j];
+      });
+}
+
+void silu_product(const float* gate, const float* up, int64_t n, float* y) {
+  const Floats d;
+  sweep(
+      n,
+      [&](int64_t k) {
+        const Vec g = load(gate + k), e = hn::Exp(d, hn::Neg(g));
+        store(y + k, hn::Mul(hn::Div(g, hn::Add(set(1.f), e)), load(up + k)));
+      },
+      [&](int64_t k) { y[k] = gate[k] / (1 + std::exp(-gate[k])) * up[k]; });
+}
+
+}  // namespace motet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "motet/core/instructions.h"
+
+// Of the compiled versions the best that this CPU has.
+#define MOTET_BEST(f) (has_avx512() ? N_AVX3::f : has_avx2() ? N_AVX2::f : HWY_STATIC_DISPATCH(f))
+
+namespace motet {
+void rms_norm_rows(const float* x, int64_t M, int64_t K, const float* weight, float eps, float* y) {
+  const auto row = MOTET_BEST(rms_norm_row);
+  for (int64_t m = 0; m < M; ++m) row(x + m * K, K, weight, eps, y + m * K);
+}
+
+void layer_norm_rows(const float* x, int64_t M, int64_t K, const float* weight, const float* bias, float eps,
+                     float* y) {
+  const auto row = MOTET_BEST(layer_norm_row);
+  for (int64_t m = 0; m < M; ++m) row(x + m * K, K, weight, bias, eps, y + m * K);
+}
+
+void rotate_heads(const float* x, int64_t H, int64_t D, const HeadRotation& by, float* y) {
+  const auto halves = MOTET_BEST(rotate_halves);
+  for (int64_t h = 0; h < H; ++h, x += D, y += D) {
+    if (by.interleaved) {
+      for (int64_t j = 0; j < by.P; ++j) {
+        const float a = x[2 * j], b = x[2 * j + 1];
+        y[2 * j] = a * by.cos[j] - b * by.sin[j], y[2 * j + 1] = b * by.cos[j] + a * by.sin[j];
+      }
+    } else {
+      halves(x, by.P, by.cos, by.sin, y);
+    }
+    for (int64_t i = 2 * by.P; i < D; ++i) y[i] = x[i];
+  }
+}
+
+void silu_times(const float* gate, const float* up, int64_t n, float* y) { MOTET_BEST(silu_product)(gate, up, n, y); }
+
+}  // namespace motet
+#endif

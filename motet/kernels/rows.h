@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+
+// Norms and rotations of a few rows: what decoding does between its linear layers. float32, rows without gaps; y may be
+// x.
+namespace motet {
+
+/// y[m] = weight * x[m] / sqrt(mean x[m]^2 + eps); weight [K] or null (1).
+void rms_norm_rows(const float* x, int64_t M, int64_t K, const float* weight, float eps, float* y);
+
+/// y[m] = weight * (x[m] - mean) / sqrt(variance + eps) + bias; weight and bias [K].
+void layer_norm_rows(const float* x, int64_t M, int64_t K, const float* weight, const float* bias, float eps, float* y);
+
+/// Of each head of width D the first 2 P numbers turn: pair j by the angle whose cosine and sine are cos[j], sin[j].
+/// Pairs are (j, j + P), or (2j, 2j + 1) when interleaved. One row of heads.
+struct HeadRotation {
+  const float *cos = nullptr, *sin = nullptr;  // [P]
+  int64_t P = 0;
+  bool interleaved = false;
+};
+void rotate_heads(const float* x_HD, int64_t H, int64_t D, const HeadRotation&, float* y_HD);
+
+/// y = silu(gate) * up, n numbers; may be written over either.
+void silu_times(const float* gate, const float* up, int64_t n, float* y);
+
+}  // namespace motet
