@@ -1,5 +1,7 @@
 #include "motet/layers/feed_forward.h"
 
+#include "motet/kernels/rows.h"
+
 namespace motet {
 
 Tensor activated(const Tensor& x, Activation activation) {
@@ -17,7 +19,7 @@ Tensor activated(const Tensor& x, Activation activation) {
 FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated)
     : activation_(activation) {
   const auto linear = [&](const char* name, int64_t in, int64_t out) {
-    return register_module(name, torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(!gated)));
+    return register_module(name, Linear(in, out, !gated));
   };
   if (gated) gate_proj = linear("gate_proj", width, inner);
   up_proj = linear("up_proj", width, inner);
@@ -25,8 +27,15 @@ FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activa
 }
 
 Tensor FeedForwardImpl::forward(const Tensor& x) {
-  if (gate_proj) return down_proj(activated(gate_proj(x), activation_) * up_proj(x));
-  return down_proj(activated(up_proj(x), activation_));
+  if (!gate_proj) return down_proj(activated(up_proj(x), activation_));
+  const std::vector<Tensor> inner = linear_together({gate_proj.get(), up_proj.get()}, x);
+  if (activation_ != Activation::silu || !for_kernels(inner[0]))
+    return down_proj(activated(inner[0], activation_) * inner[1]);
+  float* const gate = inner[0].mutable_data_ptr<float>();
+  const float* const up = inner[1].const_data_ptr<float>();
+  over_parts(inner[0].numel(), 1 << 15,
+             [&](int64_t begin, int64_t end) { silu_times(gate + begin, up + begin, end - begin, gate + begin); });
+  return down_proj(inner[0]);
 }
 
 }  // namespace motet

@@ -1,5 +1,5 @@
 #pragma once
-#include "motet/attention/torch.h"
+#include "motet/layers/linear.h"
 
 namespace motet {
 
@@ -14,7 +14,7 @@ class FeedForwardImpl : public torch::nn::Module {
 
  private:
   Activation activation_;
-  torch::nn::Linear gate_proj{nullptr}, up_proj{nullptr}, down_proj{nullptr};
+  Linear gate_proj{nullptr}, up_proj{nullptr}, down_proj{nullptr};
 };
 TORCH_MODULE(FeedForward);
 

@@ -1,5 +1,8 @@
 #include "motet/layers/norms.h"
 
+#include "motet/kernels/rows.h"
+#include "motet/layers/linear.h"
+
 namespace motet {
 namespace {
 
@@ -31,9 +34,33 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
   }
 };
 
+// The kernel takes x and the parameters: rows(x, M, y) on parts of the rows.
+template <class Rows>
+Tensor over_rows(const Tensor& x, const Rows& rows) {
+  const int64_t K = x.size(-1), M = x.numel() / std::max<int64_t>(K, 1);
+  const Tensor y = at::empty(x.sizes(), x.options());
+  const float* const from = x.const_data_ptr<float>();
+  float* const to = y.mutable_data_ptr<float>();
+  over_parts(M, (1 << 15) / std::max<int64_t>(K, 1) + 1,
+             [&](int64_t begin, int64_t end) { rows(from + begin * K, end - begin, K, to + begin * K); });
+  return y;
+}
+
+bool norm_for_kernels(const Tensor& x, const Tensor& weight) {
+  return for_kernels(x) && x.numel() > 0 &&
+         (!weight.defined() || (weight.scalar_type() == at::kFloat && weight.is_contiguous()));
+}
+
 }  // namespace
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& given, const Tensor& weight, double eps) {
+  const Tensor x = at::GradMode::is_enabled() ? given : given.contiguous();
+  if (norm_for_kernels(x, weight)) {
+    const float* const w = weight.defined() ? weight.const_data_ptr<float>() : nullptr;
+    return over_rows(x, [&](const float* from, int64_t M, int64_t K, float* to) {
+      rms_norm_rows(from, M, K, w, static_cast<float>(eps), to);
+    });
+  }
   return RmsNorm::apply(x, weight.defined() ? std::optional<Tensor>(weight) : std::nullopt, eps);
 }
 
@@ -43,6 +70,11 @@ NormImpl::NormImpl(int64_t width, NormKind kind, double eps) : width_(width), ki
 }
 
 Tensor NormImpl::forward(const Tensor& x) {
+  if (kind_ == NormKind::layer && norm_for_kernels(x, weight))
+    return over_rows(x, [&](const float* from, int64_t M, int64_t K, float* to) {
+      layer_norm_rows(from, M, K, weight.const_data_ptr<float>(), bias.const_data_ptr<float>(),
+                      static_cast<float>(eps_), to);
+    });
   if (kind_ == NormKind::layer) return at::layer_norm(x, {width_}, weight, bias, eps_);
   return rms_norm(x, weight, eps_);
 }

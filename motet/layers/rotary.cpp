@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "motet/core/error.h"
+#include "motet/kernels/rows.h"
+#include "motet/layers/linear.h"
 
 namespace motet {
 namespace {
@@ -54,6 +56,25 @@ Tensor llama3(const Tensor& theta, const Options& o) {
                    at::where(wavelength > length / o.low_freq_factor, theta / o.factor, between));
 }
 
+// The kernel's way, without gradient.
+Tensor rotated_heads(const Tensor& x_BTHD, const RotaryTables& t, const Options& o) {
+  const int64_t T = x_BTHD.size(1), H = x_BTHD.size(2), D = x_BTHD.size(3), rows = x_BTHD.size(0) * T,
+                pairs = o.dims / 2;
+  const bool one_table = t.cos.size(0) == 1;
+  const Tensor y = at::empty(x_BTHD.sizes(), x_BTHD.options());
+  const float *from = x_BTHD.const_data_ptr<float>(), *cos = t.cos.const_data_ptr<float>(),
+              *sin = t.sin.const_data_ptr<float>();
+  float* const to = y.mutable_data_ptr<float>();
+  over_parts(rows, (1 << 15) / std::max<int64_t>(H * D, 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = (one_table ? row % T : row) * pairs;
+      const bool interleaved = o.pairing == Options::Pairing::interleaved;
+      rotate_heads(from + row * H * D, H, D, {cos + at, sin + at, pairs, interleaved}, to + row * H * D);
+    }
+  });
+  return y;
+}
+
 }  // namespace
 
 std::string Options::key() const {
@@ -68,7 +89,7 @@ Positions Positions::range(int64_t begin, int64_t end, int64_t length, at::Devic
   return {at::arange(begin, end, at::TensorOptions().dtype(at::kLong).device(device)), length};
 }
 
-Rotary::Rotary(Options options) : options_(options) {
+Rotary::Rotary(Options options) : options_(options), key_(options.key()) {
   const bool stretches = options.scaling == Options::Scaling::ntk || options.scaling == Options::Scaling::dynamic;
   if (options.dims % 2) fail_usage("rotary embedding: ", options.dims, " dimensions rotate, want an even number");
   if (options.dims > 0 && options.dims <= 2 && stretches)
@@ -92,7 +113,7 @@ Tensor Rotary::inverse_frequencies(int64_t length) const {
 }
 
 RotaryTables Rotary::tables(const Positions& positions, at::ScalarType type) const {
-  const std::string key = options_.key() + c10::toString(type);
+  const std::string key = key_ + c10::toString(type);
   if (const auto found = positions.tables->find(key); found != positions.tables->end()) return found->second;
   Tensor at = positions.at.to(at::kDouble);
   if (options_.scaling == Options::Scaling::linear) at = at / options_.factor;
@@ -104,6 +125,7 @@ RotaryTables Rotary::tables(const Positions& positions, at::ScalarType type) con
 Tensor Rotary::operator()(const Tensor& x_BTHD, const Positions& positions) const {
   if (!active()) return x_BTHD;
   const RotaryTables t = tables(positions, x_BTHD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  if (for_kernels(x_BTHD)) return rotated_heads(x_BTHD, t, options_);
   return Rotate::apply(x_BTHD, t.cos, t.sin, options_.pairing == Options::Pairing::interleaved);
 }
 

@@ -56,6 +56,7 @@ class Rotary {
 
  private:
   RotaryOptions options_;
+  std::string key_;  // of its tables
 };
 
 }  // namespace motet

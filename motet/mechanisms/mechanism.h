@@ -4,6 +4,7 @@
 
 #include "motet/attention/attention.h"
 #include "motet/core/options.h"
+#include "motet/layers/linear.h"
 #include "motet/layers/norms.h"
 #include "motet/layers/rotary.h"
 
@@ -37,6 +38,9 @@ class Mechanism : public torch::nn::Module {
  public:
   /// What a cache stores of memory [B,S,C]: every tensor is appended along dimension 1.
   virtual Keys keys(const Tensor& memory_BSC, const Positions&) = 0;
+  /// A smaller form of the same, where there is one, and the way back: restore(compact_keys(m, at), at) = keys(m, at).
+  virtual Keys compact_keys(const Tensor& memory_BSC, const Positions& at) { return keys(memory_BSC, at); }
+  virtual Keys restore(const Keys& compact, const Positions&) { return compact; }
   virtual Queries queries(const Tensor& x_BTC, const Positions&) = 0;
   /// Head tables, static mixes and visibility; the positions are those of queries and keys (position biases need them).
   virtual Attention attention(const Positions& queries, const Positions& keys) = 0;

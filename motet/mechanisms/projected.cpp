@@ -34,10 +34,6 @@ Tensor alibi_slopes(int64_t heads) {
   return at::tensor(slopes, at::kDouble);
 }
 
-torch::nn::Linear linear(int64_t in, int64_t out, bool bias) {
-  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
-}
-
 }  // namespace
 
 void refuse_option(const char* name, const std::string& what) { fail_usage("model.attention.", name, ": ", what); }
@@ -109,16 +105,17 @@ int64_t layer_window(const Setting& s) {
 Projected::Projected(const Setting& s, const HeadSizes& n) : setting_(s), sizes_(n), rotary_(rotary_of(s, n.key_dim)) {
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
   const bool bias = s.flag("bias");
-  q_proj = register_module("q_proj", linear(s.hidden_size, n.query_heads * n.key_dim, bias));
-  k_proj = register_module(n.key_name, linear(memory, n.key_heads * n.key_dim, bias));
-  v_proj = register_module("v_proj", linear(memory, n.value_heads * n.value_dim, bias));
-  o_proj = register_module("o_proj", linear(n.output_heads * n.value_dim, s.hidden_size, bias));
+  q_proj = register_module("q_proj", Linear(s.hidden_size, n.query_heads * n.key_dim, bias));
+  k_proj = register_module(n.key_name, Linear(memory, n.key_heads * n.key_dim, bias));
+  v_proj = register_module("v_proj", Linear(memory, n.value_heads * n.value_dim, bias));
+  o_proj = register_module("o_proj", Linear(n.output_heads * n.value_dim, s.hidden_size, bias));
   if (s.flag("qk_norm")) {
     q_norm = register_module("q_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps")));
     k_norm = register_module("k_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps")));
   }
-  layer_window(s);  // refuses a window without causal attention now, not in the first step
-  if (s.word("position_bias") == "relative")
+  window_ = layer_window(s);  // refuses a window without causal attention
+  bias_ = s.word("position_bias");
+  if (bias_ == "relative")
     relative_bias_NH = register_parameter("relative_bias", at::zeros({kBuckets, n.softmax_heads}));
 }
 
@@ -127,28 +124,25 @@ Tensor Projected::query_heads(const Tensor& x) {
   return q_norm ? q_norm(q) : q;
 }
 
-Tensor Projected::key_heads(const Tensor& memory) {
-  const Tensor k = k_proj(memory).unflatten(-1, {sizes_.key_heads, sizes_.key_dim});
-  return k_norm ? k_norm(k) : k;
-}
-
-Tensor Projected::value_heads(const Tensor& memory) {
-  return v_proj(memory).unflatten(-1, {sizes_.value_heads, sizes_.value_dim});
+std::pair<Tensor, Tensor> Projected::key_and_value_heads(const Tensor& memory) {
+  const std::vector<Tensor> made = linear_together({k_proj.get(), v_proj.get()}, memory);
+  const Tensor k = made[0].unflatten(-1, {sizes_.key_heads, sizes_.key_dim});
+  return {k_norm ? k_norm(k) : k, made[1].unflatten(-1, {sizes_.value_heads, sizes_.value_dim})};
 }
 
 Keys Projected::keys(const Tensor& memory, const Positions& at) {
-  return {rotary_(key_heads(memory), at), value_heads(memory), {}, {}};
+  const auto [k, v] = key_and_value_heads(memory);
+  return {rotary_(k, at), v, {}, {}};
 }
 
 Queries Projected::queries(const Tensor& x, const Positions& at) { return {rotary_(query_heads(x), at), {}, {}, {}}; }
 
 Tensor Projected::position_bias(const Positions& queries, const Positions& keys) const {
-  const std::string kind = setting_.word("position_bias");
-  if (kind == "none") return {};
+  if (bias_ == "none") return {};
   const auto row = [](const Tensor& at) { return at.dim() == 1 ? at.unsqueeze(0) : at; };
   const Tensor distance_BTS = row(queries.at).unsqueeze(2) - row(keys.at).unsqueeze(1);
   const auto type = q_proj->weight.scalar_type();
-  if (kind == "relative") return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
+  if (bias_ == "relative") return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
   const Tensor slopes = alibi_slopes(sizes_.softmax_heads).to(distance_BTS.device()).view({1, -1, 1, 1});
   return (slopes * -distance_BTS.abs().unsqueeze(1).to(at::kDouble)).to(type);
 }
@@ -156,7 +150,7 @@ Tensor Projected::position_bias(const Positions& queries, const Positions& keys)
 Attention Projected::attention(const Positions& queries, const Positions& keys) {
   Attention a;
   a.visibility.causal = setting_.causal;
-  a.visibility.window = layer_window(setting_);
+  a.visibility.window = window_;
   a.visibility.bias_BHTS = position_bias(queries, keys);
   return a;
 }

@@ -23,19 +23,21 @@ class Projected : public Mechanism {
  protected:
   Projected(const Setting&, const HeadSizes&);
 
-  Tensor query_heads(const Tensor& x_BTC);  // [B,T,Hq,D], normed, not rotated
-  Tensor key_heads(const Tensor& memory_BSC);
-  Tensor value_heads(const Tensor& memory_BSC);
+  Tensor query_heads(const Tensor& x_BTC);                                  // [B,T,Hq,D], normed, not rotated
+  std::pair<Tensor, Tensor> key_and_value_heads(const Tensor& memory_BSC);  // [B,S,G,D] normed, not rotated; [B,S,G,E]
 
   Setting setting_;
   HeadSizes sizes_;
   Rotary rotary_;
-  torch::nn::Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
+  Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
   Norm q_norm{nullptr}, k_norm{nullptr};
   Tensor relative_bias_NH;  // learned position bias, if that is chosen
 
  private:
   Tensor position_bias(const Positions& queries, const Positions& keys) const;
+
+  int64_t window_;
+  std::string bias_;  // option position_bias
 };
 
 /// num_heads queries over num_kv_heads keys and values, all of one width: plain multi-head attention.

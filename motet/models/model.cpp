@@ -27,7 +27,7 @@ bool is_output_projection(const std::string& name) { return name.ends_with("o_pr
 ModelImpl::ModelImpl(ModelConfig config) : config_(std::move(config)) {
   const int64_t width = config_.hidden_size();
   auto trunk = register_module("model", std::make_shared<Trunk>());
-  embed_tokens = trunk->register_module("embed_tokens", torch::nn::Embedding(config_.vocab_size, width));
+  embed_tokens = trunk->register_module("embed_tokens", Linear(width, config_.vocab_size, false));
   auto layers = trunk->register_module("layers", torch::nn::ModuleList());
   for (int64_t i = 0; i < config_.num_layers(); ++i) {
     blocks_.emplace_back(Block(config_, i));
@@ -36,8 +36,7 @@ ModelImpl::ModelImpl(ModelConfig config) : config_(std::move(config)) {
   norm = trunk->register_module("norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer,
                                              config_.options.at("norm_eps").get<double>()));
   if (!config_.options.at("tie_embeddings").get<bool>())
-    lm_head =
-        register_module("lm_head", torch::nn::Linear(torch::nn::LinearOptions(width, config_.vocab_size).bias(false)));
+    lm_head = register_module("lm_head", Linear(width, config_.vocab_size, false));
 }
 
 void ModelImpl::initialize(uint64_t seed) {
@@ -47,8 +46,8 @@ void ModelImpl::initialize(uint64_t seed) {
   const double range = config_.options.at("initializer_range").get<double>();
   embed_tokens->weight.normal_(0, range, random);
   for (const auto& item : named_modules()) {
-    auto* linear = item.value()->as<torch::nn::Linear>();
-    if (!linear) continue;
+    auto* linear = item.value()->as<LinearImpl>();
+    if (!linear || linear == embed_tokens.get()) continue;
     fill(linear->weight, kind, range, config_.num_layers(), is_output_projection(item.key()), random);
     if (linear->bias.defined()) linear->bias.zero_();
   }
@@ -58,7 +57,7 @@ void ModelImpl::initialize(uint64_t seed) {
 Tensor ModelImpl::embedded(const Tensor& ids) const {
   if (ids.size(1) > config_.context)
     fail_usage("the input has ", ids.size(1), " tokens, want at most the model's context of ", config_.context);
-  return at::embedding(embed_tokens->weight, ids);
+  return embed_tokens->rows(ids);
 }
 
 Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
@@ -77,11 +76,19 @@ std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
   return all;
 }
 
-Tensor ModelImpl::logits(const Tensor& hidden) {
-  return lm_head ? lm_head(hidden) : at::linear(hidden, embed_tokens->weight);
-}
+Tensor ModelImpl::logits(const Tensor& hidden) { return lm_head ? lm_head(hidden) : embed_tokens->forward(hidden); }
 
 Tensor ModelImpl::forward(const Tensor& ids) { return logits(hidden(ids)); }
+
+void ModelImpl::keep_weights(WeightType type) {
+  std::vector<LinearImpl*> matrices;  // in the order in which a token reads them
+  for (const auto& item : named_modules())
+    if (auto* linear = item.value()->as<LinearImpl>()) matrices.push_back(linear);
+  int64_t bytes = 0;
+  for (const LinearImpl* matrix : matrices) bytes += matrix->bytes_as(type);
+  WeightArena arena(bytes);
+  for (LinearImpl* matrix : matrices) matrix->keep_as(type, arena);
+}
 
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   std::vector<Tensor> inputs;

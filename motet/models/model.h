@@ -71,16 +71,19 @@ class ModelImpl : public torch::nn::Module {
   /// Where the first non-finite number appears: "embedding", "layer 3", "output", or "" when all are finite.
   std::string first_non_finite(const Tensor& ids_BT);
 
+  /// For inference alone: keeps the matrices of linear layers and of the embedding in this type, in one piece.
+  void keep_weights(WeightType);
+
   const ModelConfig& config() const { return config_; }
-  std::vector<Block> blocks() const { return blocks_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
   int64_t num_parameters() const;
 
  private:
   ModelConfig config_;
-  torch::nn::Embedding embed_tokens{nullptr};
+  Linear embed_tokens{nullptr};
   std::vector<Block> blocks_;
   Norm norm{nullptr};
-  torch::nn::Linear lm_head{nullptr};
+  Linear lm_head{nullptr};
 };
 TORCH_MODULE(Model);
 

@@ -26,13 +26,21 @@ Coca::Coca(const Setting& s) : Projected(s, sizes(s)) {
     refuse_option("rope_fraction", text("the ", s.word("form"), " form is defined for a whole rotated head, want 1"));
 }
 
-// h = relu of the mean of both halves; slack and strict: rope([h ; h]), exact: rope([h ; 0]).
-Keys Coca::keys(const Tensor& memory, const Positions& at) {
-  const auto [first, second] = halves(key_heads(memory));
-  const Tensor h = at::relu((first + second) * 0.5);
-  const Tensor tied = at::cat({h, setting_.word("form") == "exact" ? at::zeros_like(h) : h}, -1);
-  return {rotary_(tied, at), value_heads(memory), {}, {}};
+// h = relu of the mean of both halves.
+Keys Coca::compact_keys(const Tensor& memory, const Positions&) {
+  const auto [k, v] = key_and_value_heads(memory);
+  const auto [first, second] = halves(k);
+  return {at::relu((first + second) * 0.5), v, {}, {}};
 }
+
+// slack and strict: rope([h ; h]), exact: rope([h ; 0]).
+Keys Coca::restore(const Keys& compact, const Positions& at) {
+  const Tensor& h = compact.k_BSGD;
+  const Tensor tied = at::cat({h, setting_.word("form") == "exact" ? at::zeros_like(h) : h}, -1);
+  return {rotary_(tied, at), compact.v_BSGE, {}, {}};
+}
+
+Keys Coca::keys(const Tensor& memory, const Positions& at) { return restore(compact_keys(memory, at), at); }
 
 // slack: q * rope(q); strict: the same with tied q; exact: rope([x^2 + y^2 ; 0]) of the halves x, y.
 Queries Coca::queries(const Tensor& x, const Positions& at) {

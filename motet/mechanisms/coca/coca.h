@@ -9,6 +9,8 @@ class Coca : public Projected {
  public:
   explicit Coca(const Setting&);
   Keys keys(const Tensor& memory_BSC, const Positions&) override;
+  Keys compact_keys(const Tensor& memory_BSC, const Positions&) override;
+  Keys restore(const Keys& compact, const Positions&) override;
   Queries queries(const Tensor& x_BTC, const Positions&) override;
 };
 

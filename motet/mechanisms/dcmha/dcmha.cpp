@@ -48,29 +48,53 @@ Dcmha::Dcmha(const Setting& s)
     static_post_GNN = register_parameter("compose_static_post", at::zeros({groups_, own, own}));
 }
 
-// One product for both branches of the side: on their own they are too thin to be fast.
-Dcmha::Side Dcmha::side(const Tensor& x, bool key) const {
+std::vector<int64_t> Dcmha::places(bool key) const {
   std::vector<int64_t> places;
   for (size_t i = 0; i < branches_.size(); ++i)
     if ((branches_[i] == kPreKey || branches_[i] == kPostKey) == key) places.push_back(static_cast<int64_t>(i));
+  return places;
+}
+
+Dcmha::Generator Dcmha::generator(bool key) const {
+  Generator& kept = kept_[key];
+  uint32_t version = 1;
+  for (const Tensor& t : {hidden_CGPK, up_GPKRN, gate_CPH})
+    if (t.defined()) version += t._version();
+  const Tensor& like = hidden_CGPK.defined() ? hidden_CGPK : gate_CPH;
+  const bool learns = at::GradMode::is_enabled();
+  if (!learns && kept.version == version && kept.from == like.const_data_ptr()) return kept;
+  const Tensor chosen = at::tensor(places(key), at::TensorOptions(at::kLong).device(like.device()));
+  std::vector<Tensor> columns;
+  if (hidden_CGPK.defined()) columns.push_back(hidden_CGPK.index_select(2, chosen).flatten(1));
+  if (gate_CPH.defined()) columns.push_back(gate_CPH.index_select(1, chosen).flatten(1));
+  Generator made{at::cat(columns, 1).t(), {}, like.const_data_ptr(), version};
+  if (up_GPKRN.defined()) made.up = up_GPKRN.index_select(1, chosen).flatten(3).flatten(0, 1);
+  if (learns) return made;
+  made.rows_XC = made.rows_XC.contiguous();
+  return kept = made;
+}
+
+// One product for both branches of the side: on their own they are too thin to be fast.
+Dcmha::Side Dcmha::side(const Tensor& x, bool key) const {
+  const std::vector<int64_t> places = this->places(key);
   Side made;
   if (places.empty() || (!hidden_CGPK.defined() && !gate_CPH.defined())) return made;
-  const int64_t own = heads_ / groups_, branches = static_cast<int64_t>(places.size());
-  const Tensor chosen = at::tensor(places, at::TensorOptions(at::kLong).device(x.device()));
-  std::vector<Tensor> weights;
-  if (hidden_CGPK.defined()) weights.push_back(hidden_CGPK.index_select(2, chosen).flatten(1));
-  if (gate_CPH.defined()) weights.push_back(gate_CPH.index_select(1, chosen).flatten(1));
-  const Tensor made_BTX = at::matmul(x, at::cat(weights, 1));
-  const int64_t maps = hidden_CGPK.defined() ? weights[0].size(1) : 0;
+  const int64_t own = heads_ / groups_, branches = static_cast<int64_t>(places.size()), batch = x.size(0),
+                count = x.size(1);
+  const Generator generator = this->generator(key);
+  const Tensor made_BTX = linear_rows(x, generator.rows_XC);
+  const int64_t gates = gate_CPH.defined() ? branches * heads_ : 0, maps = made_BTX.size(2) - gates;
   Tensor down_PBTGRN, up_PBTGRN, gate_BTPN;
   if (maps) {
     const auto activation = setting_.word("gelu") == "tanh" ? Activation::gelu_tanh : Activation::gelu;
     const Tensor hidden_BTGPK =
-        activated(made_BTX.slice(2, 0, maps).contiguous(), activation).unflatten(-1, {groups_, branches, -1});
-    const Tensor rows = at::einsum("btgpk,gpkrn->pbtgrn", {hidden_BTGPK, up_GPKRN.index_select(1, chosen)});
+        activated(made_BTX.slice(2, 0, maps).contiguous(), activation).view({batch * count, groups_ * branches, -1});
+    const Tensor rows = at::bmm(hidden_BTGPK.transpose(0, 1), generator.up)
+                            .view({groups_, branches, batch, count, 2 * rank_, own})
+                            .permute({1, 2, 3, 0, 4, 5});  // [P,B,T,G,2R,N]
     down_PBTGRN = rms_norm(rows.slice(4, 0, rank_), {}, kDownNormEps), up_PBTGRN = rows.slice(4, rank_);
   }
-  if (gate_CPH.defined()) gate_BTPN = at::tanh(made_BTX.slice(2, maps)).unflatten(-1, {branches, heads_});
+  if (gates) gate_BTPN = at::tanh(made_BTX.slice(2, maps)).unflatten(-1, {branches, heads_});
   // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
   const auto spread = [&](const Tensor& t) {
     if (groups_ == 1) return t.squeeze(2);

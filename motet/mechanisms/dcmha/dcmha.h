@@ -28,12 +28,22 @@ class Dcmha : public Projected {
     Parts pre, post;
   };
   Side side(const Tensor& x_BTC, bool key) const;
+  // The parameters of a side's branches: generator [K' + gates, C] (few rows go through the kernels), up [G P, K, 2 R
+  // N/G].
+  struct Generator {
+    Tensor rows_XC, up;
+    const void* from = nullptr;  // the parameters' memory and its version
+    uint32_t version = 0;
+  };
+  Generator generator(bool key) const;
+  std::vector<int64_t> places(bool key) const;  // in branches_
   Tensor block_diagonal(const Tensor& map_GNN) const;
 
   int64_t heads_, groups_, rank_;
   std::vector<int> branches_;  // that are on, P of them; G groups of N/G heads, K hidden
   Tensor hidden_CGPK, up_GPKRN, gate_CPH;
   Tensor static_pre_GNN, static_post_GNN;
+  mutable Generator kept_[2];  // made once for inference
 };
 
 MechanismEntry dcmha_entry();

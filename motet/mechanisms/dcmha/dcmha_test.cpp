@@ -60,6 +60,7 @@ TEST(Dcmha, FreshMapIsNearTheIdentity) {
       .hidden_size = 64, .causal = true, .options = resolve_attention({{"mechanism", "dcmha"}}, "model.attention")};
   const auto m = make_mechanism(setting);
   at::NoGradGuard no_grad;
+  for (Tensor p : m->parameters()) p.normal_(0, 0.1);
   m->initialize_extras(at::detail::createCPUGenerator(1));
   const Tensor x = at::randn({1, 6, 64});
   const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 6)), m->keys(x, span_of(0, 6)),

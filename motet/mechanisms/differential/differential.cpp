@@ -43,8 +43,7 @@ double start_of_lambda(const Setting& s) {
 Differential::Differential(const Setting& s)
     : Projected(s, sizes(s)), second_(second(s)), lambda_init_(start_of_lambda(s)) {
   if (second_) {
-    lambda_proj = register_module(
-        "lambda_proj", torch::nn::Linear(torch::nn::LinearOptions(s.hidden_size, sizes_.output_heads).bias(false)));
+    lambda_proj = register_module("lambda_proj", Linear(s.hidden_size, sizes_.output_heads, false));
     return;
   }
   const int64_t dim = sizes_.key_dim;

@@ -21,7 +21,7 @@ class Differential : public Projected {
   bool second_;  // V2
   double lambda_init_;
   Tensor lambda_q1_D, lambda_k1_D, lambda_q2_D, lambda_k2_D;  // V1
-  torch::nn::Linear lambda_proj{nullptr};                     // V2
+  Linear lambda_proj{nullptr};                                // V2
   Norm head_norm{nullptr};                                    // V1
 };
 
