@@ -1,5 +1,7 @@
 """The front of the program: help, wrong usage, and one clear line for each kind of bad input."""
 import json
+import math
+import re
 import shutil
 import signal
 import statistics
@@ -221,7 +223,9 @@ def test_a_prompt_with_an_unknown_character_is_refused(model):
 
 
 def test_wrong_sampler_values_are_refused(model):
-    wrong = {"--temp": "-1", "--top-p": "2", "--top-k": "-1", "--min-p": "x", "-n": "-5", "--repeat-penalty": "0"}
+    wrong = {"--temp": "-1", "--top-p": "2", "--top-k": "-1", "--min-p": "x", "-n": "-5", "--repeat-penalty": "0",
+             "--frequency-penalty": "x", "--presence-penalty": "1000", "--typical-p": "0", "--samples": "0",
+             "--cache-type": "int9", "--weights": "float8", "--logprobs": "-1"}
     for flag, value in wrong.items():
         refused(2, "generate", "-m", model, "-p", "a", flag, value)
 
@@ -241,6 +245,37 @@ def test_generate_is_the_same_for_the_same_seed(model):
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     assert run(*arguments[:-1], "4").stdout != first.stdout
+
+
+def test_samples_do_not_depend_on_their_number(model):
+    arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "12", "--temp", "1", "--seed", "3", "-o", "json"]
+    three = json.loads(run(*arguments, "--samples", "3").stdout)
+    assert [row["sample"] for row in three] == [0, 1, 2]
+    assert json.loads(run(*arguments).stdout) == three[:1]
+    assert len({row["text"] for row in three}) > 1
+    assert all(row["finish_reason"] == "length" for row in three)
+
+
+def test_logprobs_come_with_the_likeliest_tokens(model):
+    arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "4", "--temp", "0", "--logprobs", "3"]
+    assert "--logprobs needs -o json" in refused(2, *arguments)
+    tokens = json.loads(run(*arguments, "-o", "json").stdout)[0]["tokens"]
+    assert len(tokens) == 4
+    for token in tokens:
+        assert len(token["top"]) == 3 and token["top"][0]["id"] == token["id"]  # greedy
+        assert token["top"][0]["logprob"] == token["logprob"] <= 0
+        assert sum(math.exp(other["logprob"]) for other in token["top"]) <= 1 + 1e-9
+
+
+def test_cache_and_weight_types_leave_the_text_nearly_as_it_is(model):
+    arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "12", "--temp", "0"]
+    plain = run(*arguments)
+    assert re.search(r"12 tokens in .* s \(.*/s\); cache .* MiB for 17 tokens", plain.stderr), plain.stderr
+    for flags in (["--cache-type", "int8"], ["--cache-type", "bfloat16", "--weights", "bfloat16"], ["--weights", "int8"],
+                  ["--frequency-penalty", "0.0", "--presence-penalty", "0"], ["--compact-cache"]):
+        done = run(*arguments, *flags)
+        assert done.returncode == 0 and len(done.stdout) == len(plain.stdout), done.stderr
+    assert run(*arguments, "--presence-penalty", "100").stdout != plain.stdout  # no character twice
 
 
 def with_template(run_folder, folder, template="{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"):

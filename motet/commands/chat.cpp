@@ -49,7 +49,7 @@ int run_chat(const nlohmann::json& request) {
   const nlohmann::json values = request_values(sampling_options(), request);
   const fs::path folder = model_folder(request, "model");
   request_threads(request);
-  Model model = load_model_folder(folder);
+  Model model = load_for_inference(folder, values);
   const auto tokenizer = load_tokenizer(folder, model->config());
   const Form form = chat_form(folder);
   const ChatTemplate chat_template(form.source, form.where);

@@ -76,7 +76,7 @@ std::vector<std::string> samples(Comparison& all, const TextData& data, const st
   std::vector<std::string> texts;
   const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
   for (ArmResult& arm : all.arms)
-    texts.push_back(arm.failure.empty() ? generate(*arm.model, *data.tokenizer, prompt, options) : "");
+    texts.push_back(arm.failure.empty() ? generate(*arm.model, *data.tokenizer, prompt, options)[0].text : "");
   return texts;
 }
 

@@ -1,37 +1,100 @@
+#include "motet/generate/generate.h"
+
+#include <chrono>
 #include <iostream>
 
-#include "motet/checkpoints/model_folder.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/core/log.h"
+#include "motet/text/stream_decoder.h"
 
 namespace motet {
+namespace {
 
-int run_generate(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(sampling_options(), request);
-  const std::filesystem::path folder = model_folder(request, "model");
-  const std::string prompt = request.value("prompt", "");
-  if (prompt.empty()) fail_usage("--prompt is missing or empty, want the text to continue");
-  const TableFormat format = output_format(request);
-  request_threads(request);
-  Model model = load_model_folder(folder);
-  const auto tokenizer = load_tokenizer(folder, model->config());
-  GenerateOptions options = generate_options(values);
-  options.stop = request.value("stop", std::vector<std::string>());
-  if (format != TableFormat::table) {
-    const std::string continuation = generate(*model, *tokenizer, prompt, options);
-    print_table({.columns = {{"prompt", Align::left}, {"text", Align::left}}, .rows = {{prompt, continuation}}},
-                request);
-    return 0;
-  }
-  bool begun = false;  // the prompt appears with the first text, so that a refused prompt prints nothing
-  generate(*model, *tokenizer, prompt, options, [&](std::string_view text) {
+const OptionTable& own_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"samples", integer, 1, 1, 4096, {}, "continuations of the prompt"},
+      {"logprobs", integer, -1, 0, 1000, {}, "of each token, and of so many of the likeliest"},
+  };
+  return table;
+}
+
+// The prompt and its continuation as they appear, for one sample; the prompt comes with the first text, so that a
+// refused one prints nothing.
+std::vector<Sample> stream(Decoder& decoder, const Tokenizer& tokenizer, const std::string& prompt,
+                           const GenerateOptions& options) {
+  bool begun = false;
+  auto samples = continue_text(decoder, tokenizer, options, [&](int64_t, std::string_view text) {
     if (!begun) std::cout << prompt;
     begun = true;
     std::cout << text << std::flush;
   });
   if (!begun) std::cout << prompt;  // a stop string may leave no text at all
   std::cout << std::endl;
+  return samples;
+}
+
+nlohmann::json scored(const Tokenizer& tokenizer, const ScoredToken& token) {
+  StreamDecoder alone(tokenizer);  // part of a character becomes U+FFFD
+  std::string text = alone.push(token.id);
+  text += alone.flush();
+  return {{"id", token.id}, {"token", text}, {"logprob", token.logprob}};
+}
+
+Cell tokens_cell(const Tokenizer& tokenizer, const Sample& sample) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const GeneratedToken& token : sample.tokens) {
+    all.push_back(scored(tokenizer, token));
+    for (const ScoredToken& other : token.top) all.back()["top"].push_back(scored(tokenizer, other));
+  }
+  return {all.dump(), all};
+}
+
+void print_samples(const std::vector<Sample>& samples, const Tokenizer& tokenizer, const nlohmann::json& request) {
+  const bool with_tokens = request.contains("logprobs");
+  Table table{.columns = {{"sample"}, {"prompt", Align::left}, {"text", Align::left}, {"finish_reason", Align::left}}};
+  if (with_tokens) table.columns.push_back({"tokens", Align::left});
+  for (size_t i = 0; i < samples.size(); ++i) {
+    table.rows.push_back(
+        {{std::to_string(i), i}, request.value("prompt", ""), samples[i].text, samples[i].stopped ? "stop" : "length"});
+    if (with_tokens) table.rows.back().push_back(tokens_cell(tokenizer, samples[i]));
+  }
+  print_table(table, request);
+}
+
+}  // namespace
+
+int run_generate(const nlohmann::json& request) {
+  const nlohmann::json values = request_values(sampling_options(), request),
+                       own = request_values(own_options(), request);
+  const std::filesystem::path folder = model_folder(request, "model");
+  const std::string prompt = request.value("prompt", "");
+  if (prompt.empty()) fail_usage("--prompt is missing or empty, want the text to continue");
+  const bool table = output_format(request) == TableFormat::table;
+  if (table && request.contains("logprobs")) fail_usage("--logprobs needs -o json, jsonl or csv");
+  request_threads(request);
+  Model model = load_for_inference(folder, values);
+  const auto tokenizer = load_tokenizer(folder, model->config());
+  GenerateOptions options = generate_options(values);
+  options.stop = request.value("stop", std::vector<std::string>());
+  options.samples = own.at("samples").get<int64_t>();
+  options.logprobs = own.at("logprobs").get<int64_t>();
+
+  const auto begin = std::chrono::steady_clock::now();
+  Decoder decoder(*model, prompt_tokens(*tokenizer, prompt, model->config().context), options.max_tokens,
+                  options.cache);
+  const bool streams = table && options.samples == 1;
+  const auto samples =
+      streams ? stream(decoder, *tokenizer, prompt, options) : continue_text(decoder, *tokenizer, options);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  size_t made = 0;
+  for (const Sample& sample : samples) made += sample.tokens.size();
+  if (!streams) print_samples(samples, *tokenizer, request);
+  log_info(text(made, " tokens in ", fixed(seconds, 2), " s (", fixed(static_cast<double>(made) / seconds, 1),
+                "/s); cache ", fixed(static_cast<double>(decoder.cache().bytes()) / (1 << 20), 2), " MiB for ",
+                decoder.cache().size() * decoder.sequences(), " tokens"));
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <iostream>
 
+#include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/formats/json.h"
@@ -100,6 +101,12 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   return last;
 }
 
+Model load_for_inference(const fs::path& folder, const nlohmann::json& values) {
+  Model model = load_model_folder(folder);
+  model->keep_weights(parse_weight_type(values.at("weights").get<std::string>()));
+  return model;
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {
   auto tokenizer = load_tokenizer(folder.string());
   if (tokenizer->vocabulary_size() > config.vocab_size)  // published models round their vocabulary up
@@ -120,7 +127,9 @@ const OptionTable& sampling_options() {
       {"repeat_penalty", number, 1.0, 0.01, 100, {}, "divides the logits of tokens seen before; 1: off"},
       {"frequency_penalty", number, 0, -100, 100, {}, "taken from a logit for each time that its token was seen"},
       {"presence_penalty", number, 0, -100, 100, {}, "taken from the logits of tokens seen before"},
-      {"cache_type", string, "model", {}, {}, {"model", "bfloat16", "float16", "int8"}, "how keys and values are kept"},
+      {"cache_type", string, "model", {}, {}, cache_type_names(), "how keys and values are kept"},
+      {"weights", string, "float32", {}, {}, weight_type_names(), "how the model's matrices are kept"},
+      {"compact_cache", boolean, false, {}, {}, {}, "keys in the mechanism's smaller form"},
       {"stepwise_base", boolean, false, {}, {}, {}, "dynamic position scaling by the length reached, as published"},
       {"seed", integer, 0, 0, 1e15, {}, "of the random choice"},
   };
@@ -140,7 +149,8 @@ GenerateOptions generate_options(const nlohmann::json& v) {
                       .presence_penalty = v.at("presence_penalty").get<double>(),
                       .seed = v.at("seed").get<uint64_t>()},
           .cache = {.type = parse_cache_type(v.at("cache_type").get<std::string>()),
-                    .stepwise_base = v.at("stepwise_base").get<bool>()}};
+                    .stepwise_base = v.at("stepwise_base").get<bool>(),
+                    .compact = v.at("compact_cache").get<bool>()}};
 }
 
 }  // namespace motet

@@ -34,6 +34,9 @@ class RunFolder {
 /// A model folder itself, or the last checkpoint of a run folder. Throws UsageError without --model.
 std::filesystem::path model_folder(const nlohmann::json& request, const char* field);
 
+/// A model that is only to be run, its matrices kept as --weights says.
+Model load_for_inference(const std::filesystem::path& folder, const nlohmann::json& values);
+
 /// The tokenizer beside a model. Throws Error when it has another number of tokens than the model.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder, const ModelConfig&);
 

@@ -157,7 +157,7 @@ int run_train(const nlohmann::json& request) {
   print_table(table, request);
   if (!prompt.empty() && format == TableFormat::table) {
     const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};
-    std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options) << std::endl;
+    std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options)[0].text << std::endl;
   }
   return 0;
 }

@@ -10,9 +10,9 @@
 namespace motet {
 namespace {
 
-// The figure of a line such as "VmHWM:   1234 kB" of /proc/self/status, in bytes.
-int64_t status_bytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
+// The figure of a line such as "VmHWM:   1234 kB" of a file of /proc, in bytes.
+int64_t status_bytes(const std::string& key, const char* file = "/proc/self/status") {
+  std::ifstream status(file);
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with(key)) return std::stoll(line.substr(key.size())) * 1024;
   }
@@ -24,6 +24,8 @@ int64_t status_bytes(const std::string& key) {
 int64_t resident_bytes() { return status_bytes("VmRSS:"); }
 
 int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+int64_t available_bytes() { return status_bytes("MemAvailable:", "/proc/meminfo"); }
 
 bool reset_peak_resident() {
   std::ofstream file("/proc/self/clear_refs");

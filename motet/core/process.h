@@ -9,6 +9,9 @@ namespace motet {
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
 
+// Memory that can be taken without swapping. 0 when /proc does not tell.
+int64_t available_bytes();
+
 // Makes the present size the new peak; false when the kernel refuses.
 bool reset_peak_resident();
 

@@ -1,6 +1,8 @@
 #include "motet/generate/cache.h"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 
 #include "motet/core/error.h"
 
@@ -36,13 +38,19 @@ constexpr std::pair<const char*, CacheType> kTypes[] = {{"model", CacheType::mod
 
 }  // namespace
 
+const std::vector<std::string>& cache_type_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [known, type] : kTypes) all.emplace_back(known);
+    return all;
+  }();
+  return names;
+}
+
 CacheType parse_cache_type(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& [known, type] : kTypes) {
+  for (const auto& [known, type] : kTypes)
     if (name == known) return type;
-    names.push_back(known);
-  }
-  throw UsageError(unknown_name("cache type", name, names));
+  throw UsageError(unknown_name("cache type", name, cache_type_names()));
 }
 
 const char* name(CacheType type) {
@@ -69,6 +77,13 @@ KeyRows::KeyRows(const Tensor& like, CacheType type, int64_t capacity) : model_t
 void KeyRows::write(int64_t at, const Tensor& added) {
   const int64_t end = at + added.size(1);
   if (end > values_.size(1)) keep(0, at, std::max(end, 2 * values_.size(1)));
+  if (values_.size(0) == 1 && values_.is_cpu() && values_.scalar_type() == added.scalar_type() &&
+      added.is_contiguous()) {  // one sequence: no call of torch
+    const size_t row = values_.nbytes() / static_cast<size_t>(values_.size(1));
+    std::memcpy(static_cast<char*>(values_.mutable_data_ptr()) + static_cast<size_t>(at) * row, added.const_data_ptr(),
+                added.nbytes());
+    return;
+  }
   Tensor to = values_.narrow(1, at, added.size(1));
   if (type_ != CacheType::int8) {
     to.copy_(added);
@@ -81,6 +96,7 @@ void KeyRows::write(int64_t at, const Tensor& added) {
 
 Tensor KeyRows::read(int64_t count) const {
   const Tensor held = values_.narrow(1, 0, count);
+  if (type_ == CacheType::model) return held;
   if (type_ != CacheType::int8) return held.to(model_type_);
   return held.to(at::kFloat).mul_(scales_.narrow(1, 0, count).unsqueeze(-1)).to(model_type_);
 }
@@ -156,22 +172,30 @@ Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
   if (ids.size(0) != batch) fail("cache: ", ids.size(0), " sequences, want the ", batch, " of the cache");
   if (end > capacity_) fail("cache: ", end, " tokens, want at most its capacity of ", capacity_);
   const bool fresh = size_ == 0;
+  c10::InferenceMode inference;
   const Positions at = positions(size_, end, options_.stepwise_base ? end : length, ids.device());
   const bool padded = std::any_of(padding_.begin(), padding_.end(), [](int64_t n) { return n > 0; });
-  const Tensor padding_B = at::tensor(padding_, at.at.options());
+  const Tensor padding_B = padded ? at::tensor(padding_, at.at.options()) : Tensor();
   Tensor x = model.embedded(ids);
-  std::vector<Block> blocks = model.blocks();
+  const std::vector<Block>& blocks = model.blocks();
+  std::map<int64_t, Positions> held_from;  // of the keys, by their first: layers without a window share them
   for (size_t i = 0; i < blocks.size(); ++i) {
-    Mechanism& mechanism = *blocks[i]->self_attn;
+    BlockImpl& block = *blocks[i].ptr();
+    Mechanism& mechanism = *block.self_attn;
     LayerCache& layer = layers_[i];
-    const Tensor normed = blocks[i]->input_layernorm(x);
+    const Tensor normed = block.input_layernorm(x);
     const Queries queries = mechanism.queries(normed, at);
-    const Keys all = layer.append(mechanism.keys(normed, at));
-    Attention attention = mechanism.attention(at, positions(layer.begin(), end, at.length, ids.device()));
+    Keys all = layer.append(options_.compact ? mechanism.compact_keys(normed, at) : mechanism.keys(normed, at));
+    auto found = held_from.find(layer.begin());
+    if (found == held_from.end())
+      found = held_from.emplace(layer.begin(), positions(layer.begin(), end, at.length, ids.device())).first;
+    const Positions& held = found->second;
+    if (options_.compact) all = mechanism.restore(all, held);
+    Attention attention = mechanism.attention(at, held);
     if (padded) attention.visibility.key_begin_B = (padding_B - layer.begin()).clamp_min_(0);
-    const int64_t window = blocks[i]->window();
+    const int64_t window = block.window();
     if (!fresh) attention.visibility.window = window;  // "released" windows are wider in the first pass alone
-    x = blocks[i]->after(x, mechanism.finish(composed_attention(queries, all, attention).out_BTHE, normed));
+    x = block.after(x, mechanism.finish(composed_attention(queries, all, attention).out_BTHE, normed));
     if (window > 0) layer.keep_window(window);
   }
   size_ = end;
@@ -196,6 +220,22 @@ void Cache::repeat(int64_t times) {
 int64_t Cache::bytes() const {
   int64_t sum = 0;
   for (const LayerCache& layer : layers_) sum += layer.bytes();
+  return sum;
+}
+
+int64_t cache_bytes(ModelImpl& model, int64_t tokens, const CacheOptions& options) {
+  at::NoGradGuard no_grad;
+  const Block first = model.blocks().front();
+  const Tensor x = at::zeros({1, 1, model.config().hidden_size()}, first->input_layernorm->weight.options());
+  const Positions at = Positions::range(0, 1, 1, x.device());
+  int64_t sum = 0;
+  for (const Block& block : model.blocks()) {
+    Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
+    const int64_t held = block->window() > 0 ? std::min(tokens, 2 * block->window()) : tokens;
+    walk(keys, [&](const Tensor& t) {
+      if (t.defined()) sum += held * KeyRows(t, options.type, 1).bytes();
+    });
+  }
   return sum;
 }
 

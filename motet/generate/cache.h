@@ -10,6 +10,7 @@ namespace motet {
 /// Stored numbers: as the model computes, in 16 bits, or in 8 bits with a scale for each row of a head.
 enum class CacheType { model, bfloat16, float16, int8 };
 CacheType parse_cache_type(const std::string& name);  // throws UsageError
+const std::vector<std::string>& cache_type_names();
 const char* name(CacheType);
 
 /// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
@@ -54,6 +55,8 @@ struct CacheOptions {
   /// What dynamic position scaling is based on: the planned length, the same for the whole request; or, as published
   /// with CoCA, the length at each step, keys written before keeping theirs.
   bool stepwise_base = false;
+  /// Keys in the mechanism's smaller form (CoCA: 3/4 of the bytes), made whole again in every step.
+  bool compact = false;
 };
 
 /// The keys and values of all layers for the tokens so far, for decoding: each step computes new tokens alone and
@@ -84,5 +87,8 @@ class Cache {
   CacheOptions options_;
   int64_t capacity_, size_ = 0;
 };
+
+/// What the cache of one sequence of `tokens` tokens holds, in bytes; a growing one may hold up to twice that.
+int64_t cache_bytes(ModelImpl&, int64_t tokens, const CacheOptions&);
 
 }  // namespace motet

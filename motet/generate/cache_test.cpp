@@ -71,6 +71,36 @@ TEST(Cache, CachedDecodingEqualsFullForward) {
     }
 }
 
+// float32 goes through the small kernels (motet/kernels), the rest of these tests does not.
+TEST(Cache, Float32DecodingIsNearTheFullForwardInFloat64) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(7);
+  for (const json& attention : all_attentions())
+    for (const char* block : {"sequential", "parallel"}) {
+      Model model = wide(attention, {{"block", block}});
+      const Tensor ids = random_ids(model, 2, kTokens), expected = model->hidden(ids);
+      model->to(at::kFloat);
+      Cache cache(model->config(), kTokens, {0, 0});
+      const Tensor got = stepped(cache, model, ids, {17, 1, 1, 1}, kTokens);
+      const double error = difference(got.to(at::kDouble), expected);
+      EXPECT_LE(error, 1e-4 * expected.abs().max().item<double>()) << attention << " " << block;
+    }
+}
+
+TEST(Cache, CompactFormIsExactAndSmaller) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(8);
+  for (const char* form : {"slack", "strict", "exact"}) {
+    Model model = wide({{"mechanism", "coca"}, {"form", form}, {"num_heads", 2}});
+    const Tensor ids = random_ids(model, 2, kTokens);
+    Cache whole(model->config(), kTokens, {0, 3}), compact(model->config(), kTokens, {0, 3}, {.compact = true});
+    const Tensor expected = stepped(whole, model, ids, {9, 1, 1}, kTokens);
+    EXPECT_LE(difference(stepped(compact, model, ids, {9, 1, 1}, kTokens), expected), 1e-12) << form;
+    EXPECT_EQ(4 * compact.bytes(), 3 * whole.bytes());
+    EXPECT_EQ(4 * cache_bytes(*model, 7, {.compact = true}), 3 * cache_bytes(*model, 7, {}));
+  }
+}
+
 TEST(Cache, UnequalLengthsDoNotSeeTheirPadding) {
   at::NoGradGuard no_grad;
   at::manual_seed(2);

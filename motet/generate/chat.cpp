@@ -44,7 +44,7 @@ std::string Chat::answer(const std::string& message, const GenerateOptions& give
     computed_ += decoder_->pending();
     GenerateOptions options = given;
     options.end_at_special = true;
-    continue_text(*decoder_, tokenizer_, options, [&](std::string_view text) {
+    continue_text(*decoder_, tokenizer_, options, [&](int64_t, std::string_view text) {
       said += text;
       on_text(text);
     });

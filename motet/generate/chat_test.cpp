@@ -33,7 +33,7 @@ TEST_F(ChatTest, AnswersAreThoseOfTheWholeHistory) {
   for (const char* message : {"abc", "fgh", "j"}) {
     history += std::string(message) + "|";
     const std::string said = say(talk, message);
-    EXPECT_EQ(said, generate(*model_, tokenizer_, history, options_)) << history;
+    EXPECT_EQ(said, generate(*model_, tokenizer_, history, options_)[0].text) << history;
     history += said + "|";
   }
   EXPECT_EQ(talk.messages().size(), 7u);

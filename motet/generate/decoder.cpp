@@ -4,33 +4,76 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/core/process.h"
 
 namespace motet {
 namespace {
 
 constexpr int64_t kPromptTokens = 512;  // of a prompt at once: what bounds the memory of its activations
 
+void check_room(ModelImpl& model, int64_t tokens, int64_t sequences, const CacheOptions& options) {
+  const int64_t needed = sequences * cache_bytes(model, tokens, options), available = available_bytes();
+  if (available == 0 || needed <= available) return;
+  fail("generate: the cache of ", sequences, sequences == 1 ? " sequence" : " sequences", " of ", tokens,
+       " tokens takes ", needed, " bytes, want at most the ", available,
+       " that are free: fewer tokens or samples, or a smaller cache type");
+}
+
 }  // namespace
 
 Decoder::Decoder(ModelImpl& model, std::vector<int32_t> prompt, int64_t planned, CacheOptions options)
     : model_(model),
-      ids_(std::move(prompt)),
+      ids_{std::move(prompt)},
       options_(options),
-      length_(std::min(static_cast<int64_t>(ids_.size()) + planned, model.config().context)),
-      cache_(fresh()) {}
+      length_(std::min(static_cast<int64_t>(ids().size()) + planned, model.config().context)),
+      cache_(fresh()) {
+  check_room(model_, length_, 1, options);
+}
 
-Cache Decoder::fresh() const { return Cache(model_.config(), model_.config().context, {0}, options_); }
+Cache Decoder::fresh() const { return Cache(model_.config(), length_, std::vector<int64_t>(ids_.size(), 0), options_); }
+
+void Decoder::push(std::span<const int32_t> tokens) {
+  if (tokens.size() != ids_.size())
+    fail("decoder: ", tokens.size(), " tokens, want one for each of ", ids_.size(), " sequences");
+  for (size_t i = 0; i < ids_.size(); ++i) ids_[i].push_back(tokens[i]);
+}
+
+void Decoder::branch(int64_t times) {
+  if (times == 1) return;
+  check_room(model_, length_, times, options_);
+  cache_.repeat(times);
+  const std::vector<int32_t> one = ids();
+  ids_.resize(static_cast<size_t>(times), one);
+}
 
 void Decoder::replace(std::vector<int32_t> ids) {
-  const auto shared = std::mismatch(ids.begin(), ids.end(), ids_.begin(), ids_.end()).first - ids.begin();
+  const std::vector<int32_t>& now = ids_[0];
+  const auto shared = std::mismatch(ids.begin(), ids.end(), now.begin(), now.end()).first - ids.begin();
   const int64_t known = std::min({static_cast<int64_t>(shared), cache_.size(), static_cast<int64_t>(ids.size()) - 1});
-  if (begin_ > 0 || known < 0 || !cache_.truncate(known)) begin_ = 0, cache_ = fresh();
-  ids_ = std::move(ids);
+  const bool keeps = ids_.size() == 1 && begin_ == 0 && known >= 0 && cache_.truncate(known);
+  ids_ = {std::move(ids)};
+  if (!keeps) begin_ = 0, cache_ = fresh();
+}
+
+Tensor Decoder::next_ids(int64_t first, int64_t count) const {
+  const Tensor next = at::empty({sequences(), count}, at::kLong);
+  for (int64_t i = 0; i < sequences(); ++i)
+    std::copy_n(ids(i).begin() + first, count, next.mutable_data_ptr<int64_t>() + i * count);
+  return next;
+}
+
+void Decoder::fail_not_finite() const {
+  for (int64_t i = 0; i < sequences(); ++i) {
+    const std::vector<int64_t> seen(ids(i).begin() + begin_, ids(i).end());
+    const std::string where = model_.first_non_finite(at::tensor(seen, at::kLong).unsqueeze(0));
+    if (!where.empty()) fail("generate: the model's logits are not finite; the first such numbers are in ", where);
+  }
+  fail("generate: the model's logits are not finite");
 }
 
 Tensor Decoder::logits() {
   at::NoGradGuard no_grad;
-  const int64_t context = model_.config().context, end = static_cast<int64_t>(ids_.size());
+  const int64_t context = model_.config().context, end = static_cast<int64_t>(ids().size());
   if (end - begin_ > context) {
     begin_ = end - std::max<int64_t>(context / 2, 1);
     cache_ = fresh();
@@ -39,11 +82,12 @@ Tensor Decoder::logits() {
   while (begin_ + cache_.size() < end) {
     check_interrupt();
     const int64_t first = begin_ + cache_.size(), count = std::min(end - first, kPromptTokens);
-    const std::vector<int64_t> next(ids_.begin() + first, ids_.begin() + first + count);
-    hidden = cache_.step(model_, at::tensor(next, at::kLong).unsqueeze(0), length_);
+    hidden = cache_.step(model_, next_ids(first, count), length_);
   }
   if (!hidden.defined()) fail("generate: there is no new token to compute, want a prompt or a token between");
-  return model_.logits(hidden.select(1, -1)).squeeze(0);
+  const Tensor logits = model_.logits(hidden.select(1, -1)).to(at::kCPU, at::kFloat);
+  if (at::isnan(logits.sum()).item<bool>() && logits.isnan().any().item<bool>()) fail_not_finite();
+  return logits;
 }
 
 }  // namespace motet

@@ -1,33 +1,43 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "motet/generate/cache.h"
 
 namespace motet {
 
-/// Tokens of one sequence in, the logits of the next token out, through a cache. Past the model's context it begins
-/// anew with the last half of the context. Dynamic position scaling is based on the planned total in all steps: prompt
-/// and planned tokens, at most the context.
+/// Tokens of a sequence in, the logits of the next token out, through a cache; after branch() several sequences that
+/// began as one. Past the model's context it begins anew with the last half of the context. Dynamic position scaling is
+/// based on the planned total in all steps: prompt and planned tokens, at most the context.
 class Decoder {
  public:
+  /// Throws Error when the cache of the planned total does not fit into the memory that is free.
   Decoder(ModelImpl&, std::vector<int32_t> prompt, int64_t planned, CacheOptions = {});
 
-  /// [V] of the token after the last; once a token. Throws Error when no token is new, Interrupted on Ctrl-C.
+  /// [sequences,V] float32 of the token after the last; once a token. Throws Error when no token is new and when a
+  /// logit is NaN (naming the layer where that began), Interrupted on Ctrl-C.
   Tensor logits();
-  void push(int32_t token) { ids_.push_back(token); }
+  /// The next token of each sequence.
+  void push(std::span<const int32_t> tokens);
 
-  /// Other tokens in place of all; what they share with the former at the beginning is not computed again.
+  /// The one sequence becomes `times` of it; throws as the constructor.
+  void branch(int64_t times);
+  /// Other tokens in place of all, in one sequence; what they share with the first of the former at the beginning is
+  /// not computed again.
   void replace(std::vector<int32_t> ids);
 
-  const std::vector<int32_t>& ids() const { return ids_; }
-  int64_t pending() const { return static_cast<int64_t>(ids_.size()) - begin_ - cache_.size(); }  // not computed yet
+  int64_t sequences() const { return static_cast<int64_t>(ids_.size()); }
+  const std::vector<int32_t>& ids(int64_t sequence = 0) const { return ids_[static_cast<size_t>(sequence)]; }
+  int64_t pending() const { return static_cast<int64_t>(ids().size()) - begin_ - cache_.size(); }  // not computed yet
   const Cache& cache() const { return cache_; }
 
  private:
   Cache fresh() const;
+  Tensor next_ids(int64_t first, int64_t count) const;
+  [[noreturn]] void fail_not_finite() const;
 
   ModelImpl& model_;
-  std::vector<int32_t> ids_;
+  std::vector<std::vector<int32_t>> ids_;  // of equal length
   CacheOptions options_;
   int64_t begin_ = 0;  // token that stands at the cache's first place
   int64_t length_;

@@ -1,5 +1,8 @@
 #include "motet/generate/generate.h"
 
+#include <algorithm>
+#include <deque>
+
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/text/stream_decoder.h"
@@ -38,6 +41,61 @@ class StopFilter {
   bool stopped_ = false;
 };
 
+// One sample: logits in, the next token and text out.
+class Writer {
+ public:
+  Writer(const Tokenizer& tokenizer, const GenerateOptions& options, int64_t number, const OnText& on_text)
+      : tokenizer_(tokenizer),
+        options_(options),
+        number_(number),
+        on_text_(on_text),
+        sampler_(options.sampler, static_cast<uint64_t>(number)),
+        decoder_(tokenizer),
+        filter_(options.stop) {}
+
+  bool done() const { return sample_.stopped; }
+
+  // The next token; one without meaning after the end.
+  int32_t next(std::span<const float> logits_V, std::span<const int32_t> ids) {
+    if (done()) return ids.back();
+    const int32_t id = sampler_.next(logits_V, ids);
+    sample_.stopped = options_.end_at_special && tokenizer_.special(id);
+    if (done()) return id;
+    GeneratedToken token{{id}, {}};
+    if (options_.logprobs >= 0) {
+      token.logprob = log_probability(logits_V, id);
+      token.top = likeliest(logits_V, options_.logprobs);
+    }
+    sample_.tokens.push_back(std::move(token));
+    emit(filter_.push(decoder_.push(id)));
+    sample_.stopped = filter_.stopped();
+    return id;
+  }
+
+  Sample finish() {
+    if (!filter_.stopped()) emit(filter_.push(decoder_.flush()));
+    sample_.stopped = sample_.stopped || filter_.stopped();
+    emit(filter_.rest());
+    return std::move(sample_);
+  }
+
+ private:
+  void emit(const std::string& text) {
+    if (text.empty()) return;
+    sample_.text += text;
+    if (on_text_) on_text_(number_, text);
+  }
+
+  const Tokenizer& tokenizer_;
+  const GenerateOptions& options_;
+  int64_t number_;
+  const OnText& on_text_;
+  Sampler sampler_;
+  StreamDecoder decoder_;
+  StopFilter filter_;
+  Sample sample_;
+};
+
 }  // namespace
 
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, int64_t context) {
@@ -48,34 +106,34 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
   return ids;
 }
 
-std::string continue_text(Decoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
-                          const std::function<void(std::string_view)>& on_text) {
-  at::NoGradGuard no_grad;
-  Sampler sampler(options.sampler);
-  StreamDecoder text_decoder(tokenizer);
-  StopFilter filter(options.stop);
-  std::string out;
-  const auto emit = [&](const std::string& text) {
-    if (text.empty()) return;
-    out += text;
-    on_text(text);
+std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
+                                  const OnText& on_text) {
+  std::deque<Writer> writers;
+  for (int64_t i = 0; i < options.samples; ++i) writers.emplace_back(tokenizer, options, i, on_text);
+  const auto all_done = [&] {
+    return std::all_of(writers.begin(), writers.end(), [](const Writer& w) { return w.done(); });
   };
-  for (int64_t i = 0; i < options.max_tokens && !filter.stopped(); ++i) {
+  std::vector<int32_t> next(writers.size());
+  for (int64_t step = 0; step < options.max_tokens && !all_done(); ++step) {
     check_interrupt();
+    const Tensor logits = decoder.logits();  // of the prompt alone in the first step
+    const int64_t rows = logits.size(0), width = logits.size(1);
+    if (step == 0) decoder.branch(options.samples);
     // Published models round their vocabulary up: what the tokenizer does not know is not drawn.
-    const Tensor known_V = decoder.logits().slice(0, 0, tokenizer.vocabulary_size());
-    const int32_t token = sampler.next(known_V, decoder.ids());
-    if (options.end_at_special && tokenizer.special(token)) break;
-    decoder.push(token);
-    emit(filter.push(text_decoder.push(token)));
+    const size_t known = static_cast<size_t>(std::min(width, tokenizer.vocabulary_size()));
+    for (size_t i = 0; i < writers.size(); ++i) {
+      const float* const row = logits.const_data_ptr<float>() + (rows > 1 ? static_cast<int64_t>(i) * width : 0);
+      next[i] = writers[i].next({row, known}, decoder.ids(static_cast<int64_t>(i)));
+    }
+    decoder.push(next);
   }
-  if (!filter.stopped()) emit(filter.push(text_decoder.flush()));
-  emit(filter.rest());
-  return out;
+  std::vector<Sample> samples;
+  for (Writer& writer : writers) samples.push_back(writer.finish());
+  return samples;
 }
 
-std::string generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
-                     const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+std::vector<Sample> generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
+                             const GenerateOptions& options, const OnText& on_text) {
   Decoder decoder(model, prompt_tokens(tokenizer, prompt, model.config().context), options.max_tokens, options.cache);
   return continue_text(decoder, tokenizer, options, on_text);
 }

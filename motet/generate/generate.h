@@ -13,23 +13,38 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   std::vector<std::string> stop;  // the text ends before the first of these
   bool end_at_special = false;    // and at a special token, as answers do
+  int64_t samples = 1;
+  int64_t logprobs = -1;  // of each token, and of so many of the likeliest; -1: none
   SamplerOptions sampler;
   CacheOptions cache;
 };
+
+/// One token of a continuation. Logarithmic probabilities are those of the model itself, before the sampler's
+/// penalties, filters and temperature.
+struct GeneratedToken : ScoredToken {
+  std::vector<ScoredToken> top;
+};
+
+struct Sample {
+  std::string text;
+  std::vector<GeneratedToken> tokens;  // the one that ended the text is not among them
+  bool stopped = false;                // by a stop string or a special token, not by max_tokens
+};
+
+/// Receives the text of sample number i as it becomes certain: whole UTF-8 characters that no stop string can still
+/// take back.
+using OnText = std::function<void(int64_t i, std::string_view)>;
 
 /// The prompt as tokens. Throws Error for an empty one, one that the tokenizer cannot write, one longer than the
 /// context.
 std::vector<int32_t> prompt_tokens(const Tokenizer&, const std::string& prompt, int64_t context);
 
-/// Continues what the decoder holds and returns the continuation; the other words as at generate().
-std::string continue_text(Decoder&, const Tokenizer&, const GenerateOptions&,
-                          const std::function<void(std::string_view)>& on_text);
+/// Continues the one sequence that the decoder holds, options.samples times; a sample does not depend on how many there
+/// are. Throws Interrupted on Ctrl-C.
+std::vector<Sample> continue_text(Decoder&, const Tokenizer&, const GenerateOptions&, const OnText& = {});
 
-/// Continues the prompt and returns the continuation, each token computed on its own (decoder.h).
-/// `on_text` receives the text as it becomes certain: whole UTF-8 characters that no stop string can still take back.
-/// Throws as prompt_tokens does, Interrupted on Ctrl-C.
-std::string generate(
-    ModelImpl&, const Tokenizer&, const std::string& prompt, const GenerateOptions&,
-    const std::function<void(std::string_view)>& on_text = [](std::string_view) {});
+/// Continues the prompt. Throws as prompt_tokens and Decoder do, Interrupted on Ctrl-C.
+std::vector<Sample> generate(ModelImpl&, const Tokenizer&, const std::string& prompt, const GenerateOptions&,
+                             const OnText& = {});
 
 }  // namespace motet

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
 #include <set>
 
 #include "motet/core/error.h"
@@ -15,7 +19,7 @@ using namespace testing;
 class Generate : public ::testing::Test {
  protected:
   std::string run(GenerateOptions options, const std::string& prompt = "ab") {
-    return generate(*model_, tokenizer_, prompt, options);
+    return generate(*model_, tokenizer_, prompt, options)[0].text;
   }
   CharTokenizer tokenizer_{"abcdefghijk"};
   Model model_ = fresh(tiny());
@@ -56,7 +60,7 @@ TEST(GenerateLong, DynamicScalingHasOneBaseForTheWholeRequest) {
   };
   for (uint64_t seed = 1; seed < 50 && greedy(12) == greedy(0); ++seed) model->initialize(seed);
   ASSERT_NE(greedy(12), greedy(0)) << "no model's choices depend on the length";
-  EXPECT_EQ(generate(*model, tokenizer, "ab", {.max_tokens = 10, .stop = {}, .sampler = {.temperature = 0}}),
+  EXPECT_EQ(generate(*model, tokenizer, "ab", {.max_tokens = 10, .stop = {}, .sampler = {.temperature = 0}})[0].text,
             greedy(12));
 }
 
@@ -74,7 +78,8 @@ TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
   std::string streamed;
   const std::string text =
       generate(*model_, tokenizer_, "ab", {.max_tokens = 30, .stop = {stop}, .sampler = {.temperature = 1, .seed = 3}},
-               [&](std::string_view part) { streamed += part; });
+               [&](int64_t, std::string_view part) { streamed += part; })[0]
+          .text;
   EXPECT_EQ(text, whole.substr(0, whole.find(stop)));
   EXPECT_EQ(streamed, text);
 }
@@ -85,8 +90,73 @@ TEST_F(Generate, PromptsThatCannotBeAreRefused) {
   EXPECT_THROW(run({}, "xyz"), Error);
 }
 
+TEST_F(Generate, ASampleIsTheSameHoweverManyThereAre) {
+  const auto samples = [&](int64_t count) {
+    GenerateOptions options{.max_tokens = 24, .samples = count, .sampler = {.temperature = 1.2, .seed = 4}};
+    return generate(*model_, tokenizer_, "ab", options);  // past the context of 16
+  };
+  const auto one = samples(1), five = samples(5);
+  ASSERT_EQ(five.size(), 5u);
+  EXPECT_EQ(one[0].text, five[0].text);
+  EXPECT_NE(five[0].text, five[1].text);
+  EXPECT_EQ(samples(3)[2].text, five[2].text);
+}
+
+TEST_F(Generate, LogProbabilitiesAreThoseOfTheFullForwardPass) {
+  at::NoGradGuard no_grad;
+  const Sample made =
+      generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .logprobs = 2, .sampler = {.temperature = 1}})[0];
+  std::vector<int64_t> ids{0, 1};
+  ASSERT_EQ(made.tokens.size(), 5u);
+  EXPECT_FALSE(made.stopped);
+  for (const GeneratedToken& token : made.tokens) {
+    const Tensor logits = model_->logits(model_->hidden(at::tensor(ids, at::kLong).unsqueeze(0), 7))[0][-1];
+    const Tensor want = at::log_softmax(logits.to(at::kDouble), 0);
+    EXPECT_NEAR(token.logprob, want[token.id].item<double>(), 1e-5);
+    EXPECT_NEAR(token.top.at(0).logprob, want.max().item<double>(), 1e-5);
+    ids.push_back(token.id);
+  }
+}
+
+TEST_F(Generate, NanLogitsNameTheLayer) {
+  at::NoGradGuard no_grad;
+  model_->named_parameters()["model.layers.1.mlp.down_proj.weight"].fill_(NAN);
+  try {
+    run({});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("layer 1"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Generate, ACacheThatDoesNotFitIsRefusedWithItsBytes) {
+  Decoder decoder(*model_, {0, 1}, 10);
+  try {
+    decoder.branch(int64_t{1} << 40);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(std::to_string((int64_t{1} << 40) * cache_bytes(*model_, 12, {}))),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Generate, WeightsInFewerBitsGiveNearlyTheSameText) {
+  at::NoGradGuard no_grad;
+  const Tensor ids = at::tensor({0, 1, 5, 3}, at::kLong).unsqueeze(0);
+  const Tensor exact = model_->forward(ids);
+  for (const auto& [type, tolerance] : {std::pair{WeightType::bfloat16, 0.02}, {WeightType::int8, 0.03}}) {
+    Model narrow = fresh(tiny());
+    narrow->keep_weights(type);
+    const Tensor made = narrow->forward(ids);  // few rows: the kernels
+    EXPECT_LT((made - exact).abs().max().item<double>(), tolerance * exact.abs().max().item<double>());
+    const Tensor many = narrow->forward(ids.repeat({8, 1}));  // 32 rows: through torch
+    EXPECT_LT((many[0] - made[0]).abs().max().item<double>(), 1e-5);
+  }
+}
+
 TEST(Sampler, FiltersLeaveOnlyLikelyTokens) {
-  const Tensor logits = at::tensor({1.0, 3.0, 2.9, -1.0});
+  const std::vector<float> logits{1, 3, 2.9f, -1};
   const auto seen = [&](SamplerOptions options) {
     options.temperature = 5;
     Sampler sampler(options);
@@ -103,11 +173,11 @@ TEST(Sampler, FiltersLeaveOnlyLikelyTokens) {
 TEST(Sampler, RepeatPenaltyLowersSeenTokens) {
   Sampler sampler({.temperature = 0, .repeat_penalty = 2});
   const int32_t seen = 1;
-  EXPECT_EQ(sampler.next(at::tensor({2.0, 3.0}), {&seen, 1}), 0);
+  EXPECT_EQ(sampler.next(std::vector<float>{2, 3}, {&seen, 1}), 0);
 }
 
 TEST(Sampler, FrequencyAndPresencePenaltiesCount) {
-  const Tensor logits = at::tensor({2.0, 1.6, 1.0, 0.5});
+  const std::vector<float> logits{2, 1.6f, 1, 0.5f};
   const auto best = [&](SamplerOptions options) {
     options.temperature = 0;
     return Sampler(options).next(logits, std::vector<int32_t>{0, 0, 1});
@@ -120,7 +190,7 @@ TEST(Sampler, FrequencyAndPresencePenaltiesCount) {
 
 TEST(Sampler, TypicalLeavesOutTheObviousAndTheFar) {
   // Surprises 0.69, 1.39, 2.08, 2.08; entropy 1.21: the second token is the most typical one.
-  const Tensor logits = at::log(at::tensor({0.5, 0.25, 0.125, 0.125}, at::kDouble));
+  const std::vector<float> logits{std::log(.5f), std::log(.25f), std::log(.125f), std::log(.125f)};
   std::set<int32_t> seen;
   Sampler sampler({.temperature = 1, .top_k = 0, .top_p = 1, .typical_p = 0.2});
   for (int i = 0; i < 200; ++i) seen.insert(sampler.next(logits, {}));
@@ -129,7 +199,56 @@ TEST(Sampler, TypicalLeavesOutTheObviousAndTheFar) {
 
 TEST(Sampler, NonFiniteLogitsAreRefused) {
   Sampler sampler({});
-  EXPECT_THROW(sampler.next(at::tensor({NAN, 1.0}), {}), Error);
+  EXPECT_THROW(sampler.next(std::vector<float>{NAN, 1}, {}), Error);
+  EXPECT_THROW(sampler.next(std::vector<float>{-INFINITY, -INFINITY}, {}), Error);
+  EXPECT_EQ(Sampler({.temperature = 0}).next(std::vector<float>{-INFINITY, 1}, {}), 1);
+}
+
+TEST(Sampler, FrequenciesAreThoseOfTheSoftmax) {
+  const std::vector<float> logits{std::log(.5f), std::log(.3f), std::log(.2f)};
+  for (const int64_t top_k : {0, 3}) {
+    Sampler sampler({.temperature = 1, .top_k = top_k, .top_p = 1});
+    std::array<int, 3> times{};
+    for (int i = 0; i < 20000; ++i) ++times[static_cast<size_t>(sampler.next(logits, {}))];
+    EXPECT_NEAR(times[0], 10000, 350);  // five standard deviations
+    EXPECT_NEAR(times[1], 6000, 325);
+    EXPECT_NEAR(times[2], 4000, 285);
+  }
+}
+
+TEST(Sampler, FiltersOfALargeVocabularyKeepWhatTheirDefinitionsSay) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits(20000);
+  for (float& x : logits) x = normal(random);
+  std::vector<float> sorted = logits;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  double total = 0, before = 0;
+  for (const float x : sorted) total += std::exp(x);
+  size_t nucleus = 0;
+  while (before < 0.9 * total) before += std::exp(sorted[nucleus++]);
+  ASSERT_GT(nucleus, 64u);
+  const auto lowest_of = [&](SamplerOptions options) {
+    options.temperature = 100;  // nearly uniform over what is left
+    Sampler sampler(options);
+    float lowest = sorted[0];
+    for (int i = 0; i < 30000; ++i) lowest = std::min(lowest, logits[static_cast<size_t>(sampler.next(logits, {}))]);
+    return lowest;
+  };
+  EXPECT_EQ(lowest_of({.top_k = 0, .top_p = 0.9}), sorted[nucleus - 1]);
+  EXPECT_EQ(lowest_of({.top_k = 2000, .top_p = 1}), sorted[1999]);
+}
+
+TEST(Sampler, LogProbabilitiesAreTheLogSoftmax) {
+  const std::vector<float> logits{1, 3, -2, 3};
+  const double norm = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(-2.0));
+  EXPECT_NEAR(log_probability(logits, 0), 1 - norm, 1e-12);
+  const std::vector<ScoredToken> best = likeliest(logits, 3);
+  ASSERT_EQ(best.size(), 3u);
+  EXPECT_EQ(best[0].id, 1);
+  EXPECT_EQ(best[1].id, 3);
+  EXPECT_EQ(best[2].id, 0);
+  EXPECT_NEAR(best[0].logprob, 3 - norm, 1e-12);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "motet/generate/sampler.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "motet/core/error.h"
@@ -7,48 +9,148 @@
 namespace motet {
 namespace {
 
-// The tokens whose surprise is nearest to the entropy, until they sum to `p`: true where they stand.
-Tensor typical(Tensor weights, double p) {
-  weights = weights / weights.sum();
-  const Tensor surprise = -weights.clamp_min(1e-300).log();
-  const Tensor far = at::where(weights > 0, (surprise - (weights * surprise).sum()).abs(), 1e300);
-  const Tensor order = std::get<1>(far.sort(/*stable=*/true, 0, /*descending=*/false));
-  const Tensor nearest = weights.index({order});
-  const Tensor keep = (nearest.cumsum(0) - nearest) < p;
-  return at::zeros_like(keep).scatter_(0, order, keep);
+// Of two equal ones the first token is the better.
+constexpr auto better = [](const auto& a, const auto& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+};
+
+constexpr size_t kHeap = 1024;  // up to here a heap of the best beats a partition of all
+
+// The best `count` stand in front, in order.
+template <class Candidates>
+void sort_best(Candidates& all, size_t count) {
+  if (count < all.size() && count > kHeap)
+    std::nth_element(all.begin(), all.begin() + static_cast<ptrdiff_t>(count), all.end(), better);
+  const auto last = all.begin() + static_cast<ptrdiff_t>(std::min(count, all.size()));
+  if (count > kHeap || count >= all.size())
+    std::sort(all.begin(), last, better);
+  else
+    std::partial_sort(all.begin(), last, all.end(), better);
+}
+
+std::mt19937_64 seeded(uint64_t seed, uint64_t sample) {
+  std::seed_seq words{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(sample),
+                      static_cast<uint32_t>(sample >> 32)};
+  return std::mt19937_64(words);
+}
+
+// log of the sum of exponentials.
+double log_sum(std::span<const float> logits) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - most);
+  return most + std::log(sum);
 }
 
 }  // namespace
 
-Sampler::Sampler(SamplerOptions options) : options_(options), random_(at::detail::createCPUGenerator(options.seed)) {}
+Sampler::Sampler(SamplerOptions options, uint64_t sample) : options_(options), random_(seeded(options.seed, sample)) {}
 
-void Sampler::penalise(Tensor& logits, std::span<const int32_t> recent) const {
+void Sampler::gather(std::span<const float> logits, std::span<const int32_t> recent) {
+  candidates_.resize(logits.size());
+  bool any = false, all = true;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    candidates_[i] = {logits[i], static_cast<int32_t>(i)};
+    any = any || std::isfinite(logits[i]), all = all && !std::isnan(logits[i]);
+  }
+  if (!any || !all) fail("generate: the model's logits are not finite");
   if (options_.repeat_penalty == 1 && options_.frequency_penalty == 0 && options_.presence_penalty == 0) return;
-  auto values = logits.accessor<double, 1>();
   std::map<int32_t, int64_t> times;
   for (const int32_t id : recent) ++times[id];
   for (const auto& [id, count] : times) {
-    double& x = values[id];
+    double& x = candidates_[static_cast<size_t>(id)].logit;
     x = x > 0 ? x / options_.repeat_penalty : x * options_.repeat_penalty;
     x -= static_cast<double>(count) * options_.frequency_penalty + options_.presence_penalty;
   }
 }
 
-int32_t Sampler::next(const Tensor& given, std::span<const int32_t> recent) {
-  Tensor logits = given.to(at::kCPU, at::kDouble).contiguous().clone();
-  if (!logits.isfinite().any().item<bool>() || logits.isnan().any().item<bool>())
-    fail("generate: the model's logits are not finite");
-  penalise(logits, recent);
-  if (options_.temperature == 0) return logits.argmax().item<int32_t>();
-  auto [sorted, order] = logits.sort(0, true);
-  if (options_.top_k > 0) sorted = sorted.slice(0, 0, std::min(options_.top_k, sorted.size(0)));
-  const Tensor likely = at::softmax(sorted, 0);
-  Tensor keep = (likely.cumsum(0) - likely) < options_.top_p;  // the token that reaches top_p stays
-  keep = keep & (likely >= options_.min_p * likely[0]);
-  keep[0] = true;
-  if (options_.typical_p < 1) keep = keep & typical(at::where(keep, likely, 0), options_.typical_p);
-  const Tensor weights = at::softmax(sorted / options_.temperature, 0) * keep;
-  return order[at::multinomial(weights, 1, false, random_).item<int64_t>()].item<int32_t>();
+void Sampler::keep_top_k() {
+  if (options_.top_k <= 0 || static_cast<size_t>(options_.top_k) >= candidates_.size()) return;
+  sort_best(candidates_, static_cast<size_t>(options_.top_k));
+  candidates_.resize(static_cast<size_t>(options_.top_k));
+}
+
+// The best whose predecessors sum to less than top_p: the token that reaches it stays.
+void Sampler::keep_top_p() {
+  if (options_.top_p >= 1) return;
+  const double most = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
+  double total = 0;
+  for (const Candidate& c : candidates_) total += std::exp(c.logit - most);
+  for (size_t sorted = 64; true; sorted *= 8) {  // mostly a few are enough
+    sort_best(candidates_, sorted);
+    double before = 0;
+    for (size_t i = 0; i < std::min(sorted, candidates_.size()); ++i) {
+      if (i > 0 && before >= options_.top_p * total) return candidates_.resize(i);
+      before += std::exp(candidates_[i].logit - most);
+    }
+    if (sorted >= candidates_.size()) return;
+  }
+}
+
+void Sampler::keep_min_p() {
+  if (options_.min_p <= 0) return;
+  const double most = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
+  std::erase_if(candidates_, [&](const Candidate& c) { return c.logit < most + std::log(options_.min_p); });
+}
+
+// The tokens whose surprise is nearest to the entropy, until they sum to typical_p.
+void Sampler::keep_typical() {
+  if (options_.typical_p >= 1) return;
+  std::sort(candidates_.begin(), candidates_.end(), better);
+  double total = 0, entropy = 0;
+  for (const Candidate& c : candidates_) total += std::exp(c.logit - candidates_[0].logit);
+  const double log_total = candidates_[0].logit + std::log(total);
+  const auto surprise = [&](const Candidate& c) { return log_total - c.logit; };
+  for (const Candidate& c : candidates_)
+    if (std::isfinite(c.logit)) entropy += std::exp(-surprise(c)) * surprise(c);
+  std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
+    return std::abs(surprise(a) - entropy) < std::abs(surprise(b) - entropy);
+  });
+  double before = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i > 0 && before >= options_.typical_p) return candidates_.resize(i);
+    before += std::exp(-surprise(candidates_[i]));
+  }
+}
+
+int32_t Sampler::draw() {
+  const double most = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
+  double total = 0;
+  for (Candidate& c : candidates_) total += c.logit = std::exp((c.logit - most) / options_.temperature);
+  double left = total * static_cast<double>(random_() >> 11) * 0x1p-53;
+  int32_t last = 0;
+  for (const Candidate& c : candidates_) {
+    if (c.logit == 0) continue;
+    last = c.id, left -= c.logit;
+    if (left < 0) break;
+  }
+  return last;
+}
+
+int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> recent) {
+  gather(logits, recent);
+  if (options_.temperature == 0) return std::min_element(candidates_.begin(), candidates_.end(), better)->id;
+  keep_top_k(), keep_top_p(), keep_min_p(), keep_typical();
+  return draw();
+}
+
+double log_probability(std::span<const float> logits, int32_t id) {
+  return logits[static_cast<size_t>(id)] - log_sum(logits);
+}
+
+std::vector<ScoredToken> likeliest(std::span<const float> logits, int64_t count) {
+  struct Candidate {
+    double logit;
+    int32_t id;
+  };
+  std::vector<Candidate> all(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
+  const size_t wanted = std::min(static_cast<size_t>(count), all.size());
+  sort_best(all, wanted);
+  const double norm = log_sum(logits);
+  std::vector<ScoredToken> best;
+  for (size_t i = 0; i < wanted; ++i) best.push_back({all[i].id, all[i].logit - norm});
+  return best;
 }
 
 }  // namespace motet

@@ -1,7 +1,8 @@
 #pragma once
+#include <cstdint>
+#include <random>
 #include <span>
-
-#include "motet/attention/torch.h"
+#include <vector>
 
 namespace motet {
 
@@ -17,18 +18,39 @@ struct SamplerOptions {
   uint64_t seed = 0;
 };
 
+/// A token with its logarithmic probability.
+struct ScoredToken {
+  int32_t id = 0;
+  double logprob = 0;
+};
+
 class Sampler {
  public:
-  explicit Sampler(SamplerOptions);
-  /// The next token from logits [V]; `recent` are the tokens that the penalty applies to. Throws Error when no logit is
-  /// finite.
-  int32_t next(const Tensor& logits_V, std::span<const int32_t> recent);
+  /// `sample`: which of several samples of one request; each has random numbers of its own, whatever their number.
+  explicit Sampler(SamplerOptions, uint64_t sample = 0);
+  /// The next token from logits [V]; `recent` are the tokens that the penalties apply to. Throws Error for a NaN, and
+  /// when no logit is finite.
+  int32_t next(std::span<const float> logits_V, std::span<const int32_t> recent);
 
  private:
-  void penalise(Tensor& logits_V, std::span<const int32_t> recent) const;
+  struct Candidate {
+    double logit;
+    int32_t id;
+  };
+  void gather(std::span<const float> logits_V, std::span<const int32_t> recent);
+  void keep_top_k();
+  void keep_top_p();
+  void keep_min_p();
+  void keep_typical();
+  int32_t draw();
 
   SamplerOptions options_;
-  at::Generator random_;
+  std::mt19937_64 random_;
+  std::vector<Candidate> candidates_;  // memory kept from token to token
 };
+
+/// Log softmax of the logits at `id`, and at the `count` likeliest tokens, best first.
+double log_probability(std::span<const float> logits_V, int32_t id);
+std::vector<ScoredToken> likeliest(std::span<const float> logits_V, int64_t count);
 
 }  // namespace motet
