@@ -14,7 +14,11 @@ def answer(**fields):
 
 
 def serve(required, defaults, build):
-    """Reads the request, calls build(request) -> (facts, step), answers the facts, then calls step() for each line."""
+    """Reads the request, calls build(request) -> (facts, step), answers the facts, then calls step for each line.
+
+    "step WORDS" calls step("WORDS"). What step returns is added to the answer, or stands in it in place of the time
+    around the call.
+    """
     line = sys.stdin.readline()
     try:
         request = json.loads(line)
@@ -28,19 +32,19 @@ def serve(required, defaults, build):
         torch.set_num_threads(request["threads"])
         torch.manual_seed(request["seed"])
         facts, step = build(request)
-    except (ImportError, ValueError, TypeError, KeyError, RuntimeError) as error:
+    except (ImportError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         answer(error=str(error).splitlines()[0])
         return 1
     answer(**facts, torch=torch.__version__, threads=torch.get_num_threads())
     for line in sys.stdin:
-        word = line.strip()
+        word, _, what = line.strip().partition(" ")
         if word == "quit":
             break
         if word != "step":
             answer(error=f"{word!r} is neither step nor quit")
             continue
         wall, cpu = time.perf_counter(), time.process_time()
-        fields = step()
+        fields = step(what) if what else step()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        answer(seconds=wall, cpu_seconds=cpu, **fields)
+        answer(**{"seconds": wall, "cpu_seconds": cpu, **fields})
     return 0

@@ -18,12 +18,27 @@ Subcommand bench_subcommand() {
                 {.long_name = "mechanisms",
                  .target = "mechanisms",
                  .value = "LIST",
-                 .help = "train: whose models take turns, as in mha,dcmha (default: mha)"},
+                 .help = "train, infer: whose models take turns, as in mha,dcmha (default: mha)"},
+                {.long_name = "model",
+                 .target = "model",
+                 .value = "DIR",
+                 .help = "infer: a model folder in place of drawn weights",
+                 .short_name = "m"},
+                {.long_name = "weights",
+                 .target = "weights",
+                 .value = "LIST",
+                 .help = "infer: of float32, bfloat16 and int8 (default: float32,int8)"},
+                {.long_name = "rivals",
+                 .target = "rivals",
+                 .value = "LIST",
+                 .help = "infer: of llama_cpp and transformers, or none (default: both; bench/requirements.txt)"},
                 {.long_name = "python",
                  .target = "python",
                  .value = "PATH",
-                 .help = "train, --goals: the Python with torch that runs the rivals (default: .venv/bin/python)"}},
-      .positional = {.field = "what", .name = "WHAT", .help = "attention, memory or train", .least = 1, .most = 1},
+                 .help =
+                     "train, infer, --goals: the Python with torch that runs the rivals (default: .venv/bin/python)"}},
+      .positional =
+          {.field = "what", .name = "WHAT", .help = "attention, memory, train or infer", .least = 1, .most = 1},
       .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
 }
 

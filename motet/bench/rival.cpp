@@ -159,8 +159,8 @@ nlohmann::json RivalProcess::answer() {
   return fields;
 }
 
-Time RivalProcess::step() {
-  send("step");
+Time RivalProcess::step(const std::string& what) {
+  send(what.empty() ? "step" : "step " + what);
   const nlohmann::json fields = answer();
   const auto number = [&](const char* name) {
     const auto found = fields.find(name);

@@ -31,9 +31,9 @@ class RivalProcess {
   /// What it answered to the request.
   const nlohmann::json& facts() const { return facts_; }
 
-  /// One step: its own measurement. Throws Interrupted on Ctrl-C, Error when the process fails or says nothing for
-  /// minutes.
-  Time step();
+  /// One step, of the kind `what` where the program has several: its own measurement. Throws Interrupted on Ctrl-C,
+  /// Error when the process fails or says nothing for minutes.
+  Time step(const std::string& what = "");
 
  private:
   void send(const std::string& line);

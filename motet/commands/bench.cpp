@@ -1,15 +1,14 @@
 #include "motet/bench/goals.h"
-#include "motet/bench/machine.h"
 #include "motet/bench/memory_bench.h"
 #include "motet/bench/shape.h"
 #include "motet/bench/train_bench.h"
+#include "motet/commands/bench_table.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/compare/arms.h"
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
-#include "motet/core/version.h"
 
 namespace motet {
 namespace {
@@ -22,36 +21,6 @@ OptionTable request_options(int64_t fewest_repeats) {
           {"mechanisms", string, "", {}, {}, {}, "whose models train"},
           {"python", string, "", {}, {}, {}, "the Python that runs the rival"}};
 }
-
-bool for_people(const nlohmann::json& request) {
-  const TableFormat format = output_format(request);
-  return format == TableFormat::table || format == TableFormat::markdown;
-}
-
-// What a reader of the numbers has to know: below the table, or columns of each row for programs.
-struct Setup {
-  int64_t threads, repeats;
-};
-void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) {
-  const std::pair<const char*, Cell> facts[] = {{"repeats", {std::to_string(setup.repeats), setup.repeats}},
-                                                {"threads", {std::to_string(setup.threads), setup.threads}},
-                                                {"processor", processor_name()},
-                                                {"motet", kVersion},
-                                                {"torch", torch_version()}};
-  if (for_people(request)) {
-    table.note += text("Medians of ", setup.repeats, "; ", setup.threads, setup.threads == 1 ? " thread" : " threads",
-                       " of ", processor_name(), "; motet ", kVersion, ", torch ", torch_version(), ".");
-    return;
-  }
-  for (const auto& [name, cell] : facts) {
-    table.columns.push_back({name});
-    for (auto& row : table.rows) row.push_back(cell);
-  }
-}
-
-Cell milliseconds(double seconds) { return {fixed(1e3 * seconds, 2), 1e3 * seconds}; }
-Cell ratio(double x) { return {fixed(x, 2), x}; }
-Cell count(int64_t n) { return {std::to_string(n), n}; }
 
 std::vector<Cell> attention_row(const AttentionTimes& t, bool people) {
   const AttentionSize& n = t.what.size;
@@ -266,12 +235,16 @@ int run_bench(const nlohmann::json& request) {
   const std::string what = request.value("what", "");
   if (what != "attention" && request.value("goals", false))
     fail_usage("--goals is given for ", what, ", want it for attention");
-  if (what != "train" && !request.value("mechanisms", std::string()).empty())
-    fail_usage("--mechanisms is given for ", what, ", want it for train");
+  if (what != "train" && what != "infer" && !request.value("mechanisms", std::string()).empty())
+    fail_usage("--mechanisms is given for ", what, ", want it for train or infer");
+  for (const char* field : {"model", "rivals", "weights"})
+    if (what != "infer" && request.contains(field))
+      fail_usage("--", field, " is given for ", what, ", want it for infer");
   if (what == "attention") return bench_attention(request);
   if (what == "memory") return bench_memory(request);
   if (what == "train") return bench_train(request);
-  throw UsageError(unknown_name("benchmark", what, {"attention", "memory", "train"}));
+  if (what == "infer") return bench_infer(request);
+  throw UsageError(unknown_name("benchmark", what, {"attention", "memory", "train", "infer"}));
 }
 
 }  // namespace motet

@@ -1,0 +1,166 @@
+#include "motet/bench/infer_bench.h"
+
+#include <cmath>
+#include <deque>
+#include <optional>
+
+#include "motet/bench/rival.h"
+#include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+#include "motet/core/progress.h"
+#include "motet/generate/cache.h"
+
+namespace motet {
+namespace {
+
+constexpr int64_t kPiece = 512;      // of a prompt at once, as the decoder has it and the rivals are told
+constexpr int64_t kCheckTokens = 9;  // of the prompt that all compute first
+constexpr double kLogitsError = 1e-3;
+
+// One of our models with its cache.
+class Runner {
+ public:
+  Runner(InferModel& given, int64_t capacity) : model_(*given.model), capacity_(capacity) {
+    model_.keep_weights(given.weights);
+    for (const Tensor& p : model_.parameters()) bytes_ += static_cast<int64_t>(p.nbytes());
+    for (const auto& item : model_.named_modules())
+      if (auto* linear = item.value()->as<LinearImpl>()) bytes_ += linear->kept_bytes();
+  }
+
+  Tensor decode(const std::vector<int64_t>& ids) {
+    at::NoGradGuard no_grad;
+    const Tensor hidden = cache_->step(model_, at::tensor(ids, at::kLong).unsqueeze(0), capacity_);
+    return model_.logits(hidden.select(1, -1)).squeeze(0);
+  }
+
+  // Forgets all but the first `depth` tokens.
+  void prepare(int64_t depth) {
+    if (!cache_ || cache_->size() < depth || !cache_->truncate(depth))
+      cache_.emplace(model_.config(), capacity_, std::vector<int64_t>{0});
+    for (int64_t begin = cache_->size(); begin < depth; begin += kPiece) {
+      std::vector<int64_t> ids;
+      for (int64_t i = begin; i < std::min(begin + kPiece, depth); ++i) ids.push_back(i % model_.config().vocab_size);
+      decode(ids);
+    }
+  }
+
+  // As bench/rival_infer.py has it.
+  Time run(const InferCase& what) {
+    prepare(what.depth);
+    return timed([&] {
+      std::vector<int64_t> ids;
+      if (what.prompt) {
+        for (int64_t i = 0; i < what.tokens; ++i) ids.push_back(7 + i % 1000);
+        decode(ids);
+        return;
+      }
+      for (int64_t i = 0; i < what.tokens; ++i) decode({7 + i});
+    });
+  }
+
+  int64_t bytes() const { return bytes_; }
+  int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
+
+ private:
+  ModelImpl& model_;
+  int64_t capacity_, bytes_ = 0;
+  std::optional<Cache> cache_;
+};
+
+nlohmann::json rival_request(const InferBench& bench, const InferRival& rival, const std::vector<int64_t>& check) {
+  int64_t prompt = 1, generate = 1, depth = 0;
+  for (const InferCase& c : bench.cases) (c.prompt ? prompt : generate) = c.tokens, depth = std::max(depth, c.depth);
+  return {{"folder", std::filesystem::absolute(bench.folder).string()},
+          {"prompt", prompt},
+          {"generate", generate},
+          {"depth", depth},
+          {"threads", bench.threads},
+          {"weights", weight_type_names()[static_cast<size_t>(rival.weights)]},
+          {"check", check},
+          {"seed", 1}};
+}
+
+double logits_error(const RivalProcess& rival, const Tensor& ours, const std::string& name) {
+  const auto found = rival.facts().find("logits");
+  if (found == rival.facts().end() || !found->is_array() || static_cast<int64_t>(found->size()) != ours.numel())
+    fail(name, ": it has other logits than the ", ours.numel(), " of our vocabulary");
+  const Tensor theirs = at::tensor(found->get<std::vector<double>>(), at::kDouble), mine = ours.to(at::kDouble);
+  return ((theirs - mine).abs().max() / mine.abs().max()).item<double>();
+}
+
+InferRate rate(const std::vector<double>& all) {
+  double mean = 0, squares = 0;
+  for (const double x : all) mean += x / static_cast<double>(all.size());
+  for (const double x : all) squares += (x - mean) * (x - mean);
+  return {mean, all.size() > 1 ? std::sqrt(squares / static_cast<double>(all.size() - 1)) : 0};
+}
+
+}  // namespace
+
+const OptionTable& infer_shape_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"hidden", integer, 576, 1, 65536, {}, "width of the residual stream"},
+      {"layers", integer, 30, 1, 1024, {}, "number of layers"},
+      {"heads", integer, 9, 1, 1024, {}, "attention heads"},
+      {"kv_heads", integer, 3, 0, 1024, {}, "key and value heads; 0 = heads"},
+      {"intermediate", integer, 1536, 0, 1e6, {}, "width of the feed-forward; 0 = 8/3 hidden"},
+      {"vocab", integer, 49152, 1100, 1e6, {}, "tokens of the vocabulary"},
+      {"prompt", integer, 512, 1, 1e6, {}, "tokens of the prompt"},
+      {"generate", integer, 128, 1, 1e6, {}, "single tokens"},
+      {"depth", integer, 4096, 0, 1e6, {}, "tokens already in the cache, of the cases at depth; 0: no such cases"},
+  };
+  return table;
+}
+
+std::string InferCase::name() const { return text(prompt ? "pp" : "tg", tokens, depth > 0 ? text(" @ ", depth) : ""); }
+
+std::vector<InferResult> measure_inference(const InferBench& bench) {
+  int64_t capacity = 0;
+  for (const InferCase& c : bench.cases) capacity = std::max(capacity, c.depth + c.tokens);
+  std::vector<int64_t> check;
+  for (int64_t i = 0; i < kCheckTokens; ++i) check.push_back(1 + 17 * i);
+
+  std::vector<InferModel> models = bench.models;
+  std::deque<Runner> runners;
+  std::vector<InferResult> results;
+  Tensor logits;
+  for (InferModel& model : models) {
+    runners.emplace_back(model, std::max(capacity, kCheckTokens));
+    runners.back().prepare(0);
+    if (!logits.defined()) logits = runners.back().decode(check);
+    results.push_back({.name = model.name, .model_bytes = runners.back().bytes()});
+  }
+  std::deque<RivalProcess> rivals;
+  for (const InferRival& rival : bench.rivals) {
+    rivals.emplace_back(find_rival(rival.script, bench.python), rival_request(bench, rival, check));
+    InferResult result{.name = rival.name, .version = rivals.back().facts().value("version", "unknown")};
+    result.logits_error = logits_error(rivals.back(), logits, rival.name);
+    if (rival.weights == WeightType::float32 && result.logits_error > kLogitsError)
+      fail(rival.name, ": its logits differ from ours by ", result.logits_error, " of the largest, want at most ",
+           kLogitsError);
+    results.push_back(result);
+  }
+
+  const int64_t turns = bench.turns.warmups + bench.turns.repeats;
+  Progress progress("bench infer", turns * static_cast<int64_t>(bench.cases.size()));
+  int64_t done = 0;
+  for (const InferCase& c : bench.cases) {  // a case after the other: the caches at depth are filled once
+    std::vector<std::vector<double>> rates(results.size());
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      progress.update(done++, c.name());
+      for (size_t i = 0; i < results.size(); ++i) {
+        check_interrupt();
+        const Time time = i < runners.size() ? runners[i].run(c)
+                                             : rivals[i - runners.size()].step(text(c.prompt ? "pp " : "tg ", c.depth));
+        if (turn >= bench.turns.warmups) rates[i].push_back(static_cast<double>(c.tokens) / time.wall);
+      }
+    }
+    for (size_t i = 0; i < results.size(); ++i) results[i].rates.push_back(rate(rates[i]));
+  }
+  progress.finish();
+  for (size_t i = 0; i < runners.size(); ++i) results[i].cache_bytes = runners[i].cache_bytes();
+  return results;
+}
+
+}  // namespace motet

@@ -1,0 +1,64 @@
+// `motet bench infer`: prompts and single tokens of cached decoding, against llama.cpp, transformers and each other.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "motet/bench/timing.h"
+#include "motet/core/options.h"
+#include "motet/models/model.h"
+
+namespace motet {
+
+/// Sizes of a model with drawn weights (SmolLM2-135M's by default), and of the cases: prompt, generate, depth.
+const OptionTable& infer_shape_options();
+
+/// pp: a prompt and the logits after it; tg: single tokens, logits after each.
+struct InferCase {
+  bool prompt = true;
+  int64_t tokens = 0, depth = 0;
+  std::string name() const;  // pp512, tg128 @ 4096
+};
+
+/// A model of ours that takes part.
+struct InferModel {
+  std::string name;
+  Model model;
+  WeightType weights = WeightType::float32;
+};
+
+/// A program of bench/ that takes part, and the one of ours that it is measured against.
+struct InferRival {
+  std::string name, script;
+  WeightType weights = WeightType::float32;
+  size_t against = 0;
+};
+
+struct InferBench {
+  std::vector<InferModel> models;
+  std::vector<InferRival> rivals;
+  std::filesystem::path folder;  // what the rivals load: the first model in Hugging Face's llama layout
+  std::vector<InferCase> cases;
+  std::string python;  // empty: .venv/bin/python of the source tree
+  int64_t threads = 2;
+  Turns turns{.warmups = 1, .repeats = 5};
+};
+
+/// Tokens per second of one contestant in one case.
+struct InferRate {
+  double mean = 0, deviation = 0;
+};
+
+struct InferResult {
+  std::string name, version;     // version: of a rival
+  double logits_error = 0;       // largest difference to the first model's, of its largest logit; rivals alone
+  std::vector<InferRate> rates;  // one a case
+  int64_t model_bytes = 0, cache_bytes = 0;  // ours: matrices and vectors; keys and values at the largest depth
+};
+
+/// Ours first, then the rivals; all take turns case by case, repeat by repeat. Before that every rival computes the
+/// logits of one prompt: throws Error when those of a float32 rival differ by more than 1e-3 of the largest.
+std::vector<InferResult> measure_inference(const InferBench&);
+
+}  // namespace motet

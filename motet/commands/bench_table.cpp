@@ -1,0 +1,37 @@
+#include "motet/commands/bench_table.h"
+
+#include "motet/bench/machine.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+#include "motet/core/version.h"
+
+namespace motet {
+
+bool for_people(const nlohmann::json& request) {
+  const TableFormat format = output_format(request);
+  return format == TableFormat::table || format == TableFormat::markdown;
+}
+
+void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) {
+  const std::pair<const char*, Cell> facts[] = {{"repeats", {std::to_string(setup.repeats), setup.repeats}},
+                                                {"threads", {std::to_string(setup.threads), setup.threads}},
+                                                {"processor", processor_name()},
+                                                {"motet", kVersion},
+                                                {"torch", torch_version()}};
+  if (for_people(request)) {
+    table.note +=
+        text(setup.statistic, " of ", setup.repeats, "; ", setup.threads, setup.threads == 1 ? " thread" : " threads",
+             " of ", processor_name(), "; motet ", kVersion, ", torch ", torch_version(), ".");
+    return;
+  }
+  for (const auto& [name, cell] : facts) {
+    table.columns.push_back({name});
+    for (auto& row : table.rows) row.push_back(cell);
+  }
+}
+
+Cell milliseconds(double seconds) { return {fixed(1e3 * seconds, 2), 1e3 * seconds}; }
+Cell ratio(double x) { return {fixed(x, 2), x}; }
+Cell count(int64_t n) { return {std::to_string(n), n}; }
+
+}  // namespace motet

@@ -1,0 +1,24 @@
+#pragma once
+#include "motet/report/table.h"
+
+// What the tables of all benchmarks have in common.
+namespace motet {
+
+/// Whether the table is read by people: notes below it instead of columns in each row.
+bool for_people(const nlohmann::json& request);
+
+/// What a reader of the numbers has to know: below the table, or columns of each row for programs. `statistic`: what
+/// was made of the repeats.
+struct Setup {
+  int64_t threads, repeats;
+  const char* statistic = "Medians";
+};
+void add_setup(Table&, const Setup&, const nlohmann::json& request);
+
+Cell milliseconds(double seconds);
+Cell ratio(double);
+Cell count(int64_t);
+
+int bench_infer(const nlohmann::json& request);
+
+}  // namespace motet
