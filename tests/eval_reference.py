@@ -73,15 +73,17 @@ def loaded(folder, dtype="float32"):
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-def reference(folder, task, path, limit, dtype="float32"):
-    """One record an item, as in the files of `motet eval --items`."""
+def reference(folder, task, path, limit, dtype="float32", kept=None):
+    """One record an item, as in the files of `motet eval --items`; those in the file `kept` are taken from it."""
     model, tokenizer = loaded(folder, dtype)
-    out = []
-    for number, question in enumerate(questions(task, path, limit)):
+    out = json.loads(kept.read_text()) if kept and kept.exists() else []
+    for number, question in list(enumerate(questions(task, path, limit)))[len(out) :]:
         found = scores(model, tokenizer, question, model.config.max_position_embeddings)
         out.append({"item": number, "log_likelihood": [s[0] for s in found], "greedy": [s[1] for s in found]})
-        if number % 50 == 49:
+        if number % 20 == 19:
             print(f"{task}: {number + 1} items", file=sys.stderr, flush=True)
+            if kept:
+                kept.write_text(json.dumps(out))
     return out
 
 
@@ -122,12 +124,7 @@ def main():
 
     torch.set_num_threads(given.threads)
     kept = pathlib.Path(given.save) if given.save else None
-    if kept and kept.exists():
-        theirs = json.loads(kept.read_text())
-    else:
-        theirs = reference(given.folder, given.task, given.file, given.limit, given.dtype)
-        if kept:
-            kept.write_text(json.dumps(theirs))
+    theirs = reference(given.folder, given.task, given.file, given.limit, given.dtype, kept)
     asked = questions(given.task, given.file, given.limit)
     ours = read_items(given.ours)
     assert len(asked) == len(theirs) == len(ours), (len(asked), len(theirs), len(ours))

@@ -228,6 +228,36 @@ TEST_F(PublishedFolder, RandomConfigsGiveAModelOrOneLine) {
   EXPECT_LT(resident_bytes() - before, 100 << 20);
 }
 
+// Every size that a config may ask for, at its largest, alone and all together: one line, before memory is taken.
+TEST_F(PublishedFolder, LargestAttentionOptionsAreRefusedInLittleMemory) {
+  for (const MechanismEntry& entry : mechanism_registry()) {
+    const json softmax{{"mechanism", entry.name}, {"num_heads", 4}};
+    ModelConfig small{resolve(model_options(), {{"hidden_size", 16}, {"num_layers", 1}}, ""),
+                      resolve_attention(softmax, "attention"), 20, 8};
+    Model model(small);
+    save_model_folder(path(), *model, {});
+    const Checkpoint good = open_checkpoint(path());
+    load_model(good);
+    Checkpoint all = good;
+    if (!reset_peak_resident()) GTEST_SKIP() << "the kernel does not reset the peak";
+    const int64_t before = peak_resident_bytes();
+    for (const Option& option : attention_options(entry)) {
+      if (option.type != OptionType::integer || option.max > 4096) continue;
+      Checkpoint large = good;
+      large.config.attention[option.name] = all.config.attention[option.name] = static_cast<int64_t>(option.max);
+      try {
+        load_model(large);
+        ADD_FAILURE() << entry.name << " " << option.name;
+      } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      }
+    }
+    all.config.attention["static"] = true;
+    message_of<Error>([&] { load_model(all); });
+    EXPECT_LT(peak_resident_bytes() - before, 20 << 20) << entry.name;
+  }
+}
+
 std::string decoded_story(const std::string& vocabulary, const std::vector<int64_t>& ids) {
   std::vector<std::string> pieces;
   for (size_t at = 4; at < vocabulary.size();) {

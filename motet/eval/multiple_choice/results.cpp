@@ -68,7 +68,8 @@ json item_line(const ScoredItem& item, const ItemScore& score, const std::string
 Rate rate_of(const std::vector<double>& values) {
   const double count = static_cast<double>(values.size());
   Rate rate;
-  for (const double value : values) rate.mean += value / count;
+  for (const double value : values) rate.mean += value;
+  rate.mean /= count;
   double squares = 0;
   for (const double value : values) squares += (value - rate.mean) * (value - rate.mean);
   if (values.size() > 1) rate.error = std::sqrt(squares / (count - 1) / count);
