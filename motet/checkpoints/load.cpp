@@ -75,14 +75,15 @@ Model load_model(const Checkpoint& c, at::ScalarType type) {
   for (auto& item : parameters) left[item.key()] = item.value();
   for (const Row& row : c.rows) {
     const StoredTensor& stored = c.tensors.all.at(row.stored);
-    std::vector<Tensor> own;
+    std::vector<Tensor> own, shapes;
     for (const std::string& name : row.ours) {
       const auto found = left.find(name);
       if (found == left.end()) fail(c.tensors.where, ": tensor ", row.stored, " belongs to no part of the model");
       own.push_back(found->second);
+      shapes.push_back(at::empty_like(own.back(), at::TensorOptions(at::kMeta)));
       left.erase(found);
     }
-    want_shape(c, row.stored, row.given(own).sizes());
+    want_shape(c, row.stored, row.given(shapes).sizes());
     if (!is_floating(stored.dtype))
       fail(c.tensors.where, ": tensor ", row.stored, " has dtype ", stored.stored_as, ", want F32, F64, BF16 or F16");
     const std::vector<Tensor> values = row.taken(stored.load());
