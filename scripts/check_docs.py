@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ENDINGS = {".md", ".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ".js", ".css", ".yml"}
-GENERATED = {"build", "runs", "dist", ".venv"}
+GENERATED = {"build", "build-fuzz", "runs", "dist", ".venv"}
 WORD = re.compile(r"^[\w.+*-]+(/[\w.+*-]*)*$")
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

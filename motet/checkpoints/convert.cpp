@@ -93,7 +93,7 @@ const char* dtype_name(const std::vector<TensorPromise>& tensors) {
 }  // namespace
 
 Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::path& out,
-                             std::optional<at::ScalarType> dtype) {
+                             std::optional<at::ScalarType> dtype, const ExtraFiles& extra) {
   at::NoGradGuard no_grad;
   const Adaptation a = adapted(c, to);
   json config = write_config(to, a.config);
@@ -125,6 +125,7 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
     for (const char* name : {kConfig, kBuffers})
       if (fs::exists(c.folder / name)) write_file_atomic(folder.path() / name, read_file(c.folder / name));
   copy_beside(c, folder.path());
+  for (const auto& [name, bytes] : extra) write_file_atomic(folder.path() / name, bytes);
   folder.commit();
   Converted made{.tensors = tensors.size(), .restored = !published.empty()};
   for (const TensorPromise& tensor : tensors) {

@@ -1,5 +1,6 @@
 #pragma once
 #include "motet/checkpoints/checkpoint.h"
+#include "motet/checkpoints/model_folder.h"
 
 namespace motet {
 
@@ -19,13 +20,13 @@ Adaptation adapted(const Checkpoint&, const Layout& to);
 /// like lies beside the source. Numbers keep their type unless `dtype` is given. Into our layout, config.json and the
 /// tensors that are no parameters come along as published_config.json and published_buffers.safetensors; back in their
 /// own layout they are put where they were, so that the round trip gives the same bytes. One tensor at a time is in
-/// memory. The folder appears whole or not at all.
+/// memory. `extra` files come along. The folder appears whole or not at all.
 struct Converted {
   size_t tensors = 0;
   int64_t numbers = 0;
   bool restored = false;  // config.json is the published one
 };
 Converted convert_checkpoint(const Checkpoint&, const Layout& to, const std::filesystem::path& out,
-                             std::optional<at::ScalarType> dtype);
+                             std::optional<at::ScalarType> dtype, const ExtraFiles& extra = {});
 
 }  // namespace motet

@@ -1,3 +1,4 @@
+#include "motet/checkpoints/allocation_limit.h"
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
@@ -6,20 +7,17 @@
 namespace motet {
 namespace {
 
+constexpr double kRoomForTemporaries = 2;      // numbers that initialisers make on their way
+constexpr size_t kSmallTemporaries = 4 << 20;  // bytes
+
 void want_shape(const Checkpoint& c, const std::string& name, at::IntArrayRef shape) {
   const at::IntArrayRef own = c.tensors.all.at(name).shape;
   if (own != shape) fail(c.tensors.where, ": tensor ", name, " has shape ", text(own), ", want ", text(shape));
 }
 
-// The sizes that a model's memory grows with, before any is taken: a wrong number must not ask for terabytes.
+// The sizes that most of a model's numbers come from, so that the message names the tensor.
 void check_sizes(const Checkpoint& c) {
   const int64_t width = c.config.hidden_size();
-  double elements = 0;
-  for (const auto& [name, stored] : c.tensors.all) {
-    double own = 1;
-    for (const int64_t n : stored.shape) own *= static_cast<double>(n);
-    elements += own;
-  }
   std::map<std::string, const Row*> rows;
   for (const Row& row : c.rows)
     for (const std::string& name : row.ours) rows[name] = &row;
@@ -34,18 +32,22 @@ void check_sizes(const Checkpoint& c) {
     check(layer + "input_layernorm.weight", {width});
     check(layer + "mlp.down_proj.weight", {width, c.config.intermediate_size()});
   }
-  const double queries = static_cast<double>(c.config.attention.at("num_heads").get<int64_t>()) *
-                         static_cast<double>(head_width(c.config)) * static_cast<double>(width) *
-                         static_cast<double>(c.config.num_layers());
-  if (c.config.attention.at("mechanism") != "talking_heads" && c.config.attention.at("mechanism") != "key_size" &&
-      queries > elements)
-    fail(c.tensors.where, ": ", elements, " numbers cannot hold ", c.config.num_layers(), " layers of ",
-         c.config.attention.at("num_heads").get<int64_t>(), " heads of ", head_width(c.config));
 }
 
-// What attention options ask for beyond that is bounded by their ranges; the machine may still be too small.
+// The model, with no more numbers than the file has: what attention options ask for is seen as it is asked for.
 Model built(const Checkpoint& c) {
   const std::string where = c.folder.empty() ? c.tensors.where : (c.folder / "config.json").string();
+  double numbers = 0;
+  for (const auto& [name, stored] : c.tensors.all) {
+    double own = 1;
+    for (const int64_t n : stored.shape) own *= static_cast<double>(n);
+    numbers += own;
+  }
+  const auto most = static_cast<size_t>(numbers * sizeof(float) * kRoomForTemporaries) + kSmallTemporaries;
+  const AllocationLimit limit(most, [&] {
+    fail(where, ": asks for a model with more numbers than the ", static_cast<int64_t>(numbers), " of ",
+         c.tensors.where);
+  });
   try {
     return Model(c.config);
   } catch (const UsageError& error) {
@@ -73,14 +75,15 @@ Model load_model(const Checkpoint& c, at::ScalarType type) {
   for (auto& item : parameters) left[item.key()] = item.value();
   for (const Row& row : c.rows) {
     const StoredTensor& stored = c.tensors.all.at(row.stored);
-    std::vector<Tensor> own;
+    std::vector<Tensor> own, shapes;
     for (const std::string& name : row.ours) {
       const auto found = left.find(name);
       if (found == left.end()) fail(c.tensors.where, ": tensor ", row.stored, " belongs to no part of the model");
       own.push_back(found->second);
+      shapes.push_back(at::empty_like(own.back(), at::TensorOptions(at::kMeta)));
       left.erase(found);
     }
-    want_shape(c, row.stored, row.given(own).sizes());
+    want_shape(c, row.stored, row.given(shapes).sizes());
     if (!is_floating(stored.dtype))
       fail(c.tensors.where, ": tensor ", row.stored, " has dtype ", stored.stored_as, ", want F32, F64, BF16 or F16");
     const std::vector<Tensor> values = row.taken(stored.load());

@@ -112,35 +112,56 @@ void to_key_size(Work& w) {
   });
 }
 
-const std::map<std::string, void (*)(Work&)>& retrofits() {
-  static const std::map<std::string, void (*)(Work&)> all{{"dcmha", to_dcmha},
-                                                          {"talking_heads", to_talking_heads},
-                                                          {"differential_v2", to_differential_v2},
-                                                          {"key_size", to_key_size}};
-  return all;
+// The first step of the authors' recipe: a fresh map to keys, which are then tied to the queries. Not equal.
+void to_coca(Work& w) {
+  const int64_t rows = kv_heads(w.a.config) * head_width(w.a.config);
+  const bool bias = w.options().at("bias");
+  const double range = w.a.config.options.at("initializer_range");
+  w.become("coca", {{"form", "slack"}});
+  w.each_layer([&](const std::string& layer) {
+    w.a.tensors.erase(layer + "k_proj.weight");
+    w.a.tensors.erase(layer + "k_proj.bias");
+    w.add(layer + "t_proj.weight", w.normal({rows, w.width()}, range));
+    if (bias) w.add(layer + "t_proj.bias", at::zeros({rows}));
+  });
+}
+
+struct Retrofit {
+  const char* name;
+  void (*apply)(Work&);
+  bool equal = true;
+};
+
+constexpr Retrofit kRetrofits[] = {{"coca", to_coca, false},
+                                   {"dcmha", to_dcmha},
+                                   {"differential_v2", to_differential_v2},
+                                   {"key_size", to_key_size},
+                                   {"talking_heads", to_talking_heads}};
+
+const Retrofit& find_retrofit(const std::string& name) {
+  for (const Retrofit& one : kRetrofits)
+    if (one.name == name) return one;
+  fail_usage(unknown_name("retrofit", name, retrofit_names()));
 }
 
 }  // namespace
 
 std::vector<std::string> retrofit_names() {
   std::vector<std::string> names;
-  for (const auto& [name, retrofit] : retrofits()) names.push_back(name);
+  for (const Retrofit& one : kRetrofits) names.push_back(one.name);
   return names;
 }
 
+bool starts_equal(const std::string& retrofit) { return find_retrofit(retrofit).equal; }
+
 Adaptation retrofitted(const Checkpoint& c, const std::string& name, uint64_t seed) {
-  if (name == "coca")
-    fail_usage(
-        "retrofit coca: CoCA's keys come from its queries, so no weights start equal; train in stages instead "
-        "(docs/checkpoints.md)");
-  const auto found = retrofits().find(name);
-  if (found == retrofits().end()) fail_usage(unknown_name("retrofit", name, retrofit_names()));
+  const Retrofit& retrofit = find_retrofit(name);
   const std::string mechanism = c.config.attention.at("mechanism");
   if (mechanism != "softmax") fail("retrofit ", name, ": the model has the mechanism ", mechanism, ", want softmax");
   Adaptation a{.config = c.config, .tensors = {}};
   for (const auto& [own, tensor] : our_tensors(c)) a.tensors[own] = [tensor] { return tensor.load(); };
   Work work{a, at::detail::createCPUGenerator(seed)};
-  found->second(work);
+  retrofit.apply(work);
   return a;
 }
 

@@ -5,7 +5,6 @@
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
-#include "motet/core/file.h"
 #include "motet/core/log.h"
 #include "motet/text/read_gguf.h"
 
@@ -27,7 +26,7 @@ const OptionTable& convert_options() {
        {"keep", "float64", "float32", "bfloat16", "float16"},
        "type of the numbers; keep: as they are stored, float32 for quantised ones"},
       {"mechanism", string, "", {}, {}, {}, "of a model whose config.json does not say it"},
-      {"retrofit", string, "", {}, {}, {}, "the mechanism that the model gets, starting equal"},
+      {"retrofit", string, "", {}, {}, {}, "the mechanism that the model gets"},
       {"seed", integer, 1, 0, 1e15, {}, "of what --retrofit adds"},
   };
   return table;
@@ -47,14 +46,14 @@ Table list_of_layouts() {
   return table;
 }
 
-// The tokenizer of a .gguf, as tokenizer.json; false: there is none that can be written.
-bool write_gguf_tokenizer(const std::string& source, const std::filesystem::path& out) {
+// The tokenizer of a .gguf, as tokenizer.json; nothing when there is none that can be written.
+ExtraFiles gguf_tokenizer(const Checkpoint& checkpoint, const std::string& source) {
+  if (checkpoint.format != "gguf") return {};
   try {
-    write_file_atomic(out / "tokenizer.json", read_gguf_tokenizer(GgufFile(source))->to_json().dump());
-    return true;
+    return {{"tokenizer.json", read_gguf_tokenizer(GgufFile(source))->to_json().dump()}};
   } catch (const Error& error) {
     log_warn(text("convert: no tokenizer.json: ", error.what()));
-    return false;
+    return {};
   }
 }
 
@@ -78,8 +77,11 @@ int run_convert(const nlohmann::json& request) {
   const std::string retrofit = values["retrofit"];
   const Checkpoint checkpoint =
       retrofit.empty() ? opened : as_checkpoint(retrofitted(opened, retrofit, values["seed"].get<uint64_t>()), opened);
-  const Converted made = convert_checkpoint(checkpoint, to, out, dtype_of(values["dtype"]));
-  const bool tokenizer = opened.format == "gguf" && write_gguf_tokenizer(source, out);
+  if (!retrofit.empty() && !starts_equal(retrofit))
+    log_warn(
+        text("--retrofit ", retrofit, ": does not start equal, train the fresh t_proj first (docs/checkpoints.md)"));
+  const ExtraFiles tokenizer = gguf_tokenizer(opened, source);
+  const Converted made = convert_checkpoint(checkpoint, to, out, dtype_of(values["dtype"]), tokenizer);
   Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
   const auto row = [&](const std::string& what, const std::string& shown, const nlohmann::json& value) {
     table.rows.push_back({what, {shown, value}});
@@ -87,11 +89,11 @@ int run_convert(const nlohmann::json& request) {
   row("from", source, source);
   row("format", checkpoint.format, checkpoint.format);
   if (opened.format == "safetensors") row("layout", opened.layout->name, opened.layout->name);
-  if (!retrofit.empty()) row("retrofit", retrofit, retrofit);
+  if (!retrofit.empty()) row("retrofit", retrofit + (starts_equal(retrofit) ? "" : ", not equal"), retrofit);
   row("to", to.name, to.name);
   row("folder", out.string(), out.string());
   row("config.json", made.restored ? "as published" : "written", made.restored);
-  if (tokenizer) row("tokenizer", "from the .gguf", "gguf");
+  if (!tokenizer.empty()) row("tokenizer", "from the .gguf", "gguf");
   row("tensors", std::to_string(made.tensors), made.tensors);
   row("numbers", short_count(static_cast<double>(made.numbers)), made.numbers);
   print_table(table, request);

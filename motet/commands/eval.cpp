@@ -1,54 +1,153 @@
-#include "motet/eval/perplexity.h"
+#include <optional>
 
-#include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/data/corpus.h"
+#include "motet/eval/multiple_choice/evaluate.h"
+#include "motet/eval/perplexity/perplexity.h"
+#include "motet/formats/gguf.h"
 
 namespace motet {
 namespace {
 
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kPerplexity = "perplexity";
+
 const OptionTable& eval_options() {
   using enum OptionType;
   static const OptionTable table{
-      {"task", string, "perplexity", {}, {}, {"perplexity"}, "what to measure"},
-      {"batch_size", integer, 16, 1, 1e6, {}, "windows at once"},
-      {"ctx_size", integer, 0, 0, 1e9, {}, "tokens in a window; 0: the model's context"},
+      {"batch_size", integer, 0, 0, 1e6, {}, "windows or items at once; 0: 8192 tokens of windows, 16 items"},
+      {"ctx_size", integer, 0, 0, 1e9, {}, "tokens in a window, or of an item; 0: the model's context"},
+      {"stride", integer, 0, 0, 1e9, {}, "perplexity: tokens from one window to the next; 0: a whole window"},
+      {"limit", integer, 0, 0, 1e9, {}, "endings: only the first items of each file; 0: all"},
+      {"items", string, "", {}, {}, {}, "endings: results item by item, and where an interrupted run goes on"},
+      {"dtype", string, "float32", {}, {}, {"float32", "float64", "bfloat16"}, "what the model computes in"},
   };
+  return table;
+}
+
+Table list_of_tasks() {
+  Table table{.columns = {{"task", Align::left}, {"measures", Align::left}},
+              .rows = {{kPerplexity, "nats per token, bits per byte and perplexity of a text"}}};
+  for (const ChoiceTask& task : choice_tasks()) table.rows.push_back({task.name, task.summary});
+  return table;
+}
+
+const ChoiceTask* find_task(const std::string& name) {
+  for (const ChoiceTask& task : choice_tasks())
+    if (task.name == name) return &task;
+  return nullptr;
+}
+
+// The first argument names the task; files alone are texts.
+std::string take_task(std::vector<std::string>& arguments) {
+  if (arguments.empty()) return kPerplexity;
+  const std::string first = arguments.front();
+  if (first == kPerplexity || find_task(first)) {
+    arguments.erase(arguments.begin());
+    return first;
+  }
+  std::vector<std::string> known{kPerplexity};
+  for (const ChoiceTask& task : choice_tasks()) known.push_back(task.name);
+  if (!fs::exists(first) && first.find_first_of("/.") == first.npos) fail_usage(unknown_name("task", first, known));
+  return kPerplexity;
+}
+
+void refuse_flags(const json& request, const std::string& task, std::initializer_list<const char*> flags) {
+  for (const char* flag : flags)
+    if (request.contains(flag)) fail_usage("--", flag, ": has no meaning for ", task);
+}
+
+// The token that begins texts, if the model's files name one.
+std::optional<int64_t> first_token(const Checkpoint& c) {
+  for (const char* id : {"bos_token_id", "eos_token_id"}) {
+    std::optional<int64_t> token;
+    if (c.format == "gguf")
+      token = static_cast<const GgufFile*>(c.tensors.files.get())->integer(text("tokenizer.ggml.", id));
+    if (c.published.is_object() && c.published.contains(id) && c.published[id].is_number_integer())
+      token = c.published[id].get<int64_t>();
+    if (token && *token >= 0 && *token < c.config.vocab_size) return token;
+  }
+  return std::nullopt;
+}
+
+Table perplexity_table(const std::string& name, const Perplexity& p) {
+  return {.columns = {{"text", Align::left},
+                      {"tokens"},
+                      {"window"},
+                      {"nats/token", Align::right, "", "nats_per_token"},
+                      {"bits/byte", Align::right, "", "bits_per_byte"},
+                      {"perplexity"},
+                      {"of a word", Align::right, "", "word_perplexity"}},
+          .rows = {{name,
+                    {std::to_string(p.tokens), p.tokens},
+                    {std::to_string(p.context), p.context},
+                    {fixed(p.nats_per_token, 4), p.nats_per_token},
+                    {fixed(p.bits_per_byte, 4), p.bits_per_byte},
+                    {fixed(p.perplexity, 3), p.perplexity},
+                    {fixed(p.word_perplexity, 1), p.word_perplexity}}}};
+}
+
+Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& results) {
+  Table table{.columns = {{"task", Align::left},
+                          {"file", Align::left},
+                          {"items"},
+                          {"accuracy", Align::right, "", "acc"},
+                          {"+-", Align::right, "", "acc_stderr"}}};
+  const auto number = [](double value) { return Cell{fixed(value, 4), value}; };
+  if (task.by_length)
+    table.columns.insert(table.columns.end(),
+                         {{"by length", Align::right, "", "acc_norm"}, {"+-", Align::right, "", "acc_norm_stderr"}});
+  if (task.one_ending) table.columns.push_back({"perplexity"});
+  for (const ChoiceResult& r : results) {
+    std::vector<Cell> row{
+        task.name, r.file, {std::to_string(r.items), r.items}, number(r.accuracy.mean), number(r.accuracy.error)};
+    if (task.by_length) row.insert(row.end(), {number(r.accuracy_by_length.mean), number(r.accuracy_by_length.error)});
+    if (task.one_ending) row.push_back(number(std::exp(r.nats)));
+    table.rows.push_back(row);
+  }
   return table;
 }
 
 }  // namespace
 
-int run_eval(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(eval_options(), request);
+int run_eval(const json& request) {
   if (request.value("list", false)) {
-    print_table({.columns = {{"task", Align::left}, {"measures", Align::left}},
-                 .rows = {{"perplexity", "nats per token, bits per byte and perplexity of a text"}}},
-                request);
+    print_table(list_of_tasks(), request);
     return 0;
   }
-  const std::filesystem::path folder = model_folder(request, "model");
+  const json values = request_values(eval_options(), request);
+  const auto integer = [&](const char* name) { return values[name].get<int64_t>(); };
+  std::vector<std::string> files = request.value("arguments", std::vector<std::string>());
+  const std::string name = take_task(files);
+  const ChoiceTask* task = find_task(name);
+  if (task) refuse_flags(request, name, {"stride"});
+  if (!task) refuse_flags(request, name, {"limit", "items"});
+  const fs::path folder = model_folder(request, "model");
+  output_format(request);  // a wrong name is refused before the work
   request_threads(request);
-  Model model = load_model_folder(folder);
-  const auto tokenizer = load_tokenizer(folder, model->config());
-  const Corpus corpus = load_corpus(request.value("texts", std::vector<std::string>()));
-  const Perplexity p = text_perplexity(*model, *tokenizer, corpus.text,
-                                       {values["ctx_size"].get<int64_t>(), values["batch_size"].get<int64_t>()});
-  print_table({.columns = {{"text", Align::left},
-                           {"tokens"},
-                           {"window"},
-                           {"nats/token", Align::right, "", "nats_per_token"},
-                           {"bits/byte", Align::right, "", "bits_per_byte"},
-                           {"perplexity"}},
-               .rows = {{corpus.name,
-                         {std::to_string(p.tokens), p.tokens},
-                         {std::to_string(p.context), p.context},
-                         {fixed(p.nats_per_token, 4), p.nats_per_token},
-                         {fixed(p.bits_per_byte, 4), p.bits_per_byte},
-                         {fixed(p.perplexity, 3), p.perplexity}}}},
-              request);
+  const std::optional<Corpus> corpus = task ? std::nullopt : std::optional(load_corpus(files));
+  const Checkpoint checkpoint = open_checkpoint(folder);
+  const auto tokenizer = load_tokenizer(folder, checkpoint.config);
+  const std::string dtype = values["dtype"];
+  Model model = load_model(checkpoint, dtype == "float64"    ? at::kDouble
+                                       : dtype == "bfloat16" ? at::kBFloat16
+                                                             : at::kFloat);
+  if (!task) {
+    const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size")};
+    print_table(perplexity_table(corpus->name, text_perplexity(*model, *tokenizer, corpus->text, options)), request);
+    return 0;
+  }
+  const ChoiceOptions options{.limit = integer("limit"),
+                              .batch_size = integer("batch_size") > 0 ? integer("batch_size") : 16,
+                              .context = integer("ctx_size"),
+                              .first = first_token(checkpoint),
+                              .items = values["items"].get<std::string>()};
+  print_table(choice_table(*task, evaluate_choices(*model, *tokenizer, *task, files, options)), request);
   return 0;
 }
 

@@ -1,0 +1,35 @@
+#pragma once
+#include "motet/models/model.h"
+#include "motet/text/tokenizer.h"
+
+namespace motet {
+
+/// What a model makes of a text: the negative log-likelihood of each token but the first.
+struct Perplexity {
+  double nats_per_token = 0, bits_per_byte = 0, perplexity = 0;
+  double word_perplexity = 0;  // exp of the nats of a word; words are what white space separates
+  int64_t tokens = 0;          // scored
+  int64_t context = 0;         // tokens of a window
+};
+
+struct PerplexityOptions {
+  int64_t context = 0;  // 0: the model's
+  int64_t stride = 0;   // 0: the context
+  int64_t rows = 0;     // windows at once; 0: some 8192 tokens
+};
+
+/// A part of a text: inputs are tokens begin .. end, targets those one later, of which the last `scored` count.
+struct Window {
+  int64_t begin = 0, end = 0, scored = 0;
+};
+
+/// Windows in which each of `tokens` but the first is scored exactly once: the first window scores all of its targets,
+/// each further one, `stride` tokens on, those that were not scored before; positions begin at 0 in every window. The
+/// last is moved back to be as long as the others.
+std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t stride);
+
+/// Throws UsageError when the window is longer than the model's context or the stride longer than the window, Error
+/// when the text has fewer than two tokens.
+Perplexity text_perplexity(ModelImpl&, const Tokenizer&, std::string_view text, const PerplexityOptions&);
+
+}  // namespace motet

@@ -1,0 +1,179 @@
+"""Scores of `motet eval` against Hugging Face transformers, and what its command line refuses."""
+import json
+import math
+import pathlib
+import signal
+import subprocess
+import time
+
+import eval_reference
+import pytest
+from conftest import MOTET, ROOT, environment, refused, run
+
+DATA = ROOT.parent / "shared" / "data" / "eval"
+FILES = {
+    "arc_easy": "arc_easy.jsonl",
+    "hellaswag": "hellaswag_val_full.txt",
+    "lambada": "lambada_openai.jsonl",
+    "piqa": "piqa.jsonl",
+    "winogrande": "winogrande.jsonl",
+    "blimp": "causative.jsonl",
+}
+# Words of the built-in text, which a tokenizer of its characters can say.
+SMALL = {
+    "arc_easy": [{"query": "Question: who", "choices": ["a king", "the queen", "no man"], "gold": i % 3} for i in range(5)],
+    "lambada": [{"context": "To be, or not to", "continuation": "be"}, {"context": "ROMEO: I ", "continuation": "love"}],
+    "piqa": [{"query": "Question: sleep\n", "choices": ["in bed", "standing up in the cold"], "gold": 0}],
+    "winogrande": [{"context_options": ["She saw her so she", "She saw her so her"], "continuation": "ran.", "gold": 1}],
+    "blimp": [{"sentence_good": "The king sleeps.", "sentence_bad": "The king sleep."}],
+}
+
+
+def scored(task, folder, file, items, *more):
+    done = run("eval", task, "-m", folder, file, "--items", items, "--json", *more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def compared(task, folder, file, items, limit, dtype="float32"):
+    """The items that differ from those of transformers, and the largest difference."""
+    theirs = eval_reference.reference(folder, task, file, limit, dtype)
+    each = zip(eval_reference.questions(task, file, limit), theirs, eval_reference.read_items(items), strict=True)
+    found = [eval_reference.differences(*one) for one in each]
+    return [different for different, _ in found if different], max(error for _, error in found)
+
+
+@pytest.fixture(scope="session")
+def llama(model, tmp_path_factory):
+    """The tiny model as transformers loads it, with a token that begins texts."""
+    out = tmp_path_factory.mktemp("llama") / "model"
+    assert run("convert", model, "--to", "llama", "--out", out).returncode == 0
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {"bos_token_id": 0}))
+    return out
+
+
+@pytest.mark.parametrize("task", [*SMALL, "hellaswag"])
+def test_scores_are_those_of_transformers(task, llama, tmp_path):
+    pytest.importorskip("transformers")
+    file = tmp_path / "questions"
+    lines = [json.dumps(item) for item in SMALL.get(task, [])] or ["The king", "2", "eats", "goes away", "is", "a"]
+    file.write_text("\n".join(lines) + "\n")
+    scored(task, llama, file, tmp_path / "items", "--dtype", "float64")
+    different, error = compared(task, llama, file, tmp_path / "items", 100, "float64")
+    assert not different and error < 1e-6  # transformers keeps its rotary tables in float32
+
+
+def test_results_have_errors_and_limits(model, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(map(json.dumps, SMALL["arc_easy"])))
+    (row,) = scored("arc_easy", model, file, tmp_path / "items")
+    assert row["items"] == 5 and row["task"] == "arc_easy" and row["file"] == "a.jsonl"
+    assert 0 < row["acc_stderr"] < 0.5 and 0 <= row["acc_norm"] <= 1
+    assert scored("arc_easy", model, file, tmp_path / "two", "--limit", "2")[0]["items"] == 2
+    file.write_text(json.dumps(SMALL["lambada"][0]))
+    (word,) = scored("lambada", model, file, tmp_path / "word")
+    items = eval_reference.read_items(tmp_path / "word")
+    assert word["perplexity"] == pytest.approx(math.exp(-items[0]["log_likelihood"][0])) and "acc_norm" not in word
+
+
+def test_an_interrupted_evaluation_goes_on(model, tmp_path):
+    file, items = tmp_path / "a.jsonl", tmp_path / "items"
+    file.write_text("\n".join(map(json.dumps, SMALL["arc_easy"] * 300)))
+    command = [MOTET, "eval", "arc_easy", "-m", model, file, "--items", items, "-b", "1", "-t", "1"]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.time() + 60
+        while (not items.exists() or items.read_bytes().count(b"\n") < 20) and time.time() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    before = items.read_bytes()
+    assert 20 <= before.count(b"\n") < 1501
+    resumed = scored("arc_easy", model, file, items, "-b", "1", "-t", "1")
+    whole = scored("arc_easy", model, file, tmp_path / "whole", "-b", "1", "-t", "1")
+    assert resumed == whole
+    assert items.read_bytes() == (tmp_path / "whole").read_bytes() and items.read_bytes().startswith(before)
+    assert "belongs to another evaluation" in refused(
+        1, "eval", "arc_easy", "-m", model, file, "--items", items, "--limit", "3"
+    )
+
+
+def test_longer_items_are_said(model, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(json.dumps(item | {"query": "who " * 20}) for item in SMALL["arc_easy"]))
+    done = run("eval", "arc_easy", "-m", model, file, "--json")
+    assert done.returncode == 0
+    assert "a.jsonl: 5 of 5 items are longer than the context of 32 tokens; their beginnings are left out" in done.stderr
+
+
+def test_perplexity_takes_a_stride(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("To be, or not to be, that is the question.\n" * 3)
+    row = lambda *more: json.loads(run("eval", *more, "--json").stdout)[0]  # noqa: E731
+    whole = row("perplexity", "-m", model, text)
+    assert whole == row("-m", model, text) and whole["tokens"] == 43 * 3 - 1
+    near = row("perplexity", "-m", model, text, "--stride", "1")
+    assert near["tokens"] == whole["tokens"] and near["nats_per_token"] != whole["nats_per_token"]
+    assert near["word_perplexity"] > near["perplexity"]
+
+
+@pytest.mark.parametrize(
+    "code, arguments, wanted",
+    [
+        (2, ["helaswag"], "unknown task 'helaswag': nearest is 'hellaswag'"),
+        (2, ["arc_easy"], "FILE is missing, want the questions of arc_easy"),
+        (2, ["arc_easy", "x", "--stride", "3"], "--stride: has no meaning for arc_easy"),
+        (2, ["perplexity", "--items", "x"], "--items: has no meaning for perplexity"),
+        (2, ["--limit", "3"], "--limit: has no meaning for perplexity"),
+        (2, ["arc_easy", "x", "--dtype", "float8"], "--dtype: 'float8' is not known"),
+        (2, ["perplexity", "--stride", "33"], "a stride of 33 tokens, want at most the window of 32"),
+        (2, ["arc_easy", "CONTRIBUTING.md", "-c", "64"], "want at most the model's context of 32"),
+        (1, ["arc_easy", "none.jsonl"], "cannot read 'none.jsonl': No such file"),
+        (1, ["arc_easy", "docs"], "docs: the folder holds no *.jsonl"),
+        (1, ["arc_easy", "CONTRIBUTING.md"], "CONTRIBUTING.md:1: "),
+    ],
+)
+def test_wrong_usage_is_one_line(code, arguments, wanted, model):
+    assert wanted in refused(code, "eval", "-m", model, *arguments)
+
+
+def test_items_that_cannot_be_written_are_no_success(model, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(map(json.dumps, SMALL["arc_easy"])))
+    assert "cannot write" in refused(1, "eval", "arc_easy", "-m", model, file, "--items", tmp_path / "none" / "items")
+    assert "is no file" in refused(1, "eval", "arc_easy", "-m", model, file, "--items", "/dev/full")
+    assert "is no file" in refused(1, "eval", "arc_easy", "-m", model, file, "--items", tmp_path)
+    items = tmp_path / "items"
+    arguments = ["eval", "arc_easy", "-m", model, file, "--items", items, "-b", "1"]
+    assert f"cannot write '{items}'" in refused(1, *arguments, largest_file=512)
+    assert items.stat().st_size == 512  # goes on from here
+    assert run(*arguments).returncode == 0 and len(eval_reference.read_items(items)) == 5
+
+
+# ---- a real model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", FILES)
+def test_smollm_chooses_as_in_transformers(task, smollm_folder, tmp_path):
+    """Few items; 500 of each were compared by tests/eval_reference.py."""
+    file = tmp_path / FILES[task]
+    file.write_bytes(questions_of(task))
+    scored(task, smollm_folder, file, tmp_path / "items", "--limit", "6")
+    different, error = compared(task, smollm_folder, file, tmp_path / "items", 6)
+    assert not different and error < 1e-4
+
+
+def questions_of(task):
+    """The bytes of a file of shared/data/eval, unpacked."""
+    import bz2
+    import zipfile
+
+    if not DATA.is_dir():
+        pytest.skip("../shared/data/eval is not there")
+    if task == "hellaswag":
+        return bz2.decompress((DATA / (FILES[task] + ".bz2")).read_bytes())
+    if task == "blimp":
+        return zipfile.ZipFile(DATA / "blimp.zip").read("data/" + FILES[task])
+    return pathlib.Path(DATA / FILES[task]).read_bytes()
