@@ -13,7 +13,7 @@ constexpr int64_t kMostIds = 1 << 24;
 
 void read_vocabulary(BpeModel& model, const json& vocabulary, const std::string& where) {
   if (!vocabulary.is_object()) fail(where, ": model.vocab is no object");
-  model.vocabulary.reserve(vocabulary.size() * 2);
+  model.vocabulary.reserve(vocabulary.size());
   model.pieces.resize(vocabulary.size());
   std::string bytes;
   for (const auto& [piece, value] : vocabulary.items()) {
@@ -27,9 +27,9 @@ void read_vocabulary(BpeModel& model, const json& vocabulary, const std::string&
       fail(where, ": the id ", id, " belongs to ", quote(model.pieces[id]), " and to ", quote(piece));
     model.pieces[id] = piece;
     if (model.start != BpeModel::Start::bytes) {
-      model.vocabulary.emplace(piece, static_cast<int32_t>(id));
+      model.vocabulary.add(piece, static_cast<int32_t>(id));
     } else if (bytes_of_characters(piece, bytes)) {
-      model.vocabulary.emplace(bytes, static_cast<int32_t>(id));
+      model.vocabulary.add(bytes, static_cast<int32_t>(id));
     }
   }
 }
