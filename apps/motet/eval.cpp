@@ -23,10 +23,14 @@ Subcommand eval_subcommand() {
             .target = "ctx_size",
             .value = "N",
             .help = "tokens in a window (default: the model's)",
-            .short_name = "c"}},
+            .short_name = "c"},
+           {.long_name = "documents",
+            .target = "documents",
+            .value = "HOW",
+            .help = "of prepared data: packed, or apart: none sees another (default: packed)"}},
       .positional = {.field = "texts",
                      .name = "TEXT",
-                     .help = "files, or folders of *.txt (default: the built-in tiny Shakespeare)",
+                     .help = "files, folders of *.txt, or one of motet data (default: the built-in tiny Shakespeare)",
                      .most = SIZE_MAX},
       .examples = {"eval --list", "eval -m runs/first motet/data/tinyshakespeare.txt"}};
 }

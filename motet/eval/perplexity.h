@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/data/tokens.h"
 #include "motet/models/model.h"
 #include "motet/text/tokenizer.h"
 
@@ -14,9 +15,14 @@ struct Perplexity {
 struct PerplexityOptions {
   int64_t context = 0;  // 0: the model's
   int64_t rows = 16;    // windows at once
+  bool documents_apart = false;
 };
 
-/// Throws UsageError when the window is longer than the model's context, Error when the text is shorter than a window.
+/// Throws UsageError when the window is longer than the model's context, Error when there are fewer tokens than a
+/// window. `bytes_per_token`: of text.
+Perplexity token_perplexity(ModelImpl&, const TokenSequence&, double bytes_per_token, const PerplexityOptions&);
+
+/// token_perplexity of a text.
 Perplexity text_perplexity(ModelImpl&, const Tokenizer&, std::string_view text, const PerplexityOptions&);
 
 }  // namespace motet

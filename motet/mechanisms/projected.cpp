@@ -158,6 +158,7 @@ Attention Projected::attention(const Positions& queries, const Positions& keys) 
   a.visibility.causal = setting_.causal;
   a.visibility.window = layer_window(setting_);
   a.visibility.bias_BHTS = position_bias(queries, keys);
+  a.visibility.documents_BS = keys.documents_BT;
   return a;
 }
 
