@@ -91,8 +91,39 @@ def write_json():
     put("json", "twice", b'{"a":1,"a":2}')
 
 
+def write_token_shards():
+    """Ours are made by `motet data prepare` and kept as they are: good, continued (begins inside a document)."""
+    def llmc(magic, version, tokens, code, count=None):
+        numbers = [magic, version, len(tokens) if count is None else count]
+        return struct.pack("<256i", *numbers, *[0] * 253) + struct.pack(f"<{len(tokens)}{code}", *tokens)
+
+    put("token_shard", "llmc", llmc(20240520, 1, [50256, 1, 2, 50256, 3], "H"))
+    put("token_shard", "llmc_llama3", llmc(20240801, 7, [128000, 1, 128000], "I"))
+    put("token_shard", "llmc_count", llmc(20240520, 1, [1, 2], "H", 2**31 - 1))
+
+
+def write_manifests():
+    def shard(file, tokens, documents):
+        return {"file": file, "tokens": tokens, "documents": documents, "hash": "0123456789abcdef"}
+
+    def split(*shards):
+        return {"tokens": sum(s["tokens"] for s in shards), "documents": sum(s["documents"] for s in shards),
+                "text_bytes": 12, "shards": list(shards)}
+
+    good = {"format": "motet tokens", "version": 1, "document_token": 0,
+            "tokenizer": {"file": "tokenizer.json", "hash": "fedcba9876543210", "vocabulary": 257},
+            "inputs": [{"path": "a.txt", "bytes": 12, "hash": "0000000000000000"}],
+            "splits": {"train": split(shard("a", 3, 1), shard("b", 2, 0)), "validation": split()}}
+    put("data_manifest", "good", json.dumps(good).encode())
+    wraps = split(shard("a", 2**63, 0), shard("b", 2**63, 0)) | {"tokens": 0}
+    put("data_manifest", "wraps", json.dumps(good | {"splits": {"train": wraps, "validation": split()}}).encode())
+    put("data_manifest", "path", json.dumps(good).replace("tokenizer.json", "../x").encode())
+
+
 if __name__ == "__main__":
     write_safetensors()
     write_gguf()
     write_llama2c()
     write_json()
+    write_token_shards()
+    write_manifests()

@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import ENDLESS, MOTET, ROOT, TINY, environment, refused, run
 
-SUBCOMMANDS = ["compare", "train", "eval", "generate", "chat", "convert", "inspect", "doctor", "bench", "verify", "tokenize"]
+SUBCOMMANDS = ["compare", "train", "eval", "generate", "chat", "convert", "inspect", "doctor", "bench", "verify", "tokenize", "data"]
 
 
 def checkpoint_of(model):

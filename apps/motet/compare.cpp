@@ -33,7 +33,7 @@ Subcommand compare_subcommand() {
             .short_name = "n"}},
       .positional = {.field = "texts",
                      .name = "TEXT",
-                     .help = "files, or folders of *.txt (default: the built-in tiny Shakespeare)",
+                     .help = "files, folders of *.txt, or one of motet data (default: the built-in tiny Shakespeare)",
                      .most = SIZE_MAX},
       .examples = {"compare", "compare --mechanisms mha,dcmha --seeds 3 --steps 50 --out runs/three"}};
   for (const Flag& flag : configuration_flags()) out.flags.push_back(flag);

@@ -26,6 +26,10 @@ Subcommand eval_subcommand() {
                  .target = "stride",
                  .value = "N",
                  .help = "perplexity: tokens from one window to the next (default: a whole window)"},
+                {.long_name = "documents",
+                 .target = "documents",
+                 .value = "HOW",
+                 .help = "perplexity of prepared data: packed, or apart: none sees another (default: packed)"},
                 {.long_name = "limit",
                  .target = "limit",
                  .value = "N",
@@ -40,8 +44,10 @@ Subcommand eval_subcommand() {
                  .help = "float32 (default), float64 or bfloat16"}},
       .positional = {.field = "arguments",
                      .name = "[TASK] FILE",
-                     .help = "a task of --list (default: perplexity), and its files or folders; perplexity without "
-                             "files: the built-in tiny Shakespeare",
+                     .help =
+                         "a task of --list (default: perplexity), and its files or folders (perplexity: also of motet "
+                         "data); without "
+                         "files: the built-in tiny Shakespeare",
                      .most = SIZE_MAX},
       .examples = {"eval --list", "eval perplexity -m runs/first motet/data/tinyshakespeare.txt"}};
 }

@@ -3,10 +3,10 @@
 namespace motet {
 
 const std::vector<Subcommand>& subcommands() {
-  static const std::vector<Subcommand> all = {compare_subcommand(),  train_subcommand(),   eval_subcommand(),
-                                              generate_subcommand(), chat_subcommand(),    convert_subcommand(),
-                                              inspect_subcommand(),  doctor_subcommand(),  bench_subcommand(),
-                                              verify_subcommand(),   tokenize_subcommand()};
+  static const std::vector<Subcommand> all = {compare_subcommand(),  train_subcommand(),    eval_subcommand(),
+                                              generate_subcommand(), chat_subcommand(),     convert_subcommand(),
+                                              inspect_subcommand(),  doctor_subcommand(),   bench_subcommand(),
+                                              verify_subcommand(),   tokenize_subcommand(), data_subcommand()};
   return all;
 }
 
@@ -61,6 +61,10 @@ std::vector<Flag> configuration_flags() {
        .target = "data.validation",
        .value = "X",
        .help = "part of the text, at its end, that is kept for validation"},
+      {.long_name = "documents",
+       .target = "data.documents",
+       .value = "HOW",
+       .help = "of prepared data: packed, or apart: none sees another (default: packed)"},
       {.long_name = "eval-every", .target = "train.eval_every", .value = "N", .help = "steps between evaluations"},
       {.long_name = "dry-run",
        .target = "dry_run",

@@ -16,6 +16,7 @@ Subcommand doctor_subcommand();
 Subcommand bench_subcommand();
 Subcommand verify_subcommand();
 Subcommand tokenize_subcommand();
+Subcommand data_subcommand();
 
 /// How tokens are drawn and kept, of generate and chat.
 const std::vector<Flag>& sampling_flags();

@@ -50,11 +50,10 @@ nlohmann::json rival_request(const TrainBench& bench, const RunConfig& run, cons
 
 TextData random_tokens(int64_t vocab, int64_t context) {
   std::mt19937_64 random(1);
-  TextData data{.name = "random tokens"};
-  data.train.resize(static_cast<size_t>(64 * (context + 1)));
-  for (int32_t& token : data.train) token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
-  data.validation = data.train;
-  return data;
+  std::vector<int32_t> tokens(static_cast<size_t>(64 * (context + 1)));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+  const auto sequence = std::make_shared<MemoryTokens>(std::move(tokens));
+  return {.name = "random tokens", .tokenizer = nullptr, .train = sequence, .validation = sequence};
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ std::string whole_characters(const std::string& bytes) {
 // training.
 std::string prompt_of(const nlohmann::json& request, const TextData& data, int64_t context) {
   if (!request.contains("prompt")) {
-    const size_t count = std::min<size_t>(kPromptTokens, static_cast<size_t>(context));
-    return whole_characters(data.tokenizer->decode(std::span(data.validation).first(count)));
+    const std::vector<int64_t> first = data.validation->slice(0, std::min<uint64_t>(kPromptTokens, context));
+    return whole_characters(data.tokenizer->decode(std::vector<int32_t>(first.begin(), first.end())));
   }
   const std::string prompt = request["prompt"];
   if (prompt.empty()) fail_usage("--prompt is empty, want the text that each model continues");

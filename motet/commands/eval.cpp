@@ -4,10 +4,12 @@
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/data/bounded_tokens.h"
 #include "motet/data/corpus.h"
 #include "motet/eval/multiple_choice/evaluate.h"
 #include "motet/eval/perplexity/perplexity.h"
 #include "motet/formats/gguf.h"
+#include "motet/train/text_data.h"
 
 namespace motet {
 namespace {
@@ -23,6 +25,7 @@ const OptionTable& eval_options() {
       {"batch_size", integer, 0, 0, 1e6, {}, "windows or items at once; 0: 8192 tokens of windows, 16 items"},
       {"ctx_size", integer, 0, 0, 1e9, {}, "tokens in a window, or of an item; 0: the model's context"},
       {"stride", integer, 0, 0, 1e9, {}, "perplexity: tokens from one window to the next; 0: a whole window"},
+      {"documents", string, "packed", {}, {}, {"packed", "apart"}, "of prepared data: apart: none sees another"},
       {"limit", integer, 0, 0, 1e9, {}, "endings: only the first items of each file; 0: all"},
       {"items", string, "", {}, {}, {}, "endings: results item by item, and where an interrupted run goes on"},
       {"dtype", string, "float32", {}, {}, {"float32", "float64", "bfloat16"}, "what the model computes in"},
@@ -76,20 +79,21 @@ std::optional<int64_t> first_token(const Checkpoint& c) {
 }
 
 Table perplexity_table(const std::string& name, const Perplexity& p) {
-  return {.columns = {{"text", Align::left},
-                      {"tokens"},
-                      {"window"},
-                      {"nats/token", Align::right, "", "nats_per_token"},
-                      {"bits/byte", Align::right, "", "bits_per_byte"},
-                      {"perplexity"},
-                      {"of a word", Align::right, "", "word_perplexity"}},
-          .rows = {{name,
-                    {std::to_string(p.tokens), p.tokens},
-                    {std::to_string(p.context), p.context},
-                    {fixed(p.nats_per_token, 4), p.nats_per_token},
-                    {fixed(p.bits_per_byte, 4), p.bits_per_byte},
-                    {fixed(p.perplexity, 3), p.perplexity},
-                    {fixed(p.word_perplexity, 1), p.word_perplexity}}}};
+  return {
+      .columns = {{"text", Align::left},
+                  {"tokens"},
+                  {"window"},
+                  {"nats/token", Align::right, "", "nats_per_token"},
+                  {"bits/byte", Align::right, "", "bits_per_byte"},
+                  {"perplexity"},
+                  {"of a word", Align::right, "", "word_perplexity"}},
+      .rows = {{name,
+                {std::to_string(p.tokens), p.tokens},
+                {std::to_string(p.context), p.context},
+                {fixed(p.nats_per_token, 4), p.nats_per_token},
+                {fixed(p.bits_per_byte, 4), p.bits_per_byte},
+                {fixed(p.perplexity, 3), p.perplexity},
+                p.word_perplexity > 0 ? Cell{fixed(p.word_perplexity, 1), p.word_perplexity} : Cell{"-", nullptr}}}};
 }
 
 Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& results) {
@@ -113,6 +117,25 @@ Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& resu
   return table;
 }
 
+// The name of what was scored, and the score: of texts, or of the validation part of prepared data (all of it when
+// there is none).
+std::pair<std::string, Perplexity> score(ModelImpl& model, const std::shared_ptr<const Tokenizer>& tokenizer,
+                                         const std::vector<std::string>& texts, const PerplexityOptions& options) {
+  if (texts.size() == 1 && is_prepared_data(texts[0])) {
+    const PreparedData data = open_prepared_data(texts[0]);
+    tokenizer_of(data, tokenizer);
+    const BoundedTokens tokens(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(), data.name);
+    const SplitRecord* split = nullptr;
+    if (data.manifest) split = data.validation ? &data.manifest->validation : &data.manifest->train;
+    return {data.name + (data.validation ? " (validation)" : ""),
+            token_perplexity(model, tokens, text_bytes_per_token(data, split, tokens, *tokenizer), options)};
+  }
+  if (options.documents_apart)
+    fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
+  const Corpus corpus = load_corpus(texts);
+  return {corpus.name, text_perplexity(model, *tokenizer, corpus.text, options)};
+}
+
 }  // namespace
 
 int run_eval(const json& request) {
@@ -125,21 +148,24 @@ int run_eval(const json& request) {
   std::vector<std::string> files = request.value("arguments", std::vector<std::string>());
   const std::string name = take_task(files);
   const ChoiceTask* task = find_task(name);
-  if (task) refuse_flags(request, name, {"stride"});
+  if (task) refuse_flags(request, name, {"stride", "documents"});
   if (!task) refuse_flags(request, name, {"limit", "items"});
   const fs::path folder = model_folder(request, "model");
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
-  const std::optional<Corpus> corpus = task ? std::nullopt : std::optional(load_corpus(files));
+  if (!task && !(files.size() == 1 && is_prepared_data(files[0])))
+    load_corpus(files);  // refused before the model is read
   const Checkpoint checkpoint = open_checkpoint(folder);
-  const auto tokenizer = load_tokenizer(folder, checkpoint.config);
+  const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const std::string dtype = values["dtype"];
   Model model = load_model(checkpoint, dtype == "float64"    ? at::kDouble
                                        : dtype == "bfloat16" ? at::kBFloat16
                                                              : at::kFloat);
   if (!task) {
-    const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size")};
-    print_table(perplexity_table(corpus->name, text_perplexity(*model, *tokenizer, corpus->text, options)), request);
+    const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size"),
+                                    values["documents"] == "apart"};
+    const auto [scored, perplexity] = score(*model, tokenizer, files, options);
+    print_table(perplexity_table(scored, perplexity), request);
     return 0;
   }
   const ChoiceOptions options{.limit = integer("limit"),

@@ -227,7 +227,7 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
                       {"Parameters", ""},
                       {"KV cache", "bytes/token"}};
   const int64_t length = std::min<int64_t>(kPictureTokens, train.at("context").get<int64_t>());
-  const std::vector<int64_t> sample(data.validation.begin(), data.validation.begin() + length);
+  const std::vector<int64_t> sample = data.validation->slice(0, static_cast<uint64_t>(length));
   for (int64_t id : sample) {
     const int32_t token = static_cast<int32_t>(id);
     report.sample_tokens.push_back(data.tokenizer->decode({&token, 1}));

@@ -135,6 +135,16 @@ void AtomicFile::write(std::string_view bytes) {
   }
 }
 
+void AtomicFile::write_at(uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_file("write", path_, errno);
+    bytes.remove_prefix(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+}
+
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0 && errno != EINVAL) fail_file("write", path_, errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_file("write", path_, errno);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -42,6 +43,9 @@ class AtomicFile {
 
   // Appends. Throws Error, for instance on a full disk.
   void write(std::string_view bytes);
+
+  // Replaces bytes that were written before. Throws as write() does.
+  void write_at(uint64_t offset, std::string_view bytes);
 
   // Brings the bytes to the disk and renames. At most once; throws Error and leaves the older file when it fails.
   void commit();

@@ -1,6 +1,7 @@
 #include "motet/data/batches.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -31,23 +32,30 @@ void check_size(const char* name, int64_t size) {
   if (size < 1) fail_usage(name, ": ", size, " is below 1");
 }
 
-void check_tokens(size_t count, int64_t context) {
-  if (count < static_cast<size_t>(context) + 1) {
+void check_tokens(uint64_t count, int64_t context) {
+  if (count < static_cast<uint64_t>(context) + 1) {
     fail("the text has ", count, count == 1 ? " token" : " tokens", " and a context of ", context, " needs at least ",
          context + 1);
   }
 }
 
-void append_window(Batch& batch, std::span<const int32_t> tokens, size_t start) {
-  const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(start);
-  batch.inputs.insert(batch.inputs.end(), begin, begin + batch.columns);
-  batch.targets.insert(batch.targets.end(), begin + 1, begin + batch.columns + 1);
+void append_window(Batch& batch, const TokenSequence& tokens, uint64_t start, bool documents) {
+  const auto columns = static_cast<size_t>(batch.columns);
+  const std::vector<int64_t> window = tokens.slice(start, columns + 1);
+  batch.inputs.insert(batch.inputs.end(), window.begin(), window.end() - 1);
+  batch.targets.insert(batch.targets.end(), window.begin() + 1, window.end());
   ++batch.rows;
+  if (!documents) return;
+  const size_t row = batch.documents.size();
+  batch.documents.resize(row + columns);
+  for (const uint64_t place : tokens.document_starts(start, start + columns)) batch.documents[row + place - start] = 1;
+  std::partial_sum(batch.documents.begin() + static_cast<std::ptrdiff_t>(row), batch.documents.end(),
+                   batch.documents.begin() + static_cast<std::ptrdiff_t>(row));
 }
 
 }  // namespace
 
-Batches::Batches(std::span<const int32_t> tokens, BatchOptions options) : tokens_(tokens), options_(options) {
+Batches::Batches(const TokenSequence& tokens, BatchOptions options) : tokens_(&tokens), options_(options) {
   check_size("batch_size", options.batch_size);
   check_size("context", options.context);
   check_tokens(tokens.size(), options.context);
@@ -56,24 +64,28 @@ Batches::Batches(std::span<const int32_t> tokens, BatchOptions options) : tokens
 
 void Batches::shuffle() {
   std::mt19937_64 random(mixed(options_.seed, pass_));
-  const auto context = static_cast<size_t>(options_.context);
-  const size_t pairs = tokens_.size() - 1;  // the last token has no target
+  const auto context = static_cast<uint64_t>(options_.context);
+  const uint64_t pairs = tokens_->size() - 1;  // the last token has no target
   // A short text keeps its only window in each pass.
-  const size_t start = below(random, std::min(context, pairs - context + 1));
-  starts_.clear();
-  for (size_t at = start; at + context <= pairs; at += context) starts_.push_back(at);
-  for (size_t i = starts_.size(); i > 1; --i) std::swap(starts_[i - 1], starts_[below(random, i)]);
+  start_ = below(random, std::min(context, pairs - context + 1));
+  const uint64_t windows = (pairs - start_) / context;
+  if (windows > UINT32_MAX)
+    fail("the text has ", windows, " windows of ", context, " tokens, want at most ", UINT32_MAX);
+  order_.resize(windows);
+  std::iota(order_.begin(), order_.end(), 0u);
+  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[below(random, i)]);
 }
 
 Batch Batches::next() {
   Batch batch{.inputs = {}, .targets = {}, .rows = 0, .columns = options_.context};
   while (batch.rows < options_.batch_size) {
-    if (window_ == starts_.size()) {
+    if (window_ == order_.size()) {
       ++pass_;
       window_ = 0;
       shuffle();
     }
-    append_window(batch, tokens_, starts_[window_++]);
+    const uint64_t start = start_ + order_[window_++] * static_cast<uint64_t>(options_.context);
+    append_window(batch, *tokens_, start, options_.documents);
   }
   return batch;
 }
@@ -81,7 +93,7 @@ Batch Batches::next() {
 json Batches::position() const {
   return {{"pass", pass_},
           {"window", window_},
-          {"tokens", tokens_.size()},
+          {"tokens", tokens_->size()},
           {"batch_size", options_.batch_size},
           {"context", options_.context},
           {"seed", options_.seed}};
@@ -105,21 +117,23 @@ void Batches::restore(const json& position) {
   restored.pass_ = position["pass"].get<uint64_t>();
   restored.window_ = position["window"].get<size_t>();
   restored.shuffle();
-  if (restored.window_ > restored.starts_.size()) {
-    fail("position of the batches: window ", restored.window_, " of ", restored.starts_.size(), " in the pass");
+  if (restored.window_ > restored.order_.size()) {
+    fail("position of the batches: window ", restored.window_, " of ", restored.order_.size(), " in the pass");
   }
   *this = std::move(restored);
 }
 
-Batch eval_windows(std::span<const int32_t> tokens, int64_t context, int64_t max_windows) {
+int64_t num_eval_windows(const TokenSequence& tokens, int64_t context) {
   check_size("context", context);
   check_tokens(tokens.size(), context);
+  return static_cast<int64_t>((tokens.size() - 1) / static_cast<uint64_t>(context));
+}
+
+Batch eval_windows(const TokenSequence& tokens, int64_t context, int64_t first, int64_t count, bool documents) {
+  const int64_t end = first + std::min(count, num_eval_windows(tokens, context) - first);
   Batch batch{.inputs = {}, .targets = {}, .rows = 0, .columns = context};
-  const auto step = static_cast<size_t>(context);
-  for (size_t at = 0; at + step + 1 <= tokens.size(); at += step) {
-    if (max_windows > 0 && batch.rows == max_windows) break;
-    append_window(batch, tokens, at);
-  }
+  for (int64_t row = first; row < end; ++row)
+    append_window(batch, tokens, static_cast<uint64_t>(row) * static_cast<uint64_t>(context), documents);
   return batch;
 }
 
@@ -129,7 +143,11 @@ Batch batch_rows(const Batch& batch, int64_t begin, int64_t count) {
   const auto cut = [&](const std::vector<int64_t>& values) {
     return std::vector<int64_t>(values.begin() + first * batch.columns, values.begin() + last * batch.columns);
   };
-  return {.inputs = cut(batch.inputs), .targets = cut(batch.targets), .rows = last - first, .columns = batch.columns};
+  return {.inputs = cut(batch.inputs),
+          .targets = cut(batch.targets),
+          .documents = batch.documents.empty() ? std::vector<int64_t>() : cut(batch.documents),
+          .rows = last - first,
+          .columns = batch.columns};
 }
 
 }  // namespace motet

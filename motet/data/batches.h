@@ -3,8 +3,9 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <vector>
+
+#include "motet/data/tokens.h"
 
 namespace motet {
 
@@ -12,6 +13,7 @@ namespace motet {
 struct Batch {
   std::vector<int64_t> inputs;
   std::vector<int64_t> targets;
+  std::vector<int64_t> documents = {};  // of each input, counted from 0 in its row; empty: not asked for
   int64_t rows = 0;
   int64_t columns = 0;
 };
@@ -20,6 +22,7 @@ struct BatchOptions {
   int64_t batch_size = 1;
   int64_t context = 1;
   uint64_t seed = 0;
+  bool documents = false;  // say of each input to which document it belongs
 };
 
 // Endless batches for training. In each pass the text is cut into windows of `context` tokens that do not overlap, from
@@ -27,8 +30,8 @@ struct BatchOptions {
 // The tokens must outlive the object.
 class Batches {
  public:
-  // Throws Error when there are fewer than context + 1 tokens, UsageError when a size is below 1.
-  Batches(std::span<const int32_t> tokens, BatchOptions options);
+  // Throws Error when there are fewer than context + 1 tokens or 2^32 windows, UsageError when a size is below 1.
+  Batches(const TokenSequence& tokens, BatchOptions options);
 
   Batch next();
 
@@ -42,16 +45,20 @@ class Batches {
  private:
   void shuffle();
 
-  std::span<const int32_t> tokens_;
+  const TokenSequence* tokens_;
   BatchOptions options_;
   uint64_t pass_ = 0;
   size_t window_ = 0;
-  std::vector<size_t> starts_;  // of the windows of this pass, in order
+  uint64_t start_ = 0;           // of the first window of this pass
+  std::vector<uint32_t> order_;  // of the windows of this pass
 };
 
-// Consecutive windows for evaluation, from the first token on, at most `max_windows` (0: all); a shorter rest is left
-// out. Throws Error when there are fewer than context + 1 tokens.
-Batch eval_windows(std::span<const int32_t> tokens, int64_t context, int64_t max_windows = 0);
+// Consecutive windows for evaluation, from the first token on; a shorter rest is left out. Throws Error when there are
+// fewer than context + 1 tokens.
+int64_t num_eval_windows(const TokenSequence& tokens, int64_t context);
+
+// `count` of them from `first` on, or what is left.
+Batch eval_windows(const TokenSequence& tokens, int64_t context, int64_t first, int64_t count, bool documents = false);
 
 // Rows begin .. begin + count of a batch, cut at its end.
 Batch batch_rows(const Batch& batch, int64_t begin, int64_t count);

@@ -12,10 +12,10 @@ namespace {
 using nlohmann::json;
 using testing::message_of;
 
-std::vector<int32_t> counting(int count) {
+MemoryTokens counting(int count, std::vector<uint64_t> starts = {}) {
   std::vector<int32_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), 0);
-  return tokens;
+  return MemoryTokens(tokens, std::move(starts));
 }
 
 TEST(Batches, TargetsAreTheInputsOneTokenLater) {
@@ -109,12 +109,39 @@ TEST(Batches, APositionOfOtherOptionsIsRefused) {
             "position of the batches: batch_size is missing or no size");
 }
 
+TEST(Batches, DocumentsAreCountedInEachRow) {
+  const auto tokens = counting(41, {0, 3, 4, 10, 16, 33, 40});
+  const Batch batch = eval_windows(tokens, 8, 0, 5, true);
+  EXPECT_EQ(batch.documents, (std::vector<int64_t>{0, 0, 0, 1, 2, 2, 2, 2,  //
+                                                   0, 0, 1, 1, 1, 1, 1, 1,  //
+                                                   0, 0, 0, 0, 0, 0, 0, 0,  //
+                                                   0, 0, 0, 0, 0, 0, 0, 0,  //
+                                                   0, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(batch_rows(batch, 1, 1).documents, (std::vector<int64_t>{0, 0, 1, 1, 1, 1, 1, 1}));
+  EXPECT_TRUE(eval_windows(tokens, 8, 0, 5).documents.empty());
+}
+
+TEST(Batches, AskingForDocumentsDoesNotChangeTheOrder) {
+  const auto tokens = counting(500, {0, 100, 103, 350});
+  Batches with(tokens, {.batch_size = 3, .context = 7, .seed = 5, .documents = true});
+  Batches without(tokens, {.batch_size = 3, .context = 7, .seed = 5});
+  for (int step = 0; step < 60; ++step) {
+    const Batch batch = with.next();
+    ASSERT_EQ(batch.inputs, without.next().inputs);
+    for (size_t i = 0; i < batch.inputs.size(); ++i) {  // the token is its own place
+      const size_t row = i / 7 * 7;
+      const auto starts = tokens.document_starts(batch.inputs[row], batch.inputs[i] + 1);
+      ASSERT_EQ(batch.documents[i], static_cast<int64_t>(starts.size())) << step;
+    }
+  }
+}
+
 TEST(Batches, TooLittleTextSaysHowMuchIsNeeded) {
   const auto tokens = counting(8);
   const std::string wanted = "the text has 8 tokens and a context of 8 needs at least 9";
   EXPECT_EQ(message_of<Error>([&] { Batches(tokens, {.batch_size = 1, .context = 8}); }), wanted);
-  EXPECT_EQ(message_of<Error>([&] { eval_windows(tokens, 8); }), wanted);
-  EXPECT_EQ(message_of<Error>([&] { eval_windows(counting(1), 1); }),
+  EXPECT_EQ(message_of<Error>([&] { num_eval_windows(tokens, 8); }), wanted);
+  EXPECT_EQ(message_of<Error>([&] { num_eval_windows(counting(1), 1); }),
             "the text has 1 token and a context of 1 needs at least 2");
 }
 
@@ -124,21 +151,23 @@ TEST(Batches, SizesBelowOneAreRefused) {
             "batch_size: 0 is below 1");
   EXPECT_EQ(message_of<UsageError>([&] { Batches(tokens, {.batch_size = 1, .context = -1}); }),
             "context: -1 is below 1");
-  message_of<UsageError>([&] { eval_windows(tokens, 0); });
+  message_of<UsageError>([&] { num_eval_windows(tokens, 0); });
 }
 
 TEST(EvalWindows, AreConsecutiveAndDoNotOverlap) {
-  const Batch batch = eval_windows(counting(22), 5);
+  const Batch batch = eval_windows(counting(22), 5, 0, 100);
   EXPECT_EQ(batch.rows, 4);
   for (int64_t i = 0; i < 20; ++i) {
     EXPECT_EQ(batch.inputs[i], i);
     EXPECT_EQ(batch.targets[i], i + 1);
   }
-  EXPECT_EQ(eval_windows(counting(22), 5, 2).rows, 2);
+  EXPECT_EQ(num_eval_windows(counting(22), 5), 4);
+  EXPECT_EQ(eval_windows(counting(22), 5, 0, 2).rows, 2);
+  EXPECT_EQ(eval_windows(counting(22), 5, 3, 2).inputs, (std::vector<int64_t>{15, 16, 17, 18, 19}));
 }
 
 TEST(EvalWindows, RowsCanBeCutOut) {
-  const Batch batch = eval_windows(counting(22), 5);
+  const Batch batch = eval_windows(counting(22), 5, 0, 100);
   const Batch rows = batch_rows(batch, 3, 4);
   EXPECT_EQ(rows.rows, 1);
   EXPECT_EQ(rows.columns, 5);

@@ -6,6 +6,7 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/utf8.h"
+#include "motet/formats/json_members.h"
 
 namespace motet {
 namespace {
@@ -26,6 +27,12 @@ class Builder : public nlohmann::json_sax<json> {
  public:
   Builder(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
 
+  // The members of the object at the path are given away.
+  void give(const std::vector<std::string>& path, const TakeJsonMember& take) {
+    path_ = path;
+    take_ = take;
+  }
+
   json root;
 
   bool null() override { return add(nullptr); }
@@ -41,6 +48,12 @@ class Builder : public nlohmann::json_sax<json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
+    if (stack_.size() == given_depth_) {
+      name_ = std::move(name);
+      return true;
+    }
+    if (stack_.size() <= path_.size() && on_path_ >= stack_.size() - 1)
+      on_path_ = name == path_[stack_.size() - 1] ? stack_.size() : stack_.size() - 1;
     auto& members = stack_.back()->get_ref<json::object_t&>();
     const auto [member, added] = members.try_emplace(std::move(name));
     if (!added) fail(where_, ": the name ", quote(member->first), " appears twice in one object");
@@ -64,6 +77,7 @@ class Builder : public nlohmann::json_sax<json> {
       return &root;
     }
     json& parent = *stack_.back();
+    if (stack_.size() == given_depth_) return &(given_ = std::move(value));
     if (parent.is_object()) return &(*member_ = std::move(value));
     parent.push_back(std::move(value));
     return &parent.back();
@@ -71,18 +85,23 @@ class Builder : public nlohmann::json_sax<json> {
 
   bool add(json value) {
     store(std::move(value));
+    if (stack_.size() == given_depth_) take_(std::move(name_), std::move(given_));
     return true;
   }
 
   // A parent does not move while its children are open: only the innermost container grows.
   bool open(json container) {
     if (stack_.size() == kJsonDepth) fail(where_, ": JSON is more than ", kJsonDepth, " levels deep");
+    const bool object = container.is_object(), inside = stack_.size() == path_.size() && on_path_ == path_.size();
     stack_.push_back(store(std::move(container)));
+    if (object && inside && !path_.empty() && given_depth_ == kNone) given_depth_ = stack_.size();
     return true;
   }
 
   bool close() {
+    if (stack_.size() == given_depth_) given_depth_ = kNone;
     stack_.pop_back();
+    if (stack_.size() == given_depth_) take_(std::move(name_), std::move(given_));
     return true;
   }
 
@@ -90,17 +109,36 @@ class Builder : public nlohmann::json_sax<json> {
   const std::string& where_;
   std::vector<json*> stack_;
   json* member_ = nullptr;  // of the innermost object, whose value comes next
+
+  static constexpr size_t kNone = SIZE_MAX;
+  std::vector<std::string> path_;  // of the object whose members are given away; empty: none is
+  TakeJsonMember take_;
+  size_t on_path_ = 0;          // names of the path that lead to where the parser stands
+  size_t given_depth_ = kNone;  // of that object while the parser is inside
+  std::string name_;
+  json given_;  // the member that is being read
 };
+
+json built(Builder& builder, std::string_view bytes, const std::string& where, size_t max_bytes) {
+  if (bytes.size() > max_bytes) fail(where, ": ", bytes.size(), " bytes of JSON, want at most ", max_bytes);
+  const size_t invalid = utf8_invalid_at(bytes);
+  if (invalid != std::string_view::npos) fail(where, ": no UTF-8 at ", place(bytes, invalid));
+  json::sax_parse(bytes.begin(), bytes.end(), &builder);
+  return std::move(builder.root);
+}
 
 }  // namespace
 
 json parse_json(std::string_view bytes, const std::string& where, size_t max_bytes) {
-  if (bytes.size() > max_bytes) fail(where, ": ", bytes.size(), " bytes of JSON, want at most ", max_bytes);
-  const size_t invalid = utf8_invalid_at(bytes);
-  if (invalid != std::string_view::npos) fail(where, ": no UTF-8 at ", place(bytes, invalid));
   Builder builder(bytes, where);
-  json::sax_parse(bytes.begin(), bytes.end(), &builder);
-  return std::move(builder.root);
+  return built(builder, bytes, where, max_bytes);
+}
+
+json parse_json_members(std::string_view bytes, const std::string& where, const std::vector<std::string>& path,
+                        const TakeJsonMember& take) {
+  Builder builder(bytes, where);
+  builder.give(path, take);
+  return built(builder, bytes, where, kJsonBytes);
 }
 
 json read_json(const std::string& path, size_t max_bytes) { return parse_json(read_file(path), path, max_bytes); }

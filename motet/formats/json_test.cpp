@@ -3,10 +3,12 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
+#include "motet/formats/json_members.h"
 
 namespace motet {
 namespace {
 
+using nlohmann::json;
 using testing::message_of;
 
 std::string refusal(const std::string& bytes) {
@@ -70,6 +72,40 @@ TEST(Json, FilesAreNamedInMessages) {
   const std::string path = folder / "a.json";
   write_file_atomic(path, "[");
   EXPECT_EQ(message_of<Error>([&] { read_json(path); }), path + ": JSON ends too early, after 1 bytes");
+}
+
+// The value without the members of the object at a/b, and these as they were given.
+std::pair<json, json> split(const std::string& bytes) {
+  json given = json::array();
+  const json rest = parse_json_members(bytes, "f", {"a", "b"}, [&](std::string&& name, json&& value) {
+    given.push_back({std::move(name), std::move(value)});
+  });
+  return {rest, given};
+}
+
+TEST(JsonMembers, OneObjectIsGivenAwayInItsOrder) {
+  const auto [rest, given] =
+      split(R"({"b": {"x": 1}, "a": {"c": [{"b": {"y": 2}}], "b": {"z": 3, "": [4, {"z": 5}], "b": {}, "z": "6"},
+                                       "d": {"b": 7}}, "e": {"a": {"b": {"k": 8}}}})");
+  EXPECT_EQ(given, json::parse(R"([["z", 3], ["", [4, {"z": 5}]], ["b", {}], ["z", "6"]])"));
+  EXPECT_EQ(rest, json::parse(R"({"b": {"x": 1}, "a": {"c": [{"b": {"y": 2}}], "b": {}, "d": {"b": 7}},
+                                  "e": {"a": {"b": {"k": 8}}}})"));
+}
+
+TEST(JsonMembers, WithoutThatObjectNothingIsGivenAway) {
+  for (const char* bytes : {"3", R"([{"a": {"b": {"c": 1}}}])", R"({"a": 1, "b": {"c": 1}})",
+                            R"({"a": [{"b": {"c": 1}}]})", R"({"a": {"b": [{"c": 1}]}})"}) {
+    const auto [rest, given] = split(bytes);
+    EXPECT_EQ(rest, json::parse(bytes));
+    EXPECT_TRUE(given.empty()) << bytes;
+  }
+}
+
+TEST(JsonMembers, WhatIsInsideIsCheckedToo) {
+  EXPECT_EQ(message_of<Error>([] { split(R"({"a": {"b": {"c": {"d": 1, "d": 2}}}})"); }),
+            "f: the name 'd' appears twice in one object");
+  EXPECT_EQ(message_of<Error>([] { split(R"({"a": {"b": {"c": )"); }), "f: JSON ends too early, after 18 bytes");
+  message_of<Error>([] { split(R"({"a": {"b": {"c": )" + std::string(70, '[')); });
 }
 
 }  // namespace

@@ -85,6 +85,17 @@ std::string Options::key() const {
   return s.str();
 }
 
+Positions Positions::packed(const Tensor& documents) {
+  const int64_t tokens = documents.size(1);
+  const Tensor place_T = at::arange(tokens, documents.options().dtype(at::kLong));
+  const Tensor begins_BT = at::cat(
+      {at::ones_like(documents.slice(1, 0, 1), at::kBool), documents.slice(1, 1) != documents.slice(1, 0, -1)}, 1);
+  const Tensor begin_BT = std::get<0>(at::where(begins_BT, place_T, at::zeros_like(place_T)).cummax(1));
+  Positions positions{place_T - begin_BT, tokens};
+  positions.documents_BT = documents;
+  return positions;
+}
+
 Positions Positions::range(int64_t begin, int64_t end, int64_t length, at::Device device) {
   return {at::arange(begin, end, at::TensorOptions().dtype(at::kLong).device(device)), length};
 }

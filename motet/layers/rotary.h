@@ -30,12 +30,16 @@ struct RotaryTables {
 
 /// Where tokens stand: 0-based integers in their own sequence, [T] or [B,T], and the length L that dynamic scaling is
 /// based on: the planned total length of a request, T in training and scoring. Layers share the tables made for it.
+/// With documents [B,T] a token sees those of its own document alone.
 struct Positions {
   Tensor at;
   int64_t length = 0;
   std::shared_ptr<std::map<std::string, RotaryTables>> tables = std::make_shared<std::map<std::string, RotaryTables>>();
+  Tensor documents_BT = {};  // int64
 
   static Positions range(int64_t begin, int64_t end, int64_t length, at::Device device = at::kCPU);
+  /// Rows that several documents share: positions begin anew where the number of the document changes. L is T.
+  static Positions packed(const Tensor& documents_BT);
 };
 
 class Rotary {

@@ -152,6 +152,7 @@ Attention Projected::attention(const Positions& queries, const Positions& keys) 
   a.visibility.causal = setting_.causal;
   a.visibility.window = window_;
   a.visibility.bias_BHTS = position_bias(queries, keys);
+  a.visibility.documents_BS = keys.documents_BT;
   return a;
 }
 

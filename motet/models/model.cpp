@@ -22,6 +22,11 @@ void fill(Tensor weight, const std::string& kind, double range, int64_t num_laye
 
 bool is_output_projection(const std::string& name) { return name.ends_with("o_proj") || name.ends_with("down_proj"); }
 
+Positions positions_of(const Tensor& ids, const Tensor& documents) {
+  return documents.defined() ? Positions::packed(documents)
+                             : Positions::range(0, ids.size(1), ids.size(1), ids.device());
+}
+
 }  // namespace
 
 ModelImpl::ModelImpl(ModelConfig config) : config_(std::move(config)) {
@@ -64,8 +69,11 @@ Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
   const int64_t tokens = ids.size(1);
   if (length > 0 && tokens > length)
     fail_usage("hidden: length is ", length, ", want at least the ", tokens, " tokens");
+  return hidden(ids, Positions::range(0, tokens, length > 0 ? length : tokens, ids.device()));
+}
+
+Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at) {
   Tensor x = embedded(ids);
-  const Positions at = Positions::range(0, tokens, length > 0 ? length : tokens, ids.device());
   for (Block& block : blocks_) x = block->forward(x, at);
   return norm(x);
 }
@@ -78,7 +86,9 @@ std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
 
 Tensor ModelImpl::logits(const Tensor& hidden) { return lm_head ? lm_head(hidden) : embed_tokens->forward(hidden); }
 
-Tensor ModelImpl::forward(const Tensor& ids) { return logits(hidden(ids)); }
+Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents) {
+  return logits(hidden(ids, positions_of(ids, documents)));
+}
 
 void ModelImpl::keep_weights(WeightType type) {
   std::vector<LinearImpl*> matrices;  // in the order in which a token reads them
@@ -101,12 +111,12 @@ std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   return inputs;
 }
 
-std::string ModelImpl::first_non_finite(const Tensor& ids) {
+std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documents) {
   at::NoGradGuard no_grad;
   const auto finite = [](const Tensor& t) { return t.isfinite().all().item<bool>(); };
   Tensor x = embedded(ids);
   if (!finite(x)) return "the embedding";
-  const Positions at = Positions::range(0, ids.size(1), ids.size(1), ids.device());
+  const Positions at = positions_of(ids, documents);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     x = blocks_[i]->forward(x, at);
     if (!finite(x)) return text("layer ", i);

@@ -51,12 +51,14 @@ class ModelImpl : public torch::nn::Module {
  public:
   explicit ModelImpl(ModelConfig);
 
-  /// ids [B,T] int64 -> logits [B,T,V]. Throws UsageError when T exceeds the context.
-  Tensor forward(const Tensor& ids_BT);
+  /// ids [B,T] int64 -> logits [B,T,V]. With documents [B,T] int64 each document is computed as if it were alone: it
+  /// sees itself only and its positions begin at 0. Throws UsageError when T exceeds the context.
+  Tensor forward(const Tensor& ids_BT, const Tensor& documents_BT = {});
   /// ids [B,T] -> hidden states after the final norm [B,T,C]. `length` is what dynamic position scaling is based on:
   /// the planned total of a request, so that its base stays one; 0: T, as in training and scoring. Throws UsageError
   /// when T exceeds the context or the length.
   Tensor hidden(const Tensor& ids_BT, int64_t length = 0);
+  Tensor hidden(const Tensor& ids_BT, const Positions&);
   Tensor logits(const Tensor& hidden_BTC);
   /// The embedding and the output of each layer, [B,T,C] each; normed(the last) is hidden(ids).
   std::vector<Tensor> states(const Tensor& ids_BT, const Positions&);
@@ -69,7 +71,7 @@ class ModelImpl : public torch::nn::Module {
   /// The normed input of each layer's attention, for pictures.
   std::vector<Tensor> attention_inputs(const Tensor& ids_BT);
   /// Where the first non-finite number appears: "embedding", "layer 3", "output", or "" when all are finite.
-  std::string first_non_finite(const Tensor& ids_BT);
+  std::string first_non_finite(const Tensor& ids_BT, const Tensor& documents_BT = {});
 
   /// For inference alone: keeps the matrices of linear layers and of the embedding in this type, in one piece.
   void keep_weights(WeightType);

@@ -55,6 +55,62 @@ TEST(Model, BlockAttendsToAMemory) {
   EXPECT_EQ(block->forward(x, Positions::range(0, 3, 3), memory, Positions::range(0, 5, 5)).sizes(), x.sizes());
 }
 
+// Each document of a packed row is what it is alone, whatever lies around it.
+TEST(Model, DocumentsKeptApartAreThoseComputedAlone) {
+  at::NoGradGuard no_grad;
+  const Tensor ids = at::randint(0, 11, {2, 12}, at::kLong);
+  const Tensor documents =
+      at::tensor({0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 3, 3, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2}).view({2, 12});
+  std::vector<nlohmann::json> variants;
+  for (const std::string& mechanism : mechanism_names()) variants.push_back({{"mechanism", mechanism}});
+  variants.push_back({{"window", 3}});
+  variants.push_back({{"mechanism", "dcmha"}, {"window", 2}, {"qk_norm", true}});
+  for (const char* bias : {"alibi", "relative"}) variants.push_back({{"position_bias", bias}, {"rope_fraction", 0}});
+  for (const nlohmann::json& attention : variants)
+    for (const bool causal : {true, false}) {
+      if (!causal && attention.contains("window")) continue;
+      Model model = fresh(tiny({{"causal", causal}}, attention));
+      model->to(at::kDouble);
+      const Tensor packed = model->forward(ids, documents);
+      for (int64_t row = 0; row < 2; ++row)
+        for (int64_t begin = 0, end = 0; begin < 12; begin = end) {
+          while (end < 12 && documents[row][end].equal(documents[row][begin])) ++end;
+          const Tensor alone = model->forward(ids.slice(0, row, row + 1).slice(1, begin, end));
+          const double error = (packed[row].slice(0, begin, end) - alone[0]).abs().max().item<double>();
+          EXPECT_LE(error, 1e-12) << attention << " row " << row << " from " << begin;
+        }
+      EXPECT_FALSE(packed.allclose(model->forward(ids))) << attention;
+    }
+}
+
+TEST(Model, DocumentsThatAreOneChangeNothing) {
+  for (const std::string& mechanism : mechanism_names()) {
+    Model model = fresh(tiny({}, {{"mechanism", mechanism}}));
+    const Tensor one = model->forward(kIds, at::zeros_like(kIds));
+    EXPECT_LE((one - model->forward(kIds)).abs().max().item<double>(), 1e-5) << mechanism;
+  }
+}
+
+// The gradient of one document's loss is that of the document alone.
+TEST(Model, DocumentsKeptApartHaveGradientsOfTheirOwn) {
+  const Tensor ids = at::randint(0, 11, {1, 12}, at::kLong),
+               documents = (at::arange(12) >= 5).to(at::kLong).view({1, 12});
+  for (const std::string& mechanism : mechanism_names()) {
+    Model model = fresh(tiny({}, {{"mechanism", mechanism}}));
+    model->to(at::kDouble);
+    std::vector<Tensor> gradients;
+    for (const bool packed : {true, false}) {
+      model->zero_grad();
+      const Tensor logits = packed ? model->forward(ids, documents).slice(1, 5) : model->forward(ids.slice(1, 5));
+      token_loss(logits, ids.slice(1, 5)).backward();
+      for (const Tensor& p : model->parameters()) gradients.push_back(p.grad().clone());
+    }
+    const size_t half = gradients.size() / 2;
+    for (size_t i = 0; i < half; ++i)
+      EXPECT_LE((gradients[i] - gradients[half + i]).abs().max().item<double>(), 1e-12) << mechanism << " " << i;
+  }
+}
+
 TEST(Model, DynamicScalingHasOneBaseForAPlannedLength) {
   at::NoGradGuard no_grad;
   Model model = fresh(

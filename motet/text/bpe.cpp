@@ -9,7 +9,8 @@
 namespace motet {
 namespace {
 
-constexpr size_t kFew = 48;  // symbols that are merged by looking at all of them each time
+constexpr size_t kLongestPiece = 1 << 28;  // merging takes some 30 bytes of memory for each
+constexpr size_t kFew = 48;                // symbols that are merged by looking at all of them each time
 
 }  // namespace
 
@@ -175,7 +176,8 @@ void BpeEncoder::fall_back(std::string_view piece) {
 }
 
 const std::vector<BpeToken>& BpeEncoder::tokens(std::string_view piece) {
-  if (piece.size() > INT32_MAX) fail("encode: a piece of ", piece.size(), " bytes, want at most ", INT32_MAX);
+  if (piece.size() > kLongestPiece)
+    fail("encode: ", piece.size(), " bytes without a place to cut, want at most ", kLongestPiece);
   if (model_.ignore_merges) {
     const int32_t id = model_.id_of(piece);
     if (id >= 0) {

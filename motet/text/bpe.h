@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "motet/text/piece_cache.h"
+#include "motet/text/vocabulary.h"
 
 namespace motet {
 
@@ -60,7 +61,6 @@ struct PieceHash {
   using is_transparent = void;
   size_t operator()(std::string_view piece) const { return static_cast<size_t>(PieceCache::hash(piece)); }
 };
-using Vocabulary = std::unordered_map<std::string, int32_t, PieceHash, std::equal_to<>>;
 
 struct BpeModel {
   // What a piece is cut into before merging.
@@ -80,10 +80,7 @@ struct BpeModel {
   bool byte_fallback = false, fuse_unknown = false, ignore_merges = false;
 
   BpeModel() { byte_ids.fill(-1); }
-  int32_t id_of(std::string_view piece) const {
-    const auto found = vocabulary.find(piece);
-    return found == vocabulary.end() ? -1 : found->second;
-  }
+  int32_t id_of(std::string_view piece) const { return vocabulary.find(piece); }
 };
 
 // One symbol of a piece: its id and bytes.

@@ -237,7 +237,7 @@ std::unique_ptr<Tokenizer> BpeTrainer::finish(int64_t vocabulary_size, const std
                            model.pieces[static_cast<size_t>(merge.right)]);
     if (progress) progress(id - kFirstMerge + 1);
   }
-  for (size_t id = 1; id < bytes.size(); ++id) model.vocabulary.emplace(bytes[id], static_cast<int32_t>(id));
+  for (size_t id = 1; id < bytes.size(); ++id) model.vocabulary.add(bytes[id], static_cast<int32_t>(id));
   if (model.vocabulary.size() + 1 != bytes.size()) fail("bpe: two merges make the same piece");
   parts.added = {{.id = 0, .content = "<|endoftext|>", .special = true}};
   parts.pre_tokenizers = read_pre_tokenizers(byte_level(), "bpe");

@@ -5,6 +5,8 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/formats/json.h"
+#include "motet/formats/json_members.h"
+#include "motet/text/pipeline.h"
 #include "motet/text/read_gguf.h"
 #include "motet/text/vectors.h"
 
@@ -12,6 +14,8 @@ namespace motet {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kFewPieces = 1000;
 
 // GPT-2's two files: ids of pieces, and merges behind a line "#version".
 std::unique_ptr<Tokenizer> read_gpt2(const fs::path& vocabulary_path, const fs::path& merges_path) {
@@ -51,13 +55,29 @@ fs::path sibling(const fs::path& path, const std::string& from, const std::strin
   return fs::exists(other, ignored) ? other : fs::path();
 }
 
+// The vocabulary stays out of the tree of JSON, which would sort it; small ones, those of characters among them, go
+// back.
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& bytes, const std::string& where) {
+  PieceList pieces;
+  nlohmann::json value = parse_json_members(
+      bytes, where, {"model", "vocab"},
+      [&](std::string&& piece, nlohmann::json&& id) { pieces.emplace_back(std::move(piece), std::move(id)); });
+  const bool has_model = value.is_object() && value.contains("model") && value["model"].is_object();
+  if (has_model && value["model"].value("type", nlohmann::json("BPE")) == "BPE" && pieces.size() > kFewPieces)
+    return read_pipeline(value, where, &pieces);
+  for (auto& [piece, id] : pieces)
+    if (!value["model"]["vocab"].emplace(piece, std::move(id)).second)
+      fail(where, ": the name ", quote(piece), " appears twice in one object");
+  return tokenizer_from_json(value, where);
+}
+
 std::unique_ptr<Tokenizer> load_json(const fs::path& path) {
   for (const auto& [vocabulary, merges] :
        {std::pair("encoder.json", "vocab.bpe"), std::pair("vocab.json", "merges.txt")}) {
     const fs::path other = sibling(path, vocabulary, merges);
     if (!other.empty()) return read_gpt2(path, other);
   }
-  return tokenizer_from_json(read_json(path.string()), path.string());
+  return read_tokenizer_json(read_file(path), path.string());
 }
 
 }  // namespace

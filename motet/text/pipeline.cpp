@@ -8,6 +8,20 @@
 namespace motet {
 namespace {
 
+constexpr size_t kLongestText = INT32_MAX;
+
+void check_length(std::string_view text) {
+  if (text.size() > kLongestText) fail("encode: a text of ", text.size(), " bytes, want at most ", kLongestText);
+}
+
+// valid_utf8 of a text of bearable length.
+std::string_view repaired(std::string_view text, std::string& storage) {
+  check_length(text);
+  const std::string_view valid = valid_utf8(text, storage);
+  check_length(valid);
+  return valid;
+}
+
 // Of each byte of a text that valid_utf8 repaired: its place in what was given.
 std::vector<TextSpan> repaired_spans(std::string_view given) {
   std::vector<TextSpan> out;
@@ -121,7 +135,7 @@ void PipelineTokenizer::run(std::string_view text, const EncodeOptions& options,
 std::vector<int32_t> PipelineTokenizer::encode(std::string_view text) const {
   std::string storage;
   Output out(parts_, false);
-  run(valid_utf8(text, storage), {}, out);
+  run(repaired(text, storage), {}, out);
   return std::move(out.ids);
 }
 
@@ -135,7 +149,7 @@ std::vector<std::vector<int32_t>> PipelineTokenizer::encode_all(std::span<const 
       const PostProcessor& around = parts_.post_processor;
       out->ids.clear();
       if (options.add_special) out->ids = around.before;
-      run(valid_utf8(texts[i], storage), options, *out);
+      run(repaired(texts[i], storage), options, *out);
       if (options.add_special) out->ids.insert(out->ids.end(), around.after.begin(), around.after.end());
       all[i] = out->ids;
     };
@@ -145,7 +159,7 @@ std::vector<std::vector<int32_t>> PipelineTokenizer::encode_all(std::span<const 
 
 std::vector<TextToken> PipelineTokenizer::tokens(std::string_view text, const EncodeOptions& options) const {
   std::string storage;
-  const std::string_view valid = valid_utf8(text, storage);
+  const std::string_view valid = repaired(text, storage);
   Output out(parts_, true);
   run(valid, options, out);
   const PostProcessor& rules = parts_.post_processor;

@@ -66,8 +66,12 @@ class PipelineTokenizer : public Tokenizer {
   AddedTokenSearch raw_, normalized_;
 };
 
-// A tokenizer.json whose model is BPE. Throws as tokenizer_from_json does.
-std::unique_ptr<PipelineTokenizer> read_pipeline(const nlohmann::json& json, const std::string& where);
+// model.vocab of a tokenizer.json: pieces and their ids, as the file has them.
+using PieceList = std::vector<std::pair<std::string, nlohmann::json>>;
+
+// A tokenizer.json whose model is BPE; with `pieces` these are its model.vocab. Throws as tokenizer_from_json does.
+std::unique_ptr<PipelineTokenizer> read_pipeline(const nlohmann::json& json, const std::string& where,
+                                                 const PieceList* pieces = nullptr);
 
 // The text of SentencePiece's ids, given the pieces.
 std::string sentence_piece_text(const SentencePieceText& rules, std::span<const int32_t> ids,

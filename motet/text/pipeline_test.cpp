@@ -1,5 +1,7 @@
 #include "motet/text/pipeline.h"
 
+#include <sys/mman.h>
+
 #include <random>
 
 #include "motet/core/error.h"
@@ -38,6 +40,33 @@ json small() {
 std::unique_ptr<PipelineTokenizer> read(const json& value) { return read_pipeline(value, "f"); }
 std::string refused(const json& value) {
   return message_of<Error>([&] { read(value); });
+}
+
+// Addresses of so many bytes, without the memory.
+class UntouchedText {
+ public:
+  explicit UntouchedText(size_t size) : size_(size) {
+    address_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+  ~UntouchedText() { ::munmap(address_, size_); }
+  UntouchedText(const UntouchedText&) = delete;
+  std::string_view text() const { return {static_cast<const char*>(address_), size_}; }
+
+ private:
+  size_t size_;
+  void* address_;
+};
+
+TEST(Pipeline, ATextOfTwoGigabytesIsRefusedInOneLine) {
+  const auto tokenizer = read_pipeline(small(), "f");
+  const UntouchedText text(size_t{1} << 31);
+  const std::string wanted = "encode: a text of 2147483648 bytes, want at most 2147483647";
+  EXPECT_EQ(message_of<Error>([&] { tokenizer->encode(text.text()); }), wanted);
+  EXPECT_EQ(message_of<Error>([&] { tokenizer->tokens(text.text(), {}); }), wanted);
+  BpeEncoder encoder(tokenizer->parts().model);
+  std::vector<int32_t> ids;
+  EXPECT_EQ(message_of<Error>([&] { encoder.encode(text.text().substr(0, (1 << 28) + 1), ids); }),
+            "encode: 268435457 bytes without a place to cut, want at most 268435456");
 }
 
 TEST(Pipeline, MergesFollowTheirRanks) {

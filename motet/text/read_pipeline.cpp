@@ -11,26 +11,44 @@ using nlohmann::json;
 
 constexpr int64_t kMostIds = 1 << 24;
 
-void read_vocabulary(BpeModel& model, const json& vocabulary, const std::string& where) {
-  if (!vocabulary.is_object()) fail(where, ": model.vocab is no object");
-  model.vocabulary.reserve(vocabulary.size() * 2);
-  model.pieces.resize(vocabulary.size());
-  std::string bytes;
-  for (const auto& [piece, value] : vocabulary.items()) {
-    if (!value.is_number_integer() || value < 0 || value >= kMostIds) {
-      fail(where, ": the id of ", quote(piece), " is ", quote(value.dump()), ", want 0 to ", kMostIds - 1);
-    }
-    if (piece.empty()) continue;
+// Takes pieces one by one.
+class VocabularyReader {
+ public:
+  VocabularyReader(BpeModel& model, size_t pieces, const std::string& where) : model_(model), where_(where) {
+    model.vocabulary.reserve(pieces);
+    model.pieces.resize(pieces);
+  }
+
+  void add(const std::string& piece, const json& value) {
+    if (!value.is_number_integer() || value < 0 || value >= kMostIds)
+      fail(where_, ": the id of ", quote(piece), " is ", quote(value.dump()), ", want 0 to ", kMostIds - 1);
+    if (piece.empty()) return;
     const auto id = value.get<size_t>();
-    if (id >= model.pieces.size()) model.pieces.resize(id + 1);
-    if (!model.pieces[id].empty())
-      fail(where, ": the id ", id, " belongs to ", quote(model.pieces[id]), " and to ", quote(piece));
-    model.pieces[id] = piece;
-    if (model.start != BpeModel::Start::bytes) {
-      model.vocabulary.emplace(piece, static_cast<int32_t>(id));
-    } else if (bytes_of_characters(piece, bytes)) {
-      model.vocabulary.emplace(bytes, static_cast<int32_t>(id));
-    }
+    if (id >= model_.pieces.size()) model_.pieces.resize(id + 1);
+    std::string& name = model_.pieces[id];
+    if (!name.empty()) fail(where_, ": the id ", id, " belongs to ", quote(name), " and to ", quote(piece));
+    name = piece;
+    const bool as_bytes = model_.start == BpeModel::Start::bytes;
+    const bool found = !as_bytes || bytes_of_characters(piece, bytes_);
+    Vocabulary& pieces = found ? model_.vocabulary : others_;
+    if (!pieces.add(found && as_bytes ? bytes_ : piece, static_cast<int32_t>(id)))
+      fail(where_, ": the piece ", quote(piece), " is there twice");
+  }
+
+ private:
+  BpeModel& model_;
+  const std::string& where_;
+  std::string bytes_;
+  Vocabulary others_;  // pieces that are no bytes
+};
+
+void read_vocabulary(BpeModel& model, const json& vocabulary, const PieceList* pieces, const std::string& where) {
+  if (!vocabulary.is_object()) fail(where, ": model.vocab is no object");
+  VocabularyReader reader(model, pieces ? pieces->size() : vocabulary.size(), where);
+  if (pieces) {
+    for (const auto& [piece, id] : *pieces) reader.add(piece, id);
+  } else {
+    for (const auto& [piece, id] : vocabulary.items()) reader.add(piece, id);
   }
 }
 
@@ -73,7 +91,7 @@ void read_merges(BpeModel& model, const json& merges, const std::string& where) 
   }
 }
 
-void read_model(BpeModel& model, const json& json, bool bytes, const std::string& where) {
+void read_model(BpeModel& model, const json& json, const PieceList* pieces, bool bytes, const std::string& where) {
   if (string_field(json, "type", "BPE", where) != "BPE")
     unsupported(where, "model", string_field(json, "type", "", where), {"BPE", "WordLevel of characters"});
   if (json.contains("dropout") && !json["dropout"].is_null() && json["dropout"] != 0.0) {
@@ -90,7 +108,7 @@ void read_model(BpeModel& model, const json& json, bool bytes, const std::string
   for (const char* name : {"vocab", "merges"}) {
     if (!json.contains(name)) fail(where, ": has no model.", name);
   }
-  read_vocabulary(model, json["vocab"], where);
+  read_vocabulary(model, json["vocab"], pieces, where);
   read_merges(model, json["merges"], where);
   for (int byte = 0; byte < 256; ++byte) {
     char name[8];
@@ -150,14 +168,14 @@ json member(const json& json, const char* name) { return json.contains(name) ? j
 
 }  // namespace
 
-std::unique_ptr<PipelineTokenizer> read_pipeline(const json& json, const std::string& where) {
+std::unique_ptr<PipelineTokenizer> read_pipeline(const json& json, const std::string& where, const PieceList* pieces) {
   PipelineParts parts;
   parts.normalizers = read_normalizers(member(json, "normalizer"), where);
   parts.pre_tokenizers = read_pre_tokenizers(member(json, "pre_tokenizer"), where);
   parts.post_processor = read_post_processor(member(json, "post_processor"), where);
   parts.decoders = read_decoders(member(json, "decoder"), where);
   parts.added = read_added(json, where);
-  read_model(parts.model, json["model"], parts.pre_tokenizers.bytes, where);
+  read_model(parts.model, json["model"], pieces, parts.pre_tokenizers.bytes, where);
   check_added(parts, where);
   if (parts.model.pieces.empty() && parts.added.empty()) fail(where, ": the vocabulary is empty");
   for (const auto& [name, value] : json.items()) {

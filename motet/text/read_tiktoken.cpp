@@ -131,7 +131,7 @@ std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const std::strin
     const auto id = static_cast<size_t>(piece.symbol);
     if (id >= model.pieces.size()) model.pieces.resize(id + 1);
     if (!model.pieces[id].empty()) fail(where, ": the rank ", id, " is there twice");
-    if (!model.vocabulary.emplace(piece.text, piece.symbol).second)
+    if (!model.vocabulary.add(piece.text, piece.symbol))
       fail(where, ": the token ", quote(piece.text), " is there twice");
     model.pieces[id] = characters_of(piece.text);
     if (piece.text.size() == 1) model.byte_ids[static_cast<unsigned char>(piece.text[0])] = piece.symbol;

@@ -127,7 +127,7 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
     text->kinds.push_back(static_cast<SentencePieceText::Kind>(std::clamp(type, 1, 6) - 1));
     switch (type) {
       case Type::normal:
-        model.vocabulary.emplace(token, id);
+        model.vocabulary.add(token, id);
         pieces.push_back({token, id, ranks.at(vectors.scores[i])});
         break;
       case Type::unknown:
@@ -165,7 +165,7 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
   auto next = static_cast<int32_t>(model.pieces.size());
   for (const RankedPiece& piece : pieces) {
     for (size_t at = 0; at < piece.text.size(); at += character_size(piece.text, at)) {
-      if (model.vocabulary.emplace(piece.text.substr(at, character_size(piece.text, at)), next).second) ++next;
+      if (model.vocabulary.add(piece.text.substr(at, character_size(piece.text, at)), next)) ++next;
     }
   }
   merges_from_ranks(model, pieces, character_size, where);

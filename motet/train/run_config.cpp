@@ -81,8 +81,15 @@ std::vector<std::string> take_texts(nlohmann::json& data) {
 const OptionTable& data_options() {
   using enum OptionType;
   static const OptionTable table{
-      {"tokenizer", string, "chars", {}, {}, {}, "what a token is: chars, bytes, or the file or folder of a tokenizer"},
+      {"tokenizer",
+       string,
+       "auto",
+       {},
+       {},
+       {},
+       "chars, bytes, a tokenizer's file or folder; auto: the data's, or chars"},
       {"validation", number, 0.1, 0.0001, 0.9, {}, "part of the text, from its end, that is kept for validation"},
+      {"documents", string, "packed", {}, {}, {"packed", "apart"}, "of prepared data: apart: none sees another"},
   };
   return table;
 }

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "motet/data/batches.h"
+#include "motet/data/prepared.h"
 #include "motet/text/tokenizer.h"
 #include "motet/train/run_config.h"
 
@@ -11,17 +12,26 @@ namespace motet {
 struct TextData {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::vector<int32_t> train, validation;
-  double bytes_per_token = 1;  // of the validation part
+  std::shared_ptr<const TokenSequence> train, validation;
+  double bytes_per_token = 1;    // of the validation part
+  bool documents_apart = false;  // no document sees another
 };
 
-/// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names. Throws
-/// Error in one line for missing, empty, binary or too short texts.
+/// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names; or maps
+/// prepared data (motet data prepare, llm.c), which has its own tokenizer and may have its own validation part. Throws
+/// Error in one line for missing, empty, binary or too short texts and for a tokenizer that is not that of the data.
 TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
-/// A batch as tensors [rows, columns] int64.
+/// The tokenizer of prepared data, which must have the tokens of `given` where both are there. Throws Error when they
+/// differ or both are missing.
+std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_ptr<const Tokenizer> given);
+
+/// Bytes of text per token: as recorded for `split` (null: not recorded), else from the text of the first million.
+double text_bytes_per_token(const PreparedData&, const SplitRecord* split, const TokenSequence&, const Tokenizer&);
+
+/// A batch as tensors [rows, columns] int64; documents are undefined when the batch has none.
 struct TokenTensors {
-  Tensor inputs, targets;
+  Tensor inputs, targets, documents;
 };
 TokenTensors as_tensors(const Batch&);
 

@@ -30,9 +30,13 @@ TextData text_data() {
   const std::string text = "the quick brown fox jumps over the lazy dog and runs away. ";
   TextData data;
   data.tokenizer = make_tokenizer("chars", text);
-  for (int i = 0; i < 20; ++i)
-    for (int32_t id : data.tokenizer->encode(text)) data.train.push_back(id);
-  data.validation = data.train;
+  std::vector<int32_t> tokens;
+  std::vector<uint64_t> starts;
+  for (int i = 0; i < 20; ++i) {
+    starts.push_back(tokens.size());
+    for (int32_t id : data.tokenizer->encode(text)) tokens.push_back(id);
+  }
+  data.train = data.validation = std::make_shared<MemoryTokens>(tokens, starts);
   return data;
 }
 
@@ -139,6 +143,16 @@ TEST(Trainer, BatchesDoNotDependOnTheModelsSeed) {
   const auto one = tokens_seen({{"train.seed", "1"}});
   EXPECT_EQ(tokens_seen({{"train.seed", "2"}}), one);
   EXPECT_NE(tokens_seen({{"train.seed", "1"}, {"train.data_seed", "1"}}), one);
+}
+
+TEST(Trainer, DocumentsApartReadTheSameTokensAndLearnOtherwise) {
+  const RunConfig run = config({{"train.steps", "3"}});
+  TextData data = text_data();
+  Trainer packed = trainer(run, data);
+  data.documents_apart = true;
+  Trainer apart = trainer(run, data);
+  EXPECT_NE(packed.step().loss, apart.step().loss);
+  EXPECT_NE(packed.evaluate().loss, apart.evaluate().loss);
 }
 
 TEST(AdamW, DecaysMatricesOnly) {

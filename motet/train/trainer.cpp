@@ -12,9 +12,9 @@
 namespace motet {
 namespace {
 
-BatchOptions batch_options(const nlohmann::json& train) {
+BatchOptions batch_options(const nlohmann::json& train, const TextData& data) {
   return {train.at("batch_size").get<int64_t>(), train.at("context").get<int64_t>(),
-          train.at("data_seed").get<uint64_t>()};
+          train.at("data_seed").get<uint64_t>(), data.documents_apart};
 }
 
 AdamWOptions adamw_options(const nlohmann::json& train) {
@@ -57,9 +57,9 @@ Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
     : model_(std::move(model)),
       data_(data),
       train_(train),
-      batches_(data.train, batch_options(train)),
-      eval_windows_(
-          eval_windows(data.validation, train.at("context").get<int64_t>(), train.at("eval_windows").get<int64_t>())),
+      batches_(*data.train, batch_options(train, data)),
+      eval_windows_(eval_windows(*data.validation, train.at("context").get<int64_t>(), 0,
+                                 train.at("eval_windows").get<int64_t>(), data.documents_apart)),
       optimizer_(*model_, adamw_options(train)) {}
 
 int64_t Trainer::tokens_per_step() const { return step_tokens(train_); }
@@ -89,7 +89,7 @@ double Trainer::learning_rate() const {
 
 Tensor Trainer::loss_of(const TokenTensors& tokens) {
   const AutocastScope autocast(train_.at("dtype").get<std::string>());
-  return token_loss(model_->forward(tokens.inputs), tokens.targets);
+  return token_loss(model_->forward(tokens.inputs, tokens.documents), tokens.targets);
 }
 
 StepRecord Trainer::step() {
@@ -99,7 +99,7 @@ StepRecord Trainer::step() {
   const Tensor loss = loss_of(tokens);
   record.loss = loss.item<double>();
   if (!std::isfinite(record.loss))
-    diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs));
+    diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs, tokens.documents));
   optimizer_.zero_grad();
   loss.backward();
   record.gradient_norm = optimizer_.clip(train_.at("clip").get<double>());
@@ -119,7 +119,8 @@ double mean_loss(ModelImpl& model, const Batch& windows, int64_t rows) {
     check_interrupt();
     const Batch part = batch_rows(windows, row, rows);
     const TokenTensors tokens = as_tensors(part);
-    sum += token_loss(model.forward(tokens.inputs), tokens.targets).item<double>() * static_cast<double>(part.rows);
+    const Tensor loss = token_loss(model.forward(tokens.inputs, tokens.documents), tokens.targets);
+    sum += loss.item<double>() * static_cast<double>(part.rows);
   }
   return sum / static_cast<double>(windows.rows);
 }
@@ -129,8 +130,10 @@ EvalRecord Trainer::evaluate() {
   const double loss = mean_loss(*model_, eval_windows_, rows);
   if (std::isfinite(loss)) return {step_, loss};
   std::string place;
-  for (int64_t row = 0; row < eval_windows_.rows && place.empty(); row += rows)
-    place = model_->first_non_finite(as_tensors(batch_rows(eval_windows_, row, rows)).inputs);
+  for (int64_t row = 0; row < eval_windows_.rows && place.empty(); row += rows) {
+    const TokenTensors tokens = as_tensors(batch_rows(eval_windows_, row, rows));
+    place = model_->first_non_finite(tokens.inputs, tokens.documents);
+  }
   diverged(step_, "the validation loss", loss, place);
 }
 

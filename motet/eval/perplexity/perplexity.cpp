@@ -7,7 +7,9 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
+#include "motet/data/batches.h"
 #include "motet/eval/token_scores.h"
+#include "motet/train/trainer.h"
 
 namespace motet {
 namespace {
@@ -39,6 +41,17 @@ double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> w
   return -token_scores(model, at::cat(rows), at::cat(targets)).log_likelihood.sum().item<double>();
 }
 
+int64_t context_of(ModelImpl& model, const PerplexityOptions& options) {
+  const int64_t context = options.context > 0 ? options.context : model.config().context;
+  if (context > model.config().context)
+    fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);
+  return context;
+}
+
+int64_t rows_of(const PerplexityOptions& options, int64_t context) {
+  return options.rows > 0 ? options.rows : std::max<int64_t>(1, kTokensAtOnce / context);
+}
+
 }  // namespace
 
 std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t stride) {
@@ -54,10 +67,8 @@ std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t strid
 
 Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::string_view text,
                            const PerplexityOptions& options) {
-  const int64_t context = options.context > 0 ? options.context : model.config().context;
+  const int64_t context = context_of(model, options);
   const int64_t stride = options.stride > 0 ? options.stride : context;
-  if (context > model.config().context)
-    fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);
   if (stride > context) fail_usage("eval: a stride of ", stride, " tokens, want at most the window of ", context);
   at::NoGradGuard no_grad;
   const std::vector<int32_t> ids = tokenizer.encode(text);
@@ -65,8 +76,7 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
   if (count < 2) fail("the text has ", count, count == 1 ? " token" : " tokens", ", want at least 2");
   const Tensor tokens = at::tensor(ids, at::kLong);
   const std::vector<Window> windows = score_windows(count, context, stride);
-  const size_t rows =
-      static_cast<size_t>(options.rows > 0 ? options.rows : std::max<int64_t>(1, kTokensAtOnce / context));
+  const size_t rows = static_cast<size_t>(rows_of(options, context));
   Progress progress("perplexity", static_cast<int64_t>(windows.size()));
   double nats = 0;
   for (size_t at = 0; at < windows.size(); at += rows) {
@@ -82,6 +92,25 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
   const double all = p.nats_per_token * static_cast<double>(count);
   p.bits_per_byte = all / std::numbers::ln2 / static_cast<double>(text.size());
   p.word_perplexity = std::exp(all / static_cast<double>(std::max<int64_t>(words_of(text), 1)));
+  return p;
+}
+
+Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, double bytes_per_token,
+                            const PerplexityOptions& options) {
+  if (options.stride > 0) fail_usage("--stride: prepared data is scored window by window, want a text");
+  const int64_t context = context_of(model, options), rows = rows_of(options, context);
+  const int64_t windows = num_eval_windows(tokens, context);
+  Progress progress("perplexity", windows);
+  double sum = 0;
+  for (int64_t row = 0; row < windows; row += rows) {
+    const Batch part = eval_windows(tokens, context, row, rows, options.documents_apart);
+    sum += mean_loss(model, part, rows) * static_cast<double>(part.rows);
+    progress.update(row + part.rows);
+  }
+  progress.finish();
+  Perplexity p{.nats_per_token = sum / static_cast<double>(windows), .tokens = windows * context, .context = context};
+  p.perplexity = std::exp(p.nats_per_token);
+  p.bits_per_byte = p.nats_per_token / std::numbers::ln2 / bytes_per_token;
   return p;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/data/tokens.h"
 #include "motet/models/model.h"
 #include "motet/text/tokenizer.h"
 
@@ -7,15 +8,16 @@ namespace motet {
 /// What a model makes of a text: the negative log-likelihood of each token but the first.
 struct Perplexity {
   double nats_per_token = 0, bits_per_byte = 0, perplexity = 0;
-  double word_perplexity = 0;  // exp of the nats of a word; words are what white space separates
+  double word_perplexity = 0;  // exp of the nats of a word; words are what white space separates; 0: not known
   int64_t tokens = 0;          // scored
   int64_t context = 0;         // tokens of a window
 };
 
 struct PerplexityOptions {
-  int64_t context = 0;  // 0: the model's
-  int64_t stride = 0;   // 0: the context
-  int64_t rows = 0;     // windows at once; 0: some 8192 tokens
+  int64_t context = 0;           // 0: the model's
+  int64_t stride = 0;            // 0: the context
+  int64_t rows = 0;              // windows at once; 0: some 8192 tokens
+  bool documents_apart = false;  // of prepared data: none sees another
 };
 
 /// A part of a text: inputs are tokens begin .. end, targets those one later, of which the last `scored` count.
@@ -31,5 +33,9 @@ std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t strid
 /// Throws UsageError when the window is longer than the model's context or the stride longer than the window, Error
 /// when the text has fewer than two tokens.
 Perplexity text_perplexity(ModelImpl&, const Tokenizer&, std::string_view text, const PerplexityOptions&);
+
+/// The same of tokens without their text, in windows side by side; what the last one leaves is not scored.
+/// `bytes_per_token`: of the text. Throws UsageError also for a stride, Error for fewer tokens than a window.
+Perplexity token_perplexity(ModelImpl&, const TokenSequence&, double bytes_per_token, const PerplexityOptions&);
 
 }  // namespace motet

@@ -11,6 +11,9 @@ namespace motet {
 
 using TemplateValue = nlohmann::ordered_json;  // discarded: undefined
 
+inline constexpr size_t kMostTemplateBytes = 1 << 24;     // of a template, a text or a string
+inline constexpr int64_t kMostTemplateSteps = 1'000'000;  // and of items of a list
+
 struct TemplateNode {
   enum class Kind {
     // statements
@@ -80,6 +83,10 @@ TemplateValue apply_method(const std::string& name, const TemplateValue& value,
 bool apply_test(const std::string& name, const TemplateValue& value, const std::vector<TemplateValue>& arguments);
 bool knows_filter(const std::string& name);
 bool knows_test(const std::string& name);
+
+// "not", "-" before a value; an operator but "and" and "or" between two. Throw Error without a place.
+TemplateValue apply_sign(const std::string& sign, const TemplateValue& value);
+TemplateValue apply_operator(const std::string& sign, const TemplateValue& a, const TemplateValue& b);
 
 bool truth(const TemplateValue& value);
 bool undefined(const TemplateValue& value);

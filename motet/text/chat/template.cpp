@@ -15,8 +15,6 @@ using Kind = TemplateNode::Kind;
 using Value = TemplateValue;
 
 const Value kUndefined(Value::value_t::discarded);
-constexpr size_t kMostBytes = 1 << 24;
-constexpr int64_t kMostSteps = 1'000'000;
 
 class Interpreter {
  public:
@@ -36,13 +34,13 @@ class Interpreter {
   [[noreturn]] void stop(const Node& node, const std::string& what) { fail(where_, ": line ", node.line, ": ", what); }
 
   void step(const Node& node, size_t bytes = 0) {
-    if (++steps_ > kMostSteps) stop(node, "the template takes more than a million steps");
+    if (++steps_ > kMostTemplateSteps) stop(node, "the template takes more than a million steps");
     work_ += bytes;
-    if (work_ > 64 * kMostBytes) stop(node, "the template moves more than a gigabyte");
+    if (work_ > 64 * kMostTemplateBytes) stop(node, "the template moves more than a gigabyte");
   }
 
   void write(const Node& node, const std::string& text) {
-    if (text.size() > kMostBytes - out_.size()) stop(node, "the text has more than 16 MB");
+    if (text.size() > kMostTemplateBytes - out_.size()) stop(node, "the text has more than 16 MB");
     out_ += text;
   }
 
@@ -285,7 +283,8 @@ class Interpreter {
     const int64_t begin = values.size() > 1 ? values[0].get<int64_t>() : 0;
     const int64_t end = values[values.size() > 1 ? 1 : 0].get<int64_t>();
     const int64_t by = values.size() > 2 ? values[2].get<int64_t>() : 1;
-    if (by == 0 || std::abs(begin) > kMostSteps || std::abs(end) > kMostSteps || std::abs(by) > kMostSteps)
+    if (by == 0 || std::abs(begin) > kMostTemplateSteps || std::abs(end) > kMostTemplateSteps ||
+        std::abs(by) > kMostTemplateSteps)
       stop(node, "range() is too large or stands still");
     Value out = Value::array();
     for (int64_t i = begin; by > 0 ? i < end : i > end; i += by) {
@@ -315,10 +314,7 @@ class Interpreter {
 
   Value unary(const Node& node) {
     const Value value = evaluate(*node.parts[0]);
-    if (node.text == "not") return !truth(value);
-    if (value.is_number_integer()) return -value.get<int64_t>();
-    if (value.is_number()) return -value.get<double>();
-    stop(node, "- wants a number and got " + quote(shown(value)));
+    return located(node, [&] { return apply_sign(node.text, value); });
   }
 
   Value binary(const Node& node) {
@@ -327,79 +323,7 @@ class Interpreter {
     if (sign == "and") return truth(a) ? evaluate(*node.parts[1]) : a;
     if (sign == "or") return truth(a) ? a : evaluate(*node.parts[1]);
     const Value b = evaluate(*node.parts[1]);
-    if (sign == "==") return same(a, b);
-    if (sign == "!=") return !same(a, b);
-    if (sign == "in") return contains(node, b, a);
-    if (sign == "not in") return !contains(node, b, a);
-    if (sign == "~") return joined(node, shown(a), shown(b));
-    if (sign == "+" && a.is_string() && b.is_string()) return joined(node, a.get<std::string>(), b.get<std::string>());
-    if (sign == "+" && a.is_array() && b.is_array()) {
-      Value out = a;
-      if (a.size() + b.size() > kMostSteps) stop(node, "a list has more than a million items");
-      out.insert(out.end(), b.begin(), b.end());
-      return out;
-    }
-    if (a.is_string() && b.is_string() && (sign[0] == '<' || sign[0] == '>')) {
-      const int order = a.get_ref<const std::string&>().compare(b.get_ref<const std::string&>());
-      return sign == "<" ? order < 0 : sign == ">" ? order > 0 : sign == "<=" ? order <= 0 : order >= 0;
-    }
-    return arithmetic(node, a, b);
-  }
-
-  Value joined(const Node& node, const std::string& a, const std::string& b) {
-    if (a.size() + b.size() > kMostBytes) stop(node, "a string has more than 16 MB");
-    return a + b;
-  }
-
-  bool contains(const Node& node, const Value& all, const Value& item) {
-    if (all.is_string()) {
-      if (!item.is_string()) stop(node, "'in' wants a string before a string and got " + quote(shown(item)));
-      return all.get_ref<const std::string&>().find(item.get_ref<const std::string&>()) != std::string::npos;
-    }
-    if (all.is_object()) return item.is_string() && all.contains(item.get_ref<const std::string&>());
-    const Value list = items_of(node, all);
-    return std::any_of(list.begin(), list.end(), [&](const Value& each) { return same(each, item); });
-  }
-
-  Value arithmetic(const Node& node, const Value& a, const Value& b) {
-    const std::string& sign = node.text;
-    const auto number = [](const Value& v) { return v.is_number() || v.is_boolean(); };
-    if (!number(a) || !number(b)) {
-      stop(node, quote(sign) + " does not go with " + quote(shown(a)) + " and " + quote(shown(b)));
-    }
-    const double x = a.get<double>(), y = b.get<double>();
-    if (sign == "<") return x < y;
-    if (sign == ">") return x > y;
-    if (sign == "<=") return x <= y;
-    if (sign == ">=") return x >= y;
-    if (sign != "+" && sign != "-" && sign != "*" && y == 0) stop(node, "a division by zero");
-    if (sign == "/") return x / y;
-    if (a.is_number_float() || b.is_number_float()) {
-      if (sign == "+") return x + y;
-      if (sign == "-") return x - y;
-      if (sign == "*") return x * y;
-      stop(node, quote(sign) + " of numbers with a fraction is not supported");
-    }
-    const auto whole = [](const Value& v) {
-      return v.is_boolean() ? static_cast<int64_t>(v.get<bool>()) : v.get<int64_t>();
-    };
-    const int64_t i = whole(a), j = whole(b);
-    if (j == -1 && (sign == "//" || sign == "%")) return sign == "%" ? Value(0) : checked_difference(node, 0, i);
-    const int64_t remainder = sign == "//" || sign == "%" ? ((i % j) + j) % j : 0;
-    if (sign == "%") return remainder;
-    if (sign == "//") return (i - remainder) / j;
-    int64_t out = 0;
-    const bool over = sign == "+"   ? __builtin_add_overflow(i, j, &out)
-                      : sign == "-" ? __builtin_sub_overflow(i, j, &out)
-                                    : __builtin_mul_overflow(i, j, &out);
-    if (over) stop(node, "a number is too large");
-    return out;
-  }
-
-  Value checked_difference(const Node& node, int64_t a, int64_t b) {
-    int64_t out = 0;
-    if (__builtin_sub_overflow(a, b, &out)) stop(node, "a number is too large");
-    return out;
+    return located(node, [&] { return apply_operator(sign, a, b); });
   }
 
   const std::string& where_;
@@ -413,7 +337,7 @@ class Interpreter {
 
 ChatTemplate::ChatTemplate(std::string_view source, const std::string& where) : where_(where) {
   std::string storage;
-  if (source.size() > kMostBytes) fail(where, ": ", source.size(), " bytes, want at most ", kMostBytes);
+  if (source.size() > kMostTemplateBytes) fail(where, ": ", source.size(), " bytes, want at most ", kMostTemplateBytes);
   root_ = parse_template(valid_utf8(source, storage), where);
 }
 

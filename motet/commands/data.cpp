@@ -1,0 +1,93 @@
+#include "motet/commands/commands.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+#include "motet/core/log.h"
+#include "motet/core/process.h"
+#include "motet/data/prepare.h"
+#include "motet/data/prepared.h"
+#include "motet/text/load.h"
+
+namespace motet {
+namespace {
+
+const OptionTable& prepare_options() {
+  using enum OptionType;
+  static const OptionTable table{
+      {"tokenizer", string, "", {}, {}, {}, "a tokenizer's file or folder, or bytes"},
+      {"out", string, "", {}, {}, {}, "the new folder"},
+      {"shard_tokens", integer, 100'000'000, 1, 1e12, {}, "tokens of each file but the last"},
+      {"validation", number, 0, 0, 0.9, {}, "part of the documents that is kept for validation"},
+      {"text_field", string, "text", {}, {}, {}, "what lines of JSON call the text"},
+      {"format", string, "auto", {}, {}, {"auto", "txt", "jsonl"}, "of the inputs"},
+      {"document_token", string, "auto", {}, {}, {}, "stands before each document"},
+  };
+  return table;
+}
+
+void add_row(Table& table, const std::string& name, uint64_t tokens, const SplitRecord* split) {
+  const Cell none{"-", nullptr};
+  const auto count = [](uint64_t n) { return Cell{std::to_string(n), n}; };
+  table.rows.push_back({name, count(tokens), split ? count(split->documents) : none,
+                        split ? count(split->text_bytes) : none, split ? count(split->shards.size()) : none});
+}
+
+Table split_table() {
+  return {
+      .columns = {
+          {"part", Align::left}, {"tokens"}, {"documents"}, {"text", Align::right, "bytes", "text_bytes"}, {"shards"}}};
+}
+
+int prepare(const nlohmann::json& request, std::vector<std::string> inputs) {
+  const nlohmann::json values = request_values(prepare_options(), request);
+  const std::string name = values["tokenizer"];
+  if (name.empty()) fail_usage("--tokenizer is missing, want a tokenizer's file or folder, or bytes");
+  if (name == "chars")
+    fail_usage("--tokenizer: 'chars' depends on the text, want bytes or a tokenizer (motet tokenize --train)");
+  if (values["out"] == "") fail_usage("--out is missing, want a new folder");
+  if (inputs.empty()) fail_usage("data prepare: INPUT is missing, want files, folders or - for standard input");
+  PrepareOptions options{.inputs = std::move(inputs),
+                         .validation_inputs = request.value("validation_text", std::vector<std::string>()),
+                         .documents = {.text_field = values["text_field"], .format = values["format"], .separator = {}},
+                         .folder = values["out"],
+                         .shard_tokens = values["shard_tokens"].get<uint64_t>(),
+                         .validation = values["validation"].get<double>(),
+                         .document_token = values["document_token"],
+                         .threads = static_cast<int>(request.value("threads", processor_count()))};
+  if (request.contains("separator")) options.documents.separator = request["separator"].get<std::string>();
+  const Manifest manifest = prepare_data(choose_tokenizer(name, ""), options);
+  Table table = split_table();
+  add_row(table, "train", manifest.train.tokens, &manifest.train);
+  add_row(table, "validation", manifest.validation.tokens, &manifest.validation);
+  print_table(table, request);
+  if (options.validation > 0 && manifest.validation.tokens == 0)
+    log_warn(text("--validation: too few documents to keep every ", 1 / options.validation,
+                  "th; training will keep the last part of the tokens"));
+  return 0;
+}
+
+int check(const nlohmann::json& request, const std::vector<std::string>& paths) {
+  if (paths.size() != 1) fail_usage("data check: ", paths.size(), " folders, want one of prepared data");
+  if (!is_prepared_data(paths[0])) fail(paths[0], ": is no prepared data, want a folder of motet data prepare");
+  const PreparedData data = open_prepared_data(paths[0]);
+  check_prepared_data(data);
+  Table table = split_table();
+  const Manifest* manifest = data.manifest ? &*data.manifest : nullptr;
+  add_row(table, "train", data.train->size(), manifest ? &manifest->train : nullptr);
+  add_row(table, "validation", data.validation ? data.validation->size() : 0,
+          manifest ? &manifest->validation : nullptr);
+  print_table(table, request);
+  return 0;
+}
+
+}  // namespace
+
+int run_data(const nlohmann::json& request) {
+  output_format(request);  // a wrong name is refused before the work
+  std::vector<std::string> arguments = request.value("arguments", std::vector<std::string>());
+  const std::string action = arguments.empty() ? "" : arguments.front();
+  if (action != "prepare" && action != "check") throw UsageError(unknown_name("action", action, {"prepare", "check"}));
+  arguments.erase(arguments.begin());
+  return action == "prepare" ? prepare(request, std::move(arguments)) : check(request, arguments);
+}
+
+}  // namespace motet

@@ -1,0 +1,165 @@
+#include "motet/data/prepare.h"
+
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/testing.h"
+#include "motet/data/builtin.h"
+#include "motet/data/prepared.h"
+#include "motet/data/text_parts.h"
+#include "motet/text/bpe_trainer.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+using testing::TemporaryFolder;
+
+std::shared_ptr<const Tokenizer> trained() {
+  static const std::shared_ptr<const Tokenizer> tokenizer = [] {
+    BpeTrainer trainer;
+    trainer.add(builtin_text().substr(0, 100'000));
+    return std::shared_ptr<const Tokenizer>(trainer.finish(400, [](int64_t) {}));
+  }();
+  return tokenizer;
+}
+
+std::vector<int64_t> all(const std::shared_ptr<const TokenSequence>& tokens) {
+  return tokens ? tokens->slice(0, tokens->size()) : std::vector<int64_t>();
+}
+
+std::map<std::string, std::string> files_of(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files[entry.path().filename().string()] = read_file(entry.path());
+  return files;
+}
+
+TEST(Prepare, ADocumentIsAFileAndBeginsWithItsToken) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.txt", "to be");
+  write_file_atomic(folder / "b.txt", "");
+  write_file_atomic(folder / "c.txt", "or not");
+  const Manifest manifest = prepare_data(
+      trained(), {.inputs = {folder / "a.txt", folder / "b.txt", folder / "c.txt"}, .folder = folder / "out"});
+  std::vector<int64_t> expected{0};
+  for (const int32_t id : trained()->encode("to be")) expected.push_back(id);
+  const uint64_t second = expected.size();
+  expected.push_back(0);
+  for (const int32_t id : trained()->encode("or not")) expected.push_back(id);
+  const PreparedData data = open_prepared_data(folder / "out");
+  EXPECT_EQ(all(data.train), expected);
+  EXPECT_EQ(data.train->document_starts(0, expected.size()), std::vector<uint64_t>{second});
+  EXPECT_EQ(data.validation, nullptr);
+  EXPECT_EQ(manifest.train.documents, 2u);
+  EXPECT_EQ(manifest.train.text_bytes, 11u);
+  EXPECT_EQ(manifest.inputs.size(), 3u);
+  check_prepared_data(data);
+}
+
+TEST(Prepare, TheResultDependsOnNeitherThreadsNorShards) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "plays.txt", builtin_text());
+  PrepareOptions options{.inputs = {folder / "plays.txt"}, .validation = 0.1};
+  options.documents.separator = "";
+  options.shard_tokens = 100'000;
+  std::map<std::string, std::string> files;
+  for (const int threads : {1, 3}) {
+    options.threads = threads;
+    options.folder = folder / std::to_string(threads);
+    prepare_data(trained(), options);
+    if (files.empty()) files = files_of(options.folder);
+    EXPECT_EQ(files_of(options.folder), files);
+  }
+  EXPECT_EQ(files.count("progress.json"), 0u);
+  const PreparedData many = open_prepared_data(options.folder);
+  options.shard_tokens = 1'000'000;
+  options.folder = folder / "one";
+  prepare_data(trained(), options);
+  const PreparedData one = open_prepared_data(options.folder);
+  EXPECT_GT(many.manifest->train.shards.size(), 2u);
+  EXPECT_EQ(one.manifest->train.shards.size(), 1u);
+  EXPECT_EQ(all(many.train), all(one.train));
+  EXPECT_EQ(all(many.validation), all(one.validation));
+  const uint64_t size = one.train->size();
+  EXPECT_EQ(many.train->document_starts(0, size), one.train->document_starts(0, size));
+  EXPECT_EQ(many.train->document_starts(99'000, 101'000), one.train->document_starts(99'000, 101'000));
+  const uint64_t speeches = one.manifest->train.documents + one.manifest->validation.documents;
+  EXPECT_EQ(speeches, 7222u);
+  EXPECT_EQ(one.manifest->validation.documents, speeches / 10);
+}
+
+TEST(Prepare, LongDocumentsAreCutWithoutATrace) {
+  std::string text;
+  while (text.size() < 3 * kPartBytes) text += builtin_text().substr(text.size() % 1000);
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "long.txt", text);
+  prepare_data(trained(), {.inputs = {folder / "long.txt"}, .folder = folder / "out", .document_token = "none"});
+  const std::vector<int32_t> whole = trained()->encode(text);
+  const PreparedData data = open_prepared_data(folder / "out");
+  EXPECT_EQ(all(data.train), std::vector<int64_t>(whole.begin(), whole.end()));
+  EXPECT_EQ(data.manifest->train.documents, 1u);
+  EXPECT_EQ(data.manifest->train.text_bytes, text.size());
+}
+
+TEST(Prepare, ATextWithoutAnyPlaceToCutIsEncodedWhole) {
+  const std::string text(3 * kPartBytes, 'a');
+  EXPECT_EQ(find_part_cut(*trained(), text, kPartBytes).end, 0u);
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "long.txt", text);
+  const Manifest manifest =
+      prepare_data(std::make_shared<ByteTokenizer>(), {.inputs = {folder / "long.txt"}, .folder = folder / "out"});
+  EXPECT_EQ(manifest.train.tokens, text.size());
+  EXPECT_EQ(manifest.document_token, std::nullopt);
+}
+
+TEST(Prepare, SeparatorsAreLinesOfTheirOwn) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.txt", "one\n---\n--- two\nthree\r\n---\r\n---\n\nfour\n---");
+  PrepareOptions options{.inputs = {folder / "a.txt"}, .folder = folder / "out"};
+  options.documents.separator = "---";
+  prepare_data(std::make_shared<ByteTokenizer>(), options);
+  const PreparedData data = open_prepared_data(folder / "out");
+  const std::vector<int64_t> tokens = all(data.train);
+  EXPECT_EQ(std::string(tokens.begin(), tokens.end()), "one\n--- two\nthree\r\n\nfour\n");
+  EXPECT_EQ(data.train->document_starts(0, tokens.size()), (std::vector<uint64_t>{4, 19}));
+}
+
+TEST(Prepare, FoldersThatHoldSomethingElseAreRefused) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.txt", "text");
+  const auto refused = [&](const std::string& out) {
+    return message_of<UsageError>(
+        [&] { prepare_data(trained(), {.inputs = {folder / "a.txt"}, .folder = folder / out}); });
+  };
+  prepare_data(trained(), {.inputs = {folder / "a.txt"}, .folder = folder / "done"});
+  EXPECT_EQ(refused("done"), "--out: " + folder / "done" + " already holds prepared data, want a new folder");
+  std::filesystem::create_directory(folder / "other");
+  write_file_atomic(folder / "other/file", "");
+  EXPECT_EQ(refused("other"), "--out: " + folder / "other" + " is not empty, want a new folder");
+}
+
+TEST(PreparedData, AChangedFolderIsFound) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.txt", "text and more text");
+  prepare_data(trained(), {.inputs = {folder / "a.txt"}, .folder = folder / "out"});
+  const std::string shard = folder / "out/train-00000.tokens";
+  const std::string good = read_file(shard);
+  std::string bad = good;
+  bad[64] ^= 1;
+  write_file_atomic(shard, bad);
+  EXPECT_EQ(message_of<Error>([&] { check_prepared_data(open_prepared_data(folder / "out")); }),
+            shard + ": the checksum is wrong, the file was changed or damaged");
+  prepare_data(trained(), {.inputs = {folder / "a.txt", folder / "a.txt"}, .folder = folder / "twice"});
+  write_file_atomic(shard, read_file(folder / "twice/train-00000.tokens"));
+  EXPECT_EQ(message_of<Error>([&] { open_prepared_data(folder / "out"); }),
+            shard + ": is not the shard that data.json names");
+  write_file_atomic(shard, good);
+  write_file_atomic(folder / "out/tokenizer.json", "{}");
+  EXPECT_EQ(message_of<Error>([&] { open_prepared_data(folder / "out"); }),
+            folder / "out/tokenizer.json" + ": is not the tokenizer that data.json names");
+  std::filesystem::remove(shard);
+  message_of<Error>([&] { open_prepared_data(folder / "out"); });
+}
+
+}  // namespace
+}  // namespace motet
