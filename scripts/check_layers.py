@@ -19,7 +19,7 @@ TABLE = {
     "data": "formats text",
     "attention": "kernels",
     "layers": "attention kernels",
-    "mechanisms": "attention layers",
+    "mechanisms": "attention layers kernels",
     "models": "attention layers mechanisms",
     "checkpoints": "formats models layers mechanisms attention",
     "train": "data text formats models mechanisms checkpoints report",

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/kernels/rows.h"
 #include "motet/layers/feed_forward.h"
 
 namespace motet {
@@ -71,7 +72,44 @@ Dcmha::Generator Dcmha::generator(bool key) const {
   if (up_GPKRN.defined()) made.up = up_GPKRN.index_select(1, chosen).flatten(3).flatten(0, 1);
   if (learns) return made;
   made.rows_XC = made.rows_XC.contiguous();
+  if (made.up.defined() && groups_ == 1) made.up_rows = made.up.transpose(1, 2).contiguous();
   return kept = made;
+}
+
+// side() for a few rows in float32 without gradient, where torch's calls would take longer than the numbers.
+Dcmha::Side Dcmha::few_rows(const Tensor& x, bool key) const {
+  const std::vector<int64_t> places = this->places(key);
+  const Generator generator = this->generator(key);
+  const Tensor made_BTX = linear_rows(x, generator.rows_XC);
+  const int64_t branches = static_cast<int64_t>(places.size()), rows = x.size(0) * x.size(1), all = made_BTX.size(2),
+                gates = gate_CPH.defined() ? branches * heads_ : 0, maps = all - gates, width = maps / branches,
+                half = rank_ * heads_;
+  const auto activation = setting_.word("gelu") == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+  const Tensor hidden = maps ? activated(made_BTX.slice(2, 0, maps).contiguous(), activation) : Tensor();
+  const float* const made = made_BTX.const_data_ptr<float>();
+  std::vector<float> both(static_cast<size_t>(2 * half));  // down and up of one row
+  Side side;
+  for (int64_t i = 0; i < branches; ++i) {
+    Parts& parts = branches_[static_cast<size_t>(places[static_cast<size_t>(i)])] < kPostQuery ? side.pre : side.post;
+    if (maps) {
+      const std::vector<int64_t> shape{x.size(0), x.size(1), rank_, heads_};
+      parts.down = at::empty(shape, x.options()), parts.up = at::empty(shape, x.options());
+      const float* const weight = generator.up_rows.const_data_ptr<float>() + i * 2 * half * width;
+      const LinearTask task{{.data = weight, .N = 2 * half, .K = width}, both.data()};
+      for (int64_t row = 0; row < rows; ++row) {
+        linear({&task, 1}, hidden.const_data_ptr<float>() + row * maps + i * width, 1, {});
+        rms_norm_rows(both.data(), rank_, heads_, nullptr, static_cast<float>(kDownNormEps),
+                      parts.down.mutable_data_ptr<float>() + row * half);
+        std::copy_n(both.data() + half, half, parts.up.mutable_data_ptr<float>() + row * half);
+      }
+    }
+    if (!gates) continue;
+    parts.gate = at::empty({x.size(0), x.size(1), heads_}, x.options());
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t n = 0; n < heads_; ++n)
+        parts.gate.mutable_data_ptr<float>()[row * heads_ + n] = std::tanh(made[row * all + maps + i * heads_ + n]);
+  }
+  return side;
 }
 
 // One product for both branches of the side: on their own they are too thin to be fast.
@@ -79,6 +117,8 @@ Dcmha::Side Dcmha::side(const Tensor& x, bool key) const {
   const std::vector<int64_t> places = this->places(key);
   Side made;
   if (places.empty() || (!hidden_CGPK.defined() && !gate_CPH.defined())) return made;
+  if (groups_ == 1 && for_kernels(x) && x.numel() > 0 && x.numel() <= kMaxLinearRows * x.size(2))
+    return few_rows(x, key);
   const int64_t own = heads_ / groups_, branches = static_cast<int64_t>(places.size()), batch = x.size(0),
                 count = x.size(1);
   const Generator generator = this->generator(key);

@@ -31,11 +31,12 @@ class Dcmha : public Projected {
   // The parameters of a side's branches: generator [K' + gates, C] (few rows go through the kernels), up [G P, K, 2 R
   // N/G].
   struct Generator {
-    Tensor rows_XC, up;
-    const void* from = nullptr;  // the parameters' memory and its version
+    Tensor rows_XC, up, up_rows;  // up_rows [P, 2 R N, K]: of one group, for few_rows
+    const void* from = nullptr;   // the parameters' memory and its version
     uint32_t version = 0;
   };
   Generator generator(bool key) const;
+  Side few_rows(const Tensor& x_BTC, bool key) const;
   std::vector<int64_t> places(bool key) const;  // in branches_
   Tensor block_diagonal(const Tensor& map_GNN) const;
 
