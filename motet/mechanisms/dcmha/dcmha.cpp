@@ -68,7 +68,7 @@ Dcmha::Generator Dcmha::generator(bool key) const {
   std::vector<Tensor> columns;
   if (hidden_CGPK.defined()) columns.push_back(hidden_CGPK.index_select(2, chosen).flatten(1));
   if (gate_CPH.defined()) columns.push_back(gate_CPH.index_select(1, chosen).flatten(1));
-  Generator made{at::cat(columns, 1).t(), {}, like.const_data_ptr(), version};
+  Generator made{.rows_XC = at::cat(columns, 1).t(), .from = like.const_data_ptr(), .version = version};
   if (up_GPKRN.defined()) made.up = up_GPKRN.index_select(1, chosen).flatten(3).flatten(0, 1);
   if (learns) return made;
   made.rows_XC = made.rows_XC.contiguous();
