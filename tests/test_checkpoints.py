@@ -85,6 +85,10 @@ def converted(source, layout, out, *more):
     return out
 
 
+# torch.compile looks up the functions of torch once in a process: before the fixture below puts others in their place.
+torch._dynamo.trace_rules.get_torch_obj_rule_map()
+
+
 @pytest.fixture(autouse=True)
 def double_rotary_tables(monkeypatch):
     """transformers casts rotary frequencies and norms to float32 inside a float64 model; here they stay exact."""
