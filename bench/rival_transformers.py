@@ -32,8 +32,8 @@ def build(request):
             state["cache"] = transformers.DynamicCache()
             for begin in range(0, depth, 512):
                 decode([(begin + i) % model.config.vocab_size for i in range(min(512, depth - begin))])
-        else:
-            state["cache"].crop(depth)
+        elif state["cache"].get_seq_length() > depth:
+            state["cache"].crop(depth - state["cache"].get_seq_length())  # so many tokens less
 
     logits = decode(request["check"]).tolist()
     return {"logits": logits, "version": transformers.__version__}, (prepare, decode)
