@@ -117,12 +117,25 @@ Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& resu
   return table;
 }
 
-// The name of what was scored, and the score: of texts, or of the validation part of prepared data (all of it when
+// What perplexity is measured on, read before the model: texts, or prepared data.
+struct Scored {
+  std::optional<PreparedData> data;
+  Corpus corpus;
+
+  explicit Scored(const std::vector<std::string>& texts) {
+    if (texts.size() == 1 && is_prepared_data(texts[0]))
+      data = open_prepared_data(texts[0]);
+    else
+      corpus = load_corpus(texts);
+  }
+};
+
+// The name of what was scored, and the score: of the texts, or of the validation part of prepared data (all of it when
 // there is none).
 std::pair<std::string, Perplexity> score(ModelImpl& model, const std::shared_ptr<const Tokenizer>& tokenizer,
-                                         const std::vector<std::string>& texts, const PerplexityOptions& options) {
-  if (texts.size() == 1 && is_prepared_data(texts[0])) {
-    const PreparedData data = open_prepared_data(texts[0]);
+                                         const Scored& scored, const PerplexityOptions& options) {
+  if (scored.data) {
+    const PreparedData& data = *scored.data;
     tokenizer_of(data, tokenizer);
     const BoundedTokens tokens(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(), data.name);
     const SplitRecord* split = nullptr;
@@ -130,10 +143,7 @@ std::pair<std::string, Perplexity> score(ModelImpl& model, const std::shared_ptr
     return {data.name + (data.validation ? " (validation)" : ""),
             token_perplexity(model, tokens, text_bytes_per_token(data, split, tokens, *tokenizer), options)};
   }
-  if (options.documents_apart)
-    fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
-  const Corpus corpus = load_corpus(texts);
-  return {corpus.name, text_perplexity(model, *tokenizer, corpus.text, options)};
+  return {scored.corpus.name, text_perplexity(model, *tokenizer, scored.corpus.text, options)};
 }
 
 }  // namespace
@@ -153,8 +163,10 @@ int run_eval(const json& request) {
   const fs::path folder = model_folder(request, "model");
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
-  if (!task && !(files.size() == 1 && is_prepared_data(files[0])))
-    load_corpus(files);  // refused before the model is read
+  std::optional<Scored> scored;
+  if (!task) scored.emplace(files);
+  if (scored && !scored->data && values["documents"] == "apart")
+    fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
   const Checkpoint checkpoint = open_checkpoint(folder);
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const std::string dtype = values["dtype"];
@@ -164,8 +176,8 @@ int run_eval(const json& request) {
   if (!task) {
     const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size"),
                                     values["documents"] == "apart"};
-    const auto [scored, perplexity] = score(*model, tokenizer, files, options);
-    print_table(perplexity_table(scored, perplexity), request);
+    const auto [what, perplexity] = score(*model, tokenizer, *scored, options);
+    print_table(perplexity_table(what, perplexity), request);
     return 0;
   }
   const ChoiceOptions options{.limit = integer("limit"),
