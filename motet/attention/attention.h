@@ -80,7 +80,8 @@ struct Attended {
 };
 
 /// Composed attention with gradients for q, k, v, bias and every tensor of the mixes, lambda included.
-/// Dtypes  q, k, v alike: float32, bfloat16, float16 or float64; mix tensors, lambda and bias in that dtype or float32.
+/// Dtypes  q: float32, bfloat16, float16 or float64; k and v as q, or in 16 bits under a float32 q (a cache in fewer
+///         bits); mix tensors, lambda and bias as q or float32.
 ///         Sums, softmax and mixing run in at least float32.
 /// Error   per tensor, against float64: at most 2x that of plain torch in the same dtype + 8 eps max|reference|.
 /// Throws  c10::ValueError naming the argument, what it was and what it must be; a second derivative is refused.

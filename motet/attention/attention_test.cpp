@@ -2,6 +2,7 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
+#include "motet/attention/stack.h"
 #include "motet/attention/testing.h"
 
 namespace motet {
@@ -308,6 +309,34 @@ TEST(Attention, MassOnSpansIsTheOperatorWithIndicatorValues) {
   const Tensor mixed = definition(p).mixed_BHTS;
   const Tensor mass = at::stack({mixed.slice(3, 0, 3).sum(3), mixed.slice(3, 3, 8).sum(3)}, -1).transpose(1, 2);
   EXPECT_LE(relative_error(kBlocked.forward(p).out_BTHE, mass), 1e-12);
+}
+
+TEST(Attention, KeysIn16BitsCountAsTheirWidenedSelves) {
+  at::manual_seed(15);
+  const auto attend = [](const Arguments& a) {
+    torch::jit::Stack stack;
+    push(stack, a);
+    c10::Dispatcher::singleton().findSchemaOrThrow("motet::composed_attention", "").callBoxed(&stack);
+    return stack[0].toTensor();
+  };
+  const std::vector<Mixing> mixings{{}, {kDcmha, kDcmha}};
+  for (const auto type : {at::kBFloat16, at::kHalf})
+    for (const Mixing& mixing : mixings)
+      for (const auto [T, S, D] : {std::array<int64_t, 3>{1, 600, 16}, {3, 70, 12}, {40, 40, 16}}) {
+        Arguments a = arguments({.T = T, .S = S, .Gk = 2, .Gv = 2, .D = D, .E = D}, mixing, at::kFloat);
+        a.causal = true;
+        for (const int i : {kK, kV}) a.input[i] = a.input[i].to(type).requires_grad_();
+        Arguments wide = a;
+        for (const int i : {kK, kV}) wide.input[i] = a.input[i].detach().to(at::kFloat).requires_grad_();
+        const Tensor narrow_out = attend(a), wide_out = attend(wide);
+        EXPECT_EQ(narrow_out.scalar_type(), at::kFloat);
+        EXPECT_TRUE(at::equal(narrow_out, wide_out)) << type << " T " << T;
+        narrow_out.sum().backward(), wide_out.sum().backward();
+        for (const int i : {kK, kV}) {
+          EXPECT_EQ(a.input[i].grad().scalar_type(), type);
+          EXPECT_TRUE(at::equal(a.input[i].grad(), wide.input[i].grad().to(type))) << type << " T " << T;
+        }
+      }
 }
 
 TEST(Attention, AutocastRunsInTheLowerDtype) {

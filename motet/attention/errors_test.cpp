@@ -23,6 +23,8 @@ const std::vector<Wrong>& wrongs() {
       {"v has 8 keys, want k's 9", [](Arguments& a) { a.input[kV] = d({2, 8, 4, 6}); }},
       {"k has 3 heads and q score heads 4, want a divisor", [](Arguments& a) { a.input[kK] = d({2, 9, 3, 5}); }},
       {"k has dtype Float, want q's dtype Double", [](Arguments& a) { a.input[kK] = a.input[kK].to(at::kFloat); }},
+      {"k has dtype Double, want q's dtype Float, bfloat16 or float16",
+       [](Arguments& a) { a.input[kQ] = a.input[kQ].to(at::kFloat); }},
       {"q has dtype Long, want float32", [](Arguments& a) { a.input[kQ] = a.input[kQ].to(at::kLong); }},
       {"pre_weight has dtype Half, want q's dtype Double or float32",
        [](Arguments& a) { a.input[kPre] = d({4, 4}).to(at::kHalf); }},

@@ -45,9 +45,14 @@ void check_types(const Arguments& a, const std::string& function) {
     if (t.device() != q.device())
       refuse(function, input_name(i), " is on ", t.device(), ", want q's device ", q.device());
     const bool same = t.scalar_type() == dtype;
-    if (i <= kV && !same) refuse(function, input_name(i), " has dtype ", t.scalar_type(), ", want q's dtype ", dtype);
-    if (!same && t.scalar_type() != at::kFloat)
+    if (i <= kV) {
+      const bool narrow = t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kHalf;
+      if (!same && !(dtype == at::kFloat && narrow))
+        refuse(function, input_name(i), " has dtype ", t.scalar_type(), ", want q's dtype ", dtype,
+               dtype == at::kFloat ? ", bfloat16 or float16" : "");
+    } else if (!same && t.scalar_type() != at::kFloat) {
       refuse(function, input_name(i), " has dtype ", t.scalar_type(), ", want q's dtype ", dtype, " or float32");
+    }
   }
   for (int i = 0; i < kNumTables; ++i) {
     const Tensor& t = a.table[i];

@@ -9,6 +9,8 @@ namespace {
 std::string why_not(const Problem& p) {
   if (!p.q_BTHD.is_cpu()) return "only on the CPU";
   if (!p.mixes_nothing()) return "heads are mixed";
+  if (p.k_BSGD.scalar_type() != p.q_BTHD.scalar_type() || p.v_BSGE.scalar_type() != p.q_BTHD.scalar_type())
+    return "keys or values are narrower than queries";
   if (p.D != p.E) return c10::str("key width ", p.D, " differs from value width ", p.E);
   if (p.bias_BHTS.defined()) return "there is a bias";
   for (int i = 0; i < kNumTables; ++i)

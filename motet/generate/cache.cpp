@@ -94,9 +94,9 @@ void KeyRows::write(int64_t at, const Tensor& added) {
   to.copy_(added.to(at::kFloat).div(scale.unsqueeze(-1)).round_());
 }
 
-Tensor KeyRows::read(int64_t count) const {
+Tensor KeyRows::read(int64_t count, bool narrow) const {
   const Tensor held = values_.narrow(1, 0, count);
-  if (type_ == CacheType::model) return held;
+  if (type_ == CacheType::model || (narrow && type_ != CacheType::int8 && model_type_ == at::kFloat)) return held;
   if (type_ != CacheType::int8) return held.to(model_type_);
   return held.to(at::kFloat).mul_(scales_.narrow(1, 0, count).unsqueeze(-1)).to(model_type_);
 }
@@ -119,7 +119,7 @@ int64_t KeyRows::bytes() const {
   return static_cast<int64_t>(values_.nbytes() + (scales_.defined() ? scales_.nbytes() : 0));
 }
 
-Keys LayerCache::append(const Keys& added) {
+Keys LayerCache::append(const Keys& added, bool narrow) {
   Keys all = added;
   const int64_t count = added.k_BSGD.size(1),
                 first = std::clamp(2 * (held_ + count), std::min(kFirstCapacity, capacity_), capacity_);
@@ -128,7 +128,8 @@ Keys LayerCache::append(const Keys& added) {
     if (!t.defined()) return;
     if (i == tensors_.size()) tensors_.emplace_back(t, type_, std::max(first, held_ + count));
     tensors_[i].write(held_, t);
-    t = tensors_[i++].read(held_ + count);
+    t = tensors_[i].read(held_ + count, narrow && i < 2);  // k and v come first, then the mixes
+    ++i;
   });
   held_ += count;
   return all;
@@ -185,7 +186,8 @@ Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
     LayerCache& layer = layers_[i];
     const Tensor normed = block.input_layernorm(x);
     const Queries queries = mechanism.queries(normed, at);
-    Keys all = layer.append(options_.compact ? mechanism.compact_keys(normed, at) : mechanism.keys(normed, at));
+    Keys all = options_.compact ? layer.append(mechanism.compact_keys(normed, at), false)
+                                : layer.append(mechanism.keys(normed, at), true);
     auto found = held_from.find(layer.begin());
     if (found == held_from.end())
       found = held_from.emplace(layer.begin(), positions(layer.begin(), end, at.length, ids.device())).first;

@@ -18,7 +18,8 @@ class KeyRows {
  public:
   KeyRows(const Tensor& like, CacheType, int64_t capacity);
   void write(int64_t at, const Tensor& added_BS);
-  Tensor read(int64_t count) const;                          // the first `count`, in the model's dtype
+  /// The first `count`, in the model's dtype; or, where `narrow` suits the reader, as they are stored in 16 bits.
+  Tensor read(int64_t count, bool narrow = false) const;
   void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
   void repeat(int64_t times);
   int64_t bytes() const;
@@ -33,8 +34,9 @@ class KeyRows {
 class LayerCache {
  public:
   LayerCache(CacheType type, int64_t capacity) : type_(type), capacity_(capacity) {}
-  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`.
-  Keys append(const Keys& added);
+  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`. `narrow`: keys
+  /// and values may come in 16 bits, as composed_attention takes them.
+  Keys append(const Keys& added, bool narrow);
   void keep_window(int64_t window);
   /// Whether what a next token at `end` sees is still held.
   bool can_end_at(int64_t end) const;

@@ -173,6 +173,23 @@ TEST(Cache, NarrowTypesStoreLessAndComeNear) {
   }
 }
 
+// In float32 the operator reads 16-bit keys as they lie.
+TEST(Cache, SixteenBitsComeNearInFloat32) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(5);
+  for (const char* mechanism : {"softmax", "dcmha", "differential", "coca"}) {
+    Model model = wide({{"mechanism", mechanism}}, {{"hidden_size", 128}});
+    model->to(at::kFloat);
+    const Tensor ids = random_ids(model, 1, kTokens), expected = model->hidden(ids);
+    for (const bool compact : {false, true})
+      for (const auto& [type, bound] : {std::pair{CacheType::bfloat16, 1e-1}, {CacheType::float16, 2e-2}}) {
+        Cache cache(model->config(), kTokens, {0}, {.type = type, .compact = compact});
+        const double error = difference(stepped(cache, model, ids, {20, 1}, kTokens), expected);
+        EXPECT_LE(error, bound * expected.abs().max().item<double>()) << mechanism << " " << name(type);
+      }
+  }
+}
+
 TEST(Cache, RefusesWhatDoesNotFit) {
   at::NoGradGuard no_grad;
   Model model = wide({{"mechanism", "softmax"}});

@@ -127,7 +127,7 @@ class Decode {
     const int64_t s0 = j * kForwardKeys + seen.begin, count = keys.end - keys.begin;
     float* const staging = packed(part);
     float* const panel = staging + kForwardKeys * std::max(width_, depth_);
-    const Rows rows = rows_of(p_.k, b_, p_.key_of[h], keys, p_.D, staging);
+    const Rows rows = rows_of(p_.k, b_, p_.key_of[h], keys, p_.D, staging, !first);
     if (sub.count <= 2 && p_.D % kLanes == 0) {
       for (int r = 0; r < sub.count; ++r)
         dot_rows(rows, count, q(s, h) + r * depth_, to + r * kForwardKeys + (keys.begin - s0));
@@ -213,7 +213,8 @@ class Decode {
     const int64_t offset = keys.begin - (j * kForwardKeys + seen.begin), depth = keys.end - keys.begin;
     for (int64_t o = 0; o < p_.output_heads; ++o) {
       float* const staging = packed(part);
-      Rows rows = rows_of(p_.v, b_, p_.value_of[o], keys, p_.E, staging);
+      const bool staged = o > 0 && p_.value_of[o] == p_.value_of[o - 1];
+      Rows rows = rows_of(p_.v, b_, p_.value_of[o], keys, p_.E, staging, staged);
       if (p_.E % 16) rows = padded(rows, depth, staging + kForwardKeys * std::max(width_, depth_));
       float* const to = out(part) + (s * p_.output_heads + o) * kRows * width_;
       for (int64_t column = 0; column < width_; column += kPanel)

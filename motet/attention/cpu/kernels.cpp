@@ -11,6 +11,7 @@
 #if HWY_TARGET <= HWY_AVX2  // Highway's baseline, below AVX2, has no kernels
 #include "motet/attention/cpu/decode-inl.h"
 #include "motet/attention/cpu/online-inl.h"
+#include "motet/attention/cpu/row_backward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {

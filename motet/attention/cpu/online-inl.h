@@ -6,7 +6,7 @@
 #define MOTET_CPU_ONLINE_INL_H
 #endif
 
-#include "motet/attention/cpu/row_backward-inl.h"
+#include "motet/attention/cpu/backward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {

@@ -65,15 +65,16 @@ HWY_INLINE void narrow_row(const float* from, int64_t count, void* data, Type ty
 }
 
 /// Rows [first, first + count) of a head as float32, contiguous width `width` with a stride; 16-bit types go through
-/// `staging` [count * width].
+/// `staging` [count * width], which holds them already when `staged`.
 struct Rows {
   const float* data;
   int64_t stride;
 };
-HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, int64_t width, float* staging) {
+HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, int64_t width, float* staging,
+                        bool staged = false) {
   const int64_t start = b * x.batch_stride + head * x.head_stride + keys.begin * x.row_stride;
   if (x.type == Type::float32) return {static_cast<const float*>(x.data) + start, x.row_stride};
-  for (int64_t i = 0; i < keys.end - keys.begin; ++i)
+  for (int64_t i = 0; !staged && i < keys.end - keys.begin; ++i)
     widen_row(x.data, x.type, start + i * x.row_stride, width, staging + i * width);
   return {staging, width};
 }
