@@ -89,6 +89,7 @@ PIECES = [
     "{% for i in range(10) %}{% if i == 2 %}{% continue %}{% endif %}{% if i > 5 %}{% break %}{% endif %}{{ i }}{% endfor %}{{ range(5, 0, -2) | list }}",
     "{{ 1 if messages else 2 }}{{ 'x' if false }}{{ not 1 == 2 }}{{ 1 < 2 and 2 >= 2 or false }}{{ 'a' in 'abc' }}{{ 'z' not in ['a'] }}",
     "{%- set x = 'a' -%}  {{ x }}  {%- if x == 'a' %} yes {%- else %} no {% endif -%}  end\n",
+    "{{ (messages | selectattr('role', 'equalto', 'system') | list | last).content if messages | selectattr('role', '==', 'system') | list else 'none' }}{{ messages | rejectattr('role', 'in', ['user', 'system']) | list | length }}{{ messages | selectattr('tool_calls') | list | length }}{{ messages | selectattr('tool_calls', 'defined') | map(attribute='role') | join(',') }}{{ tools | default([]) | map(attribute='function.name') | join }}",
     "{{ messages[0].content.startswith('H') }} {{ (messages | last).role }} {{ messages | first | length }} {{ messages[0].get('none', 'other') }}",
 ]
 TEMPLATES = {
@@ -154,6 +155,8 @@ def test_templates_give_the_text_of_jinja2(name, tmp_path):
         ("{% macro f() %}{% endmacro %}", "the statement 'macro' is not supported"),
         ("{% include 'x' %}", "the statement 'include' is not supported"),
         ("{{ x | attr('y') }}", "the filter 'attr' is not supported"),
+        ("{{ [{}] | selectattr('x', 'divisibleby', 3) | list }}", "the test 'divisibleby' is not supported"),
+        ("{{ [1] | map('upper') | list }}", "the filter map is only supported as map(attribute=...)"),
         ("{{ x is divisibleby 3 }}", "the test 'divisibleby' is not supported"),
         ("{{ open('/etc/passwd') }}", "the function 'open' is not supported"),
         ("{{ ''.__class__ }}{{ ''.format(1) }}", "the method 'format' of a string is not supported"),
