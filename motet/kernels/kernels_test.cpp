@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <random>
 #include <thread>
 
@@ -175,6 +176,19 @@ TEST(RowKernels, SiluIsFiniteForLargeNumbers) {
   for (size_t i = 0; i < gate.size(); ++i) {
     const double want = 2.0 * gate[i] / (1 + std::exp(-double(gate[i])));
     EXPECT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want)));
+  }
+}
+
+TEST(RowKernels, GeluIsItsFormulaInFloat64) {
+  const std::vector<float> x{-1e4f, -30, -5, -1, -0.1f, 0, 0.1f, 1, 5, 30, 1e4f};
+  for (const bool by_tanh : {false, true}) {
+    std::vector<float> y(x.size());
+    gelu(x.data(), static_cast<int64_t>(x.size()), by_tanh, y.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double v = x[i], inner = std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v);
+      const double want = 0.5 * v * (1 + (by_tanh ? std::tanh(inner) : std::erf(v / std::sqrt(2.0))));
+      EXPECT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want))) << by_tanh;
+    }
   }
 }
 

@@ -102,10 +102,7 @@ void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, const flo
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "motet/core/instructions.h"
-
-// Of the compiled versions the best that this CPU has.
-#define MOTET_BEST(f) (has_avx512() ? N_AVX3::f : has_avx2() ? N_AVX2::f : HWY_STATIC_DISPATCH(f))
+#include "motet/kernels/best.h"
 
 namespace motet {
 namespace {

@@ -103,10 +103,7 @@ void silu_product(const float* gate, const float* up, int64_t n, float* y) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "motet/core/instructions.h"
-
-// Of the compiled versions the best that this CPU has.
-#define MOTET_BEST(f) (has_avx512() ? N_AVX3::f : has_avx2() ? N_AVX2::f : HWY_STATIC_DISPATCH(f))
+#include "motet/kernels/best.h"
 
 namespace motet {
 void rms_norm_rows(const float* x, int64_t M, int64_t K, const float* weight, float eps, float* y) {
@@ -132,6 +129,14 @@ void rotate_heads(const float* x, int64_t H, int64_t D, const HeadRotation& by, 
       halves(x, by.P, by.cos, by.sin, y);
     }
     for (int64_t i = 2 * by.P; i < D; ++i) y[i] = x[i];
+  }
+}
+
+void gelu(const float* x, int64_t n, bool by_tanh, float* y) {
+  constexpr float kHalfRoot = 0.70710678f, kScale = 0.79788456f, kCube = 0.044715f;  // sqrt(1/2), sqrt(2/pi)
+  for (int64_t k = 0; k < n; ++k) {
+    const float v = x[k];
+    y[k] = 0.5f * v * (1 + (by_tanh ? std::tanh(kScale * (v + kCube * v * v * v)) : std::erf(v * kHalfRoot)));
   }
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-// Norms and rotations of a few rows: what decoding does between its linear layers. float32, rows without gaps; y may be
-// x.
+// Norms, rotations and activations of a few rows: what decoding does between its linear layers. float32, rows without
+// gaps; y may be x.
 namespace motet {
 
 /// y[m] = weight * x[m] / sqrt(mean x[m]^2 + eps); weight [K] or null (1).
@@ -22,5 +22,8 @@ void rotate_heads(const float* x_HD, int64_t H, int64_t D, const HeadRotation&, 
 
 /// y = silu(gate) * up, n numbers; may be written over either.
 void silu_times(const float* gate, const float* up, int64_t n, float* y);
+
+/// y = gelu(x), by the error function or by its tanh approximation, n numbers; y may be x.
+void gelu(const float* x, int64_t n, bool by_tanh, float* y);
 
 }  // namespace motet
