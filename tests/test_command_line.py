@@ -270,7 +270,7 @@ def test_logprobs_come_with_the_likeliest_tokens(model):
 def test_cache_and_weight_types_leave_the_text_nearly_as_it_is(model):
     arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "12", "--temp", "0"]
     plain = run(*arguments)
-    assert re.search(r"12 tokens in .* s \(.*/s\); cache .* MiB for 17 tokens", plain.stderr), plain.stderr
+    assert re.search(r"prompt: \d+ tokens in .* s \(.*/s\); then 12 tokens in .* s \(.*/s\); cache .* MiB for 17 tokens", plain.stderr), plain.stderr
     for flags in (["--cache-type", "int8"], ["--cache-type", "bfloat16", "--weights", "bfloat16"], ["--weights", "int8"],
                   ["--frequency-penalty", "0.0", "--presence-penalty", "0"], ["--compact-cache"]):
         done = run(*arguments, *flags)

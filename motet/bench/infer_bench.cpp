@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <deque>
+#include <numeric>
 #include <optional>
 
 #include "motet/bench/rival.h"
@@ -88,13 +89,6 @@ double logits_error(const RivalProcess& rival, const Tensor& ours, const std::st
   return ((theirs - mine).abs().max() / mine.abs().max()).item<double>();
 }
 
-InferRate rate(const std::vector<double>& all) {
-  double mean = 0, squares = 0;
-  for (const double x : all) mean += x / static_cast<double>(all.size());
-  for (const double x : all) squares += (x - mean) * (x - mean);
-  return {mean, all.size() > 1 ? std::sqrt(squares / static_cast<double>(all.size() - 1)) : 0};
-}
-
 }  // namespace
 
 const OptionTable& infer_shape_options() {
@@ -114,6 +108,22 @@ const OptionTable& infer_shape_options() {
 }
 
 std::string InferCase::name() const { return text(prompt ? "pp" : "tg", tokens, depth > 0 ? text(" @ ", depth) : ""); }
+
+double InferRates::mean() const {
+  return std::accumulate(turns.begin(), turns.end(), 0.0) / static_cast<double>(turns.size());
+}
+
+double InferRates::deviation() const {
+  double squares = 0;
+  for (const double x : turns) squares += (x - mean()) * (x - mean());
+  return turns.size() > 1 ? std::sqrt(squares / static_cast<double>(turns.size() - 1)) : 0;
+}
+
+double InferRates::over(const InferRates& other) const {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < turns.size(); ++i) ratios.push_back(turns[i] / other.turns[i]);
+  return median(ratios);
+}
 
 std::vector<InferResult> measure_inference(const InferBench& bench) {
   int64_t capacity = 0;
@@ -146,17 +156,18 @@ std::vector<InferResult> measure_inference(const InferBench& bench) {
   Progress progress("bench infer", turns * static_cast<int64_t>(bench.cases.size()));
   int64_t done = 0;
   for (const InferCase& c : bench.cases) {  // a case after the other: the caches at depth are filled once
-    std::vector<std::vector<double>> rates(results.size());
+    for (InferResult& result : results) result.rates.emplace_back();
     for (int64_t turn = 0; turn < turns; ++turn) {
       progress.update(done++, c.name());
-      for (size_t i = 0; i < results.size(); ++i) {
+      for (size_t place = 0; place < results.size(); ++place) {
+        const size_t i = turn % 2 ? results.size() - 1 - place : place;
         check_interrupt();
         const Time time = i < runners.size() ? runners[i].run(c)
                                              : rivals[i - runners.size()].step(text(c.prompt ? "pp " : "tg ", c.depth));
-        if (turn >= bench.turns.warmups) rates[i].push_back(static_cast<double>(c.tokens) / time.wall);
+        if (turn >= bench.turns.warmups)
+          results[i].rates.back().turns.push_back(static_cast<double>(c.tokens) / time.wall);
       }
     }
-    for (size_t i = 0; i < results.size(); ++i) results[i].rates.push_back(rate(rates[i]));
   }
   progress.finish();
   for (size_t i = 0; i < runners.size(); ++i) results[i].cache_bytes = runners[i].cache_bytes();

@@ -45,20 +45,25 @@ struct InferBench {
   Turns turns{.warmups = 1, .repeats = 5};
 };
 
-/// Tokens per second of one contestant in one case.
-struct InferRate {
-  double mean = 0, deviation = 0;
+/// Tokens per second of one contestant in one case, turn by turn.
+struct InferRates {
+  std::vector<double> turns;
+  double mean() const;
+  double deviation() const;  // standard, of one turn
+  /// The median over turns of these rates over those of the same turns, which met the same weather.
+  double over(const InferRates&) const;
 };
 
 struct InferResult {
-  std::string name, version;     // version: of a rival
-  double logits_error = 0;       // largest difference to the first model's, of its largest logit; rivals alone
-  std::vector<InferRate> rates;  // one a case
+  std::string name, version;      // version: of a rival
+  double logits_error = 0;        // largest difference to the first model's, of its largest logit; rivals alone
+  std::vector<InferRates> rates;  // one a case
   int64_t model_bytes = 0, cache_bytes = 0;  // ours: matrices and vectors; keys and values at the largest depth
 };
 
-/// Ours first, then the rivals; all take turns case by case, repeat by repeat. Before that every rival computes the
-/// logits of one prompt: throws Error when those of a float32 rival differ by more than 1e-3 of the largest.
+/// Ours first, then the rivals; all take turns case by case, repeat by repeat, every other time backwards. Before that
+/// every rival computes the logits of one prompt: throws Error when those of a float32 rival differ by more than 1e-3
+/// of the largest.
 std::vector<InferResult> measure_inference(const InferBench&);
 
 }  // namespace motet

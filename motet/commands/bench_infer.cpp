@@ -39,7 +39,7 @@ std::vector<InferCase> cases_of(const nlohmann::json& shape) {
   return cases;
 }
 
-Model drawn_model(const nlohmann::json& shape, const nlohmann::json& attention, int64_t context) {
+ModelConfig arm_sizes(const nlohmann::json& shape, const Arm& arm, int64_t context) {
   const std::pair<const char*, const char*> keys[] = {
       {"model.hidden_size", "hidden"}, {"model.num_layers", "layers"}, {"model.intermediate_size", "intermediate"}};
   nlohmann::json set = nlohmann::json::array();
@@ -47,11 +47,7 @@ Model drawn_model(const nlohmann::json& shape, const nlohmann::json& attention, 
   set.push_back({"model.tie_embeddings", true});
   set.push_back({"train.context", context});
   set.push_back({"train.steps", 1});  // a run needs a budget
-  RunConfig run = read_run_config({{"set", set}});
-  run.attention_given = attention;
-  Model model(run.model_config(shape.at("vocab").get<int64_t>()));
-  model->initialize(1);
-  return model;
+  return arm_config(read_run_config({{"set", set}}), arm, shape.at("vocab"));
 }
 
 // A folder for the rivals, gone with the object.
@@ -111,15 +107,23 @@ int bench_infer(const nlohmann::json& request) {
     nlohmann::json common{{"num_heads", shape["heads"]}};
     if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
     const std::string mechanisms = values["mechanisms"];
-    for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common))
+    double parameters = 0;  // of the first, matched by the others
+    for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common)) {
+      ModelConfig config = arm_sizes(shape, arm, context);
+      if (parameters > 0)
+        match_size(config, Match::parameters, parameters);
+      else
+        parameters = size_of(config, Match::parameters);
       for (const WeightType type : types) {
-        Model model = drawn_model(shape, arm.attention, context);
+        Model model(config);
+        model->initialize(1);
         if (bench.folder.empty() && arm.label == "mha" && values["rivals"] != "none") {
           bench.folder = scratch.path;
           save_model_folder(scratch.path, *model, {});
         }
         bench.models.push_back({text(arm.label, " ", weight_type_names()[static_cast<size_t>(type)]), model, type});
       }
+    }
   }
   add_rivals(bench, values["rivals"]);
   const std::vector<InferResult> results = measure_inference(bench);
@@ -146,13 +150,13 @@ int bench_infer(const nlohmann::json& request) {
       if (i >= ours) other = bench.rivals[i - ours].against;
       for (size_t j = ours; i < ours && j-- > 0;)
         if (bench.models[j].weights == bench.models[i].weights) other = j;
-      const double mine = r.rates[c].mean, its = results[other].rates[c].mean;
+      const InferRates &mine = r.rates[c], &its = results[other].rates[c];
       table.rows.push_back({i < ours ? "motet " + r.name : r.name,
                             bench.cases[c].name(),
-                            {fixed(mine, 1), mine},
-                            {fixed(r.rates[c].deviation, 1), r.rates[c].deviation},
+                            {fixed(mine.mean(), 1), mine.mean()},
+                            {fixed(mine.deviation(), 1), mine.deviation()},
                             other == i ? "" : "motet " + results[other].name,
-                            other == i ? Cell{"", nullptr} : ratio(i < ours ? mine / its : its / mine)});
+                            other == i ? Cell{"", nullptr} : ratio(i < ours ? mine.over(its) : its.over(mine))});
       if (people) continue;
       table.rows.back().push_back(count(r.model_bytes));
       table.rows.back().push_back(count(r.cache_bytes));
@@ -161,9 +165,9 @@ int bench_infer(const nlohmann::json& request) {
     }
   if (people)
     table.note = text(
-        "pp: a prompt; tg: single tokens; @: tokens already in the cache. The time to the first token is "
-        "that of the prompt.\nRatio of tokens/s: of a rival's row, Motet with the same weights over it; of "
-        "a model's, it over the first.\n");
+        "pp: a prompt; tg: single tokens; @: tokens already in the cache. The time to the first token is that of the "
+        "prompt.\nRatio: of tokens/s, the median over turns. A rival's row: Motet with the same weights over it; a "
+        "model's: it over the first, whose number of parameters all have.\n");
   add_setup(table, setup, request);
   print_table(table, request);
   return 0;

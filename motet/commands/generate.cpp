@@ -82,18 +82,26 @@ int run_generate(const nlohmann::json& request) {
   options.samples = own.at("samples").get<int64_t>();
   options.logprobs = own.at("logprobs").get<int64_t>();
 
-  const auto begin = std::chrono::steady_clock::now();
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto begin = now();
+  auto drawing = begin;
+  options.on_prompt = [&] { drawing = now(); };
   Decoder decoder(*model, prompt_tokens(*tokenizer, prompt, model->config().context), options.max_tokens,
                   options.cache);
+  const size_t prompt_size = decoder.ids().size();
   const bool streams = table && options.samples == 1;
   const auto samples =
       streams ? stream(decoder, *tokenizer, prompt, options) : continue_text(decoder, *tokenizer, options);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto end = now();
   size_t made = 0;
   for (const Sample& sample : samples) made += sample.tokens.size();
   if (!streams) print_samples(samples, *tokenizer, request);
-  log_info(text(made, " tokens in ", fixed(seconds, 2), " s (", fixed(static_cast<double>(made) / seconds, 1),
-                "/s); cache ", fixed(static_cast<double>(decoder.cache().bytes()) / (1 << 20), 2), " MiB for ",
+  const auto pace = [](size_t tokens, std::chrono::duration<double> taken) {
+    return text(tokens, " tokens in ", fixed(taken.count(), 2), " s (",
+                fixed(static_cast<double>(tokens) / taken.count(), 1), "/s)");
+  };
+  log_info(text("prompt: ", pace(prompt_size, drawing - begin), "; then ", pace(made, end - drawing), "; cache ",
+                fixed(static_cast<double>(decoder.cache().bytes()) / (1 << 20), 2), " MiB for ",
                 decoder.cache().size() * decoder.sequences(), " tokens"));
   return 0;
 }

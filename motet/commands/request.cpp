@@ -112,6 +112,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelCon
   if (tokenizer->vocabulary_size() > config.vocab_size)  // published models round their vocabulary up
     fail(folder.string(), ": the tokenizer has ", tokenizer->vocabulary_size(), " tokens, want at most the ",
          config.vocab_size, " of vocab_size in config.json");
+  return_freed_memory();  // what reading the model and the tokenizer took
   return tokenizer;
 }
 

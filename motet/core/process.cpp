@@ -1,5 +1,6 @@
 #include "motet/core/process.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -32,6 +33,8 @@ bool reset_peak_resident() {
   file << "5" << std::flush;
   return file.good();
 }
+
+void return_freed_memory() { ::malloc_trim(0); }
 
 int processor_count() {
   cpu_set_t set;

@@ -15,6 +15,9 @@ int64_t available_bytes();
 // Makes the present size the new peak; false when the kernel refuses.
 bool reset_peak_resident();
 
+// What was freed but is still held for later goes back to the system.
+void return_freed_memory();
+
 // The processors this process may run on, at least 1.
 int processor_count();
 

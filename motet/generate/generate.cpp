@@ -118,7 +118,10 @@ std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, 
     check_interrupt();
     const Tensor logits = decoder.logits();  // of the prompt alone in the first step
     const int64_t rows = logits.size(0), width = logits.size(1);
-    if (step == 0) decoder.branch(options.samples);
+    if (step == 0) {
+      if (options.on_prompt) options.on_prompt();
+      decoder.branch(options.samples);
+    }
     // Published models round their vocabulary up: what the tokenizer does not know is not drawn.
     const size_t known = static_cast<size_t>(std::min(width, tokenizer.vocabulary_size()));
     for (size_t i = 0; i < writers.size(); ++i) {

@@ -17,6 +17,7 @@ struct GenerateOptions {
   int64_t logprobs = -1;  // of each token, and of so many of the likeliest; -1: none
   SamplerOptions sampler;
   CacheOptions cache;
+  std::function<void()> on_prompt;  // called when the prompt has been computed, before the first token is drawn
 };
 
 /// One token of a continuation. Logarithmic probabilities are those of the model itself, before the sampler's
