@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what README.md shows of speed and memory from the committed results: a table and a plot.
+"""Writes what README.md and docs/ show of speed and memory from the committed results: tables and a plot.
 
-usage: bench_tables.py            rewrites docs/speed.svg and the table in README.md
+usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md and docs/generation.md
        bench_tables.py --check    fails when they are not what the results give
 """
 import json
@@ -11,6 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOALS, MEMORY = ROOT / "bench/results/goals-avx512.json", ROOT / "bench/results/memory-avx512.json"
+INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/results/infer-mechanisms-2core.json"
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
         "dcmha forward": "DCMHA, forward", "dcmha forward+backward": "DCMHA, forward+backward",
@@ -18,7 +19,7 @@ ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plai
         "talking_heads forward+backward": "talking heads, forward+backward",
         "key_size forward+backward": "key size 256, forward+backward"}
 COLOURS = ("#8c8c8c", "#4d4d4d", "#7fb3d5", "#1f618d", "#c0392b", "#b7950b", "#6c3483")
-BEGIN, END = "<!-- speed -->\n", "<!-- /speed -->\n"
+CASES = {"pp512": "prompt", "tg128": "tokens", "pp512 @ 4096": "prompt after 4096 tokens", "tg128 @ 4096": "tokens after 4096"}
 
 
 def ratios():
@@ -30,6 +31,28 @@ def table(found):
     lines = ["| time / PyTorch's plain attention (SDPA) | " + " | ".join(f"T {length}" for length in LENGTHS) + " |",
              "|---|" + "---|" * len(LENGTHS)]
     lines += [f"| {ROWS[name]} | " + " | ".join(f"{x:.2f}" for x in row) + " |" for name, row in found.items()]
+    return "\n".join(lines) + "\n"
+
+
+def decoding():
+    rows = {(row["program"], row["case"]): row for row in json.loads(INFER.read_text())}
+    lines = ["| weights | | Motet | llama.cpp | transformers | to llama.cpp | to transformers |", "|---|---|---|---|---|---|---|"]
+    for weights, label, rival in (("float32", "float32", "llama.cpp F32"), ("int8", "8 bits (llama.cpp: Q8_0)", "llama.cpp Q8_0")):
+        for case, name in CASES.items():
+            programs = [f"motet model {weights}", rival, f"transformers {weights}"]
+            found = [rows.get((program, case)) for program in programs]
+            rates = [f"{row['tokens_per_second']:.3g}" if row else "" for row in found]
+            ratios = [f"{row['ratio']:.2f}" if row else "" for row in found[1:]]
+            lines.append(f"| {label} | {name} | " + " | ".join(rates + ratios) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def mechanisms():
+    rows = {(row["program"].split()[1], row["case"]): row["ratio"] for row in json.loads(MECHANISMS.read_text())}
+    names = [name for name, case in rows if case == "tg16" and name != "mha"]
+    lines = ["| | " + " | ".join(f"`{name}`" for name in names) + " |", "|---|" + "---|" * len(names)]
+    for case, label in (("tg16", "tokens"), ("tg16 @ 4096", "tokens after 4096")):
+        lines.append(f"| {label} | " + " | ".join(f"{rows[name, case]:.2f}" for name in names) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -71,12 +94,22 @@ def plot(found):
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def with_sections(path, sections):
+    """The file with what stands between <!-- name --> and <!-- /name --> put in anew."""
+    content = path.read_text()
+    for name, new in sections.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+        content, count = re.subn(re.escape(begin) + ".*?" + re.escape(end), lambda _: begin + new + end, content, flags=re.DOTALL)
+        assert count == 1, f"{path.name}: {count} sections {name}, want 1"
+    return content
+
+
 def main():
     found = ratios()
-    readme = (ROOT / "README.md").read_text()
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    readme, generation = ROOT / "README.md", ROOT / "docs/generation.md"
     wanted = {ROOT / "docs/speed.svg": plot(found),
-              ROOT / "README.md": pattern.sub(lambda _: BEGIN + table(found) + END, readme)}
+              readme: with_sections(readme, {"speed": table(found)}),
+              generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         print(f"bench_tables: {len(stale)} stale files{': ' if stale else ''}{', '.join(stale)}")
