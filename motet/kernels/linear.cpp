@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "motet/kernels/linear.h"
@@ -87,6 +86,23 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, 
   }
 }
 
+void quantize_row(const float* w, int64_t K, int8_t* values, float* scale) {
+  const Floats d;
+  const hn::Rebind<int8_t, Floats> narrow;
+  Vec largest = hn::Zero(d);
+  for (int64_t k = 0; k < K; k += kLanes)
+    largest = hn::Max(largest, hn::Abs(load_some(w + k, std::min(kLanes, K - k))));
+  const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
+  *scale = top > 0 ? top / 127 : 1;
+  for (int64_t k = 0; k < K; k += kLanes) {
+    const int64_t count = std::min(kLanes, K - k);
+    const Vec steps = hn::Div(load_some(w + k, count), hn::Set(d, *scale));
+    HWY_ALIGN int8_t bytes[kLanes];
+    hn::Store(hn::DemoteTo(narrow, hn::NearestInt(steps)), narrow, bytes);
+    std::copy_n(bytes, count, values + k);
+  }
+}
+
 void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
   switch (task.weight.type) {
     case WeightType::float32:
@@ -127,12 +143,8 @@ void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const 
 }
 
 void quantize_rows(const float* w, int64_t N, int64_t K, int8_t* values, float* scale) {
-  for (int64_t n = 0; n < N; ++n, w += K, values += K) {
-    float largest = 0;
-    for (int64_t k = 0; k < K; ++k) largest = std::max(largest, std::abs(w[k]));
-    scale[n] = largest > 0 ? largest / 127 : 1;
-    for (int64_t k = 0; k < K; ++k) values[k] = static_cast<int8_t>(std::lround(w[k] / scale[n]));
-  }
+  const auto row = MOTET_BEST(quantize_row);
+  for (int64_t n = 0; n < N; ++n) row(w + n * K, K, values + n * K, scale + n);
 }
 
 void dequantize_row(const Weight& weight, int64_t n, float* to) {
