@@ -1,5 +1,6 @@
 #include "motet/motet.h"
 
+#include <filesystem>
 #include <iostream>
 #include <map>
 
@@ -46,6 +47,8 @@ int motet_run(const char* subcommand, const char* request_json) {
     return failed(message.substr(0, message.find('\n')), 1);
   } catch (const std::bad_alloc&) {
     return failed("out of memory", 1);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return failed(text("cannot use '", e.path1().string(), "': ", e.code().message()), 1);
   } catch (const std::exception& e) {
     return failed(e.what(), 1);
   }

@@ -49,13 +49,14 @@ class Runner {
   Time run(const InferCase& what) {
     prepare(what.depth);
     return timed([&] {
+      const auto id = [&](int64_t i) { return (7 + i % 1000) % model_.config().vocab_size; };
       std::vector<int64_t> ids;
       if (what.prompt) {
-        for (int64_t i = 0; i < what.tokens; ++i) ids.push_back(7 + i % 1000);
+        for (int64_t i = 0; i < what.tokens; ++i) ids.push_back(id(i));
         decode(ids);
         return;
       }
-      for (int64_t i = 0; i < what.tokens; ++i) decode({7 + i});
+      for (int64_t i = 0; i < what.tokens; ++i) decode({id(i)});
     });
   }
 
@@ -128,10 +129,14 @@ double InferRates::over(const InferRates& other) const {
 std::vector<InferResult> measure_inference(const InferBench& bench) {
   int64_t capacity = 0;
   for (const InferCase& c : bench.cases) capacity = std::max(capacity, c.depth + c.tokens);
-  std::vector<int64_t> check;
-  for (int64_t i = 0; i < kCheckTokens; ++i) check.push_back(1 + 17 * i);
-
   std::vector<InferModel> models = bench.models;
+  const ModelConfig& first = models.at(0).model->config();
+  if (capacity > first.context)
+    fail("bench infer: the cases take ", capacity, " tokens, want at most the model's context of ", first.context,
+         ": smaller prompt, generate or depth in --shape");
+  std::vector<int64_t> check;
+  for (int64_t i = 0; i < kCheckTokens; ++i) check.push_back((1 + 17 * i) % first.vocab_size);
+
   std::deque<Runner> runners;
   std::vector<InferResult> results;
   Tensor logits;

@@ -15,7 +15,7 @@ const OptionTable& prepare_options() {
   static const OptionTable table{
       {"tokenizer", string, "", {}, {}, {}, "a tokenizer's file or folder, or bytes"},
       {"out", string, "", {}, {}, {}, "the new folder"},
-      {"shard_tokens", integer, 100'000'000, 1, 1e12, {}, "tokens of each file but the last"},
+      {"shard_tokens", integer, 100'000'000, 1000, 1e12, {}, "tokens of each file but the last"},
       {"validation", number, 0, 0, 0.9, {}, "part of the documents that is kept for validation"},
       {"text_field", string, "text", {}, {}, {}, "what lines of JSON call the text"},
       {"format", string, "auto", {}, {}, {"auto", "txt", "jsonl"}, "of the inputs"},

@@ -177,6 +177,8 @@ int run_eval(const json& request) {
     const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size"),
                                     values["documents"] == "apart"};
     const auto [what, perplexity] = score(*model, tokenizer, *scored, options);
+    if (!std::isfinite(perplexity.nats_per_token))
+      fail("eval: ", what, " has ", perplexity.nats_per_token, " nats a token, want a finite number");
     print_table(perplexity_table(what, perplexity), request);
     return 0;
   }

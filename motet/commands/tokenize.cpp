@@ -38,6 +38,7 @@ void read_parts(const std::string& path, const Visit& visit) {
     check_interrupt();
     visit({part.data(), static_cast<size_t>(in.gcount())});
   }
+  check_interrupt();  // an interrupted read looks like the end
   if (in.bad()) fail("cannot read ", quote(path), ": ", std::generic_category().message(errno));
 }
 
@@ -98,11 +99,17 @@ void print_tokens(const Tokenizer& tokenizer, std::string_view text, const Encod
                   const json& request) {
   const TableFormat format = table_format(request.value("output", "table"));
   const std::vector<TextToken> tokens = tokenizer.tokens(text, options);
+  const bool structured = format == TableFormat::json || format == TableFormat::jsonl;
   if (request.value("count", false)) {
-    std::cout << (format == TableFormat::table ? std::to_string(tokens.size())
-                                               : dumped({{"tokens", tokens.size()}, {"bytes", text.size()}}))
-              << "\n";
-  } else if (format == TableFormat::json || format == TableFormat::jsonl) {
+    if (format == TableFormat::table)
+      std::cout << tokens.size() << "\n";
+    else if (structured)
+      std::cout << dumped({{"tokens", tokens.size()}, {"bytes", text.size()}}) << "\n";
+    else
+      std::cout << render(
+          {.columns = {{"tokens"}, {"bytes"}}, .rows = {{std::to_string(tokens.size()), std::to_string(text.size())}}},
+          format, false);
+  } else if (structured) {
     std::cout << dumped(description(tokenizer, text, tokens)) << "\n";
   } else if (format == TableFormat::table && request.value("color", false)) {
     print_colored(tokenizer, tokens);
@@ -136,6 +143,7 @@ void print_lines(const Tokenizer& tokenizer, const EncodeOptions& options) {
     out["decoded"] = tokenizer.text(ids, false);
     std::cout << dumped(out) << "\n";
   }
+  check_interrupt();
 }
 
 // Each line of the input is an object of a chat template's variables; each line of the output is its text as JSON.
@@ -147,6 +155,7 @@ void print_chats(const std::string& path) {
     parse_json(line, text("standard input:", number));  // limits and messages; the next one keeps the members' order
     std::cout << dumped(chat.render(nlohmann::ordered_json::parse(line))) << "\n";
   }
+  check_interrupt();
 }
 
 void print_decoded(const Tokenizer& tokenizer, const std::string& text) {
@@ -203,6 +212,8 @@ int train(const json& request) {
       .name = "vocab_size", .type = OptionType::integer, .default_value = nullptr, .min = 257, .max = 1 << 24};
   if (!request.contains("vocab_size")) fail_usage("--vocab-size: is missing, want the number of tokens");
   const auto wanted = checked(size, request["vocab_size"], "--vocab-size").get<int64_t>();
+  for (const char* name : {"prompt", "model"})
+    if (request.contains(name)) fail_usage("--", name, ": has no meaning with --train, want files or standard input");
   const std::string out = request.value("out", "tokenizer.json");
   std::vector<std::string> paths = paths_of(request);
   if (paths.empty()) paths = {"-"};
@@ -217,6 +228,7 @@ int train(const json& request) {
     trainer.add("\n");
   }
   reading.finish();
+  if (done == 0) fail("tokenize: the text is empty, want text to learn from");
   Progress merging("merge", wanted - 257);
   const auto tokenizer = trainer.finish(wanted, [&](int64_t merges) {
     check_interrupt();
@@ -246,6 +258,10 @@ int run_tokenize(const json& request) {
     if (request.contains(name))
       fail_usage("--", name == std::string("out") ? name : "vocab-size", ": goes with --train only");
   }
+  if (request.contains("prompt") && !paths_of(request).empty())
+    fail_usage("--prompt: stands beside FILE, want one of them");
+  if (request.value("decode", false) && (request.value("count", false) || request.value("output", "table") != "table"))
+    fail_usage("--decode: gives the text alone, want it without --count and --output");
   if (request.contains("chat_template")) {
     print_chats(request["chat_template"]);
     return 0;

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "motet/core/error.h"
+#include "motet/core/interrupt.h"
 
 namespace motet {
 
@@ -41,6 +42,7 @@ void SplitWriter::add(uint64_t part, uint64_t chain, bool begins_document, std::
     document_ = false;
   }
   while (!tokens.empty()) {
+    check_interrupt();
     if (!shard_) shard_ = std::make_unique<TokenShardWriter>(path_of(progress_.shards), vocabulary_);
     if (document_) shard_->begin_document();
     document_ = false;

@@ -86,7 +86,7 @@ Tensor Decoder::logits() {
   }
   if (!hidden.defined()) fail("generate: there is no new token to compute, want a prompt or a token between");
   const Tensor logits = model_.logits(hidden.select(1, -1)).to(at::kCPU, at::kFloat);
-  if (at::isnan(logits.sum()).item<bool>() && logits.isnan().any().item<bool>()) fail_not_finite();
+  if (!at::isfinite(logits.sum()).item<bool>() && !at::isfinite(logits).all().item<bool>()) fail_not_finite();
   return logits;
 }
 

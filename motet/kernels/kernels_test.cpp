@@ -114,6 +114,18 @@ TEST(LinearKernel, EightBitRowsAreWithinHalfAStep) {
   EXPECT_EQ(bytes[2], 0);
 }
 
+TEST(LinearKernel, EightBitsDoNotHideWhatIsNotFinite) {
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    for (const size_t place : {size_t{0}, size_t{49}}) {
+      std::vector<float> w = drawn(50, 12);
+      w[place] = wrong;
+      std::vector<int8_t> bytes(50);
+      float scale = 0;
+      quantize_rows(w.data(), 1, 50, bytes.data(), &scale);
+      EXPECT_FALSE(std::isfinite(scale)) << wrong << " at " << place;
+    }
+}
+
 TEST(LinearKernel, NanStaysNan) {
   const Kept kept(WeightType::float32, 4, 40);
   std::vector<float> x = drawn(40, 6), y(4);

@@ -89,16 +89,18 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, 
 void quantize_row(const float* w, int64_t K, int8_t* values, float* scale) {
   const Floats d;
   const hn::Rebind<int8_t, Floats> narrow;
-  Vec largest = hn::Zero(d);
-  for (int64_t k = 0; k < K; k += kLanes)
-    largest = hn::Max(largest, hn::Abs(load_some(w + k, std::min(kLanes, K - k))));
-  const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
-  *scale = top > 0 ? top / 127 : 1;
+  Vec largest = hn::Zero(d), nothing = hn::Zero(d);  // nothing: 0, or NaN as soon as a number is not finite
+  for (int64_t k = 0; k < K; k += kLanes) {
+    const Vec v = load_some(w + k, std::min(kLanes, K - k));
+    largest = hn::Max(largest, hn::Abs(v)), nothing = hn::MulAdd(v, hn::Zero(d), nothing);
+  }
+  const float top = hn::GetLane(hn::MaxOfLanes(d, largest)), zero = hn::GetLane(hn::SumOfLanes(d, nothing));
+  *scale = (top > 0 ? top / 127 : 1) + zero;
   for (int64_t k = 0; k < K; k += kLanes) {
     const int64_t count = std::min(kLanes, K - k);
     const Vec steps = hn::Div(load_some(w + k, count), hn::Set(d, *scale));
     HWY_ALIGN int8_t bytes[kLanes];
-    hn::Store(hn::DemoteTo(narrow, hn::NearestInt(steps)), narrow, bytes);
+    hn::Store(hn::DemoteTo(narrow, hn::NearestInt(hn::IfThenElseZero(hn::IsFinite(steps), steps))), narrow, bytes);
     std::copy_n(bytes, count, values + k);
   }
 }

@@ -64,7 +64,8 @@ std::string render_table(const Table& table, bool color) {
 std::string render_markdown(const Table& table) {
   const auto lines = lines_of(table, [](const std::string& cell) {
     std::string out;
-    for (const char character : cell) out += character == '|' ? "\\|" : std::string(1, character);
+    for (const char character : cell)
+      out += character == '|' ? "\\|" : character == '\n' ? "<br>" : std::string(1, character);
     return out;
   });
   const auto widths = widths_of(lines);
