@@ -265,6 +265,8 @@ class Preparation {
   void writing(Action action) {
     try {
       action();
+    } catch (const Interrupted&) {
+      throw;
     } catch (const Error& error) {
       fail(error.what(), "; ", kept());
     }
