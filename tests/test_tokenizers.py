@@ -6,7 +6,10 @@ program trains itself is tested.
 import base64
 import copy
 import json
+import pathlib
+import signal
 import subprocess
+import time
 
 import pytest
 from conftest import MOTET, ROOT, environment, refused, run
@@ -264,6 +267,39 @@ def test_tokenize_refuses_in_one_line(trained, tmp_path):
     assert "is no token id" in refused(1, "tokenize", "-m", trained, "-p", "1 x", "--decode")
     assert "--vocab-size" in refused(2, "tokenize", "--train", "-p", "x")
     assert "is below 257" in refused(2, "tokenize", "--train", "--vocab-size", "3", "-p", "x")
+    assert "want one of them" in refused(2, "tokenize", "-m", "bytes", "-p", "x", trained)
+    assert "gives the text alone" in refused(2, "tokenize", "-m", "bytes", "-p", "97", "--decode", "--count")
+    out = tmp_path / "new.json"
+    train = ["tokenize", "--train", "--vocab-size", "300", "--out", out]
+    assert "--prompt" in refused(2, *train, "-p", "x")
+    assert "the text is empty" in refused(1, *train, stdin="")
+    assert not out.exists()
+
+
+def test_ctrl_c_is_not_the_end_of_the_input(trained, tmp_path):
+    kept = tmp_path / "kept.json"
+    kept.write_bytes(trained.read_bytes())
+    for arguments in (["--train", "--vocab-size", "300", "--out", kept], ["-m", "bytes"], ["-m", "bytes", "--lines"]):
+        process = subprocess.Popen([MOTET, "tokenize", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment())  # fmt: skip
+        wait_until_reading(process)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+        assert process.returncode == 130 and out == b"" and b"interrupted" in error, (arguments, error)
+    assert kept.read_bytes() == trained.read_bytes()
+
+
+def wait_until_reading(process):
+    """Until the process sleeps in a read of its standard input."""
+    for _ in range(600):
+        try:
+            if pathlib.Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 "):
+                return
+        except OSError:  # not to be seen here
+            time.sleep(2)
+            return
+        time.sleep(0.05)
+    raise AssertionError("the process does not read its standard input")
 
 
 def test_train_and_eval_take_a_tokenizer_file(trained, tmp_path):
