@@ -12,7 +12,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "300000")
 
 from rival import serve  # noqa: E402
 
-REQUIRED = ("folder", "prompt", "generate", "depth", "threads", "weights", "check", "seed")
+REQUIRED = ("folder", "prompt", "generate", "depth", "vocab", "threads", "weights", "check", "seed")
 BLOCK = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}

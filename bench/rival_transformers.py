@@ -7,7 +7,7 @@ from rival import serve
 from rival_infer import cases
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-REQUIRED = ("folder", "prompt", "generate", "depth", "threads", "weights", "check", "seed")
+REQUIRED = ("folder", "prompt", "generate", "depth", "vocab", "threads", "weights", "check", "seed")
 
 
 def build(request):

@@ -10,12 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<Flag> all_flags(const Subcommand& subcommand) {
-  std::vector<Flag> flags = subcommand.flags;
-  flags.insert(flags.end(), common_flags().begin(), common_flags().end());
-  return flags;
-}
-
 std::string spelling(const Flag& flag) {
   return flag.short_name.empty() ? "--" + flag.long_name : "-" + flag.short_name + ",--" + flag.long_name;
 }

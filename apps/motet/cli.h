@@ -37,13 +37,14 @@ struct Subcommand {
   std::vector<Flag> flags;
   Positional positional = {};
   std::vector<std::string> examples = {};  // without the program's name; each works as printed
+  bool has_results = true;                 // and so -o and --json
 };
 
 // All subcommands in the order of the help.
 const std::vector<Subcommand>& subcommands();
 
-// The flags that every subcommand has.
-const std::vector<Flag>& common_flags();
+// Its own flags, and those that it has in common with all.
+std::vector<Flag> all_flags(const Subcommand& subcommand);
 
 // --config, --set and the sizes that compare and train share.
 std::vector<Flag> configuration_flags();

@@ -43,8 +43,7 @@ std::string subcommand_help(const Subcommand& subcommand, const std::string& pro
     out += "Arguments:\n" + two_columns({{subcommand.positional.name, subcommand.positional.help}}) + "\n";
   }
   std::vector<std::pair<std::string, std::string>> lines;
-  for (const Flag& flag : subcommand.flags) lines.emplace_back(left_side(flag), flag.help);
-  for (const Flag& flag : common_flags()) lines.emplace_back(left_side(flag), flag.help);
+  for (const Flag& flag : all_flags(subcommand)) lines.emplace_back(left_side(flag), flag.help);
   lines.emplace_back("-h, --help", "this text");
   out += "Flags:\n" + two_columns(lines) + "\nExamples:\n";
   for (const std::string& example : subcommand.examples) out += "  " + program + " " + example + "\n";

@@ -10,19 +10,21 @@ const std::vector<Subcommand>& subcommands() {
   return all;
 }
 
-const std::vector<Flag>& common_flags() {
-  static const std::vector<Flag> flags = {
-      {.long_name = "threads",
-       .target = "threads",
-       .value = "N",
-       .help = "processor threads (default: all, or MOTET_THREADS)",
-       .short_name = "t"},
-      {.long_name = "output",
-       .target = "output",
-       .value = "FORMAT",
-       .help = "of the results: table, json, jsonl, csv or md (default: table)",
-       .short_name = "o"},
-      {.long_name = "json", .target = "json", .help = "the same as -o json", .kind = FlagKind::toggle}};
+std::vector<Flag> all_flags(const Subcommand& subcommand) {
+  std::vector<Flag> flags = subcommand.flags;
+  flags.push_back({.long_name = "threads",
+                   .target = "threads",
+                   .value = "N",
+                   .help = "processor threads (default: all, or MOTET_THREADS)",
+                   .short_name = "t"});
+  if (!subcommand.has_results) return flags;
+  flags.insert(flags.end(),
+               {{.long_name = "output",
+                 .target = "output",
+                 .value = "FORMAT",
+                 .help = "of the results: table, json, jsonl, csv or md (default: table)",
+                 .short_name = "o"},
+                {.long_name = "json", .target = "json", .help = "the same as -o json", .kind = FlagKind::toggle}});
   return flags;
 }
 

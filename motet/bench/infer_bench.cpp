@@ -76,6 +76,7 @@ nlohmann::json rival_request(const InferBench& bench, const InferRival& rival, c
           {"prompt", prompt},
           {"generate", generate},
           {"depth", depth},
+          {"vocab", bench.models[rival.against].model->config().vocab_size},
           {"threads", bench.threads},
           {"weights", weight_type_names()[static_cast<size_t>(rival.weights)]},
           {"check", check},
@@ -115,8 +116,9 @@ double InferRates::mean() const {
 }
 
 double InferRates::deviation() const {
+  const double middle = mean();
   double squares = 0;
-  for (const double x : turns) squares += (x - mean()) * (x - mean());
+  for (const double x : turns) squares += (x - middle) * (x - middle);
   return turns.size() > 1 ? std::sqrt(squares / static_cast<double>(turns.size() - 1)) : 0;
 }
 

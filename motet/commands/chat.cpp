@@ -46,8 +46,6 @@ Form chat_form(const fs::path& folder) {
 }  // namespace
 
 int run_chat(const nlohmann::json& request) {
-  if (request.contains("output"))
-    fail_usage("--output: has no meaning for chat, want it without (motet generate has it)");
   const nlohmann::json values = request_values(sampling_options(), request);
   const fs::path folder = model_folder(request, "model");
   request_threads(request);
