@@ -22,7 +22,7 @@ constexpr double kLogitsError = 1e-3;
 class Runner {
  public:
   Runner(InferModel& given, int64_t capacity) : model_(*given.model), capacity_(capacity) {
-    model_.keep_weights(given.weights);
+    model_.prepare(given.weights);
     for (const Tensor& p : model_.parameters()) bytes_ += static_cast<int64_t>(p.nbytes());
     for (const auto& item : model_.named_modules())
       if (auto* linear = item.value()->as<LinearImpl>()) bytes_ += linear->kept_bytes();

@@ -103,7 +103,8 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
 
 Model load_for_inference(const fs::path& folder, const nlohmann::json& values) {
   Model model = load_model_folder(folder);
-  model->keep_weights(parse_weight_type(values.at("weights").get<std::string>()));
+  model->set_autocast(false);  // decoding computes in float32
+  model->prepare(parse_weight_type(values.at("weights").get<std::string>()));
   return model;
 }
 

@@ -147,7 +147,7 @@ TEST_F(Generate, WeightsInFewerBitsGiveNearlyTheSameText) {
   const Tensor exact = model_->forward(ids);
   for (const auto& [type, tolerance] : {std::pair{WeightType::bfloat16, 0.02}, {WeightType::int8, 0.03}}) {
     Model narrow = fresh(tiny());
-    narrow->keep_weights(type);
+    narrow->prepare(type);
     const Tensor made = narrow->forward(ids);  // few rows: the kernels
     EXPECT_LT((made - exact).abs().max().item<double>(), tolerance * exact.abs().max().item<double>());
     const Tensor many = narrow->forward(ids.repeat({8, 1}));  // 32 rows: through torch

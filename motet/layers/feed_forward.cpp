@@ -27,10 +27,10 @@ Tensor activated(const Tensor& x, Activation activation) {
   TORCH_INTERNAL_ASSERT(false, "unknown activation");
 }
 
-FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated)
+FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated, at::Device device)
     : activation_(activation) {
   const auto linear = [&](const char* name, int64_t in, int64_t out) {
-    return register_module(name, Linear(in, out, !gated));
+    return register_module(name, Linear(in, out, !gated, device));
   };
   if (gated) gate_proj = linear("gate_proj", width, inner);
   up_proj = linear("up_proj", width, inner);

@@ -9,7 +9,7 @@ Tensor activated(const Tensor& x, Activation);
 /// Gated (SwiGLU): down(act(gate x) * up x), no biases; plain: down(act(up x)), with biases. width -> inner -> width.
 class FeedForwardImpl : public torch::nn::Module {
  public:
-  FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated);
+  FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated, at::Device device = at::kCPU);
   Tensor forward(const Tensor& x);
 
  private:

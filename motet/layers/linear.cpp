@@ -1,5 +1,7 @@
 #include "motet/layers/linear.h"
 
+#include <ATen/autocast_mode.h>
+
 #include <algorithm>
 
 #include "motet/attention/fused.h"
@@ -20,7 +22,8 @@ WeightType parse_weight_type(const std::string& name) {
 }
 
 bool for_kernels(const Tensor& x) {
-  return !at::GradMode::is_enabled() && x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
+  return !at::GradMode::is_enabled() && x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous() &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
 const Threads& torch_threads() {
@@ -35,9 +38,9 @@ void over_parts(int64_t count, int64_t grain, const std::function<void(int64_t, 
   threads.run(parts, [&](int64_t i) { part(count * i / parts, count * (i + 1) / parts); });
 }
 
-LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias) : in_(in), out_(out) {
-  weight = register_parameter("weight", at::empty({out, in}));
-  if (with_bias) bias = register_parameter("bias", at::empty({out}));
+LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias, at::Device device) : in_(in), out_(out) {
+  weight = register_parameter("weight", at::empty({out, in}, device));
+  if (with_bias) bias = register_parameter("bias", at::empty({out}, device));
 }
 
 bool LinearImpl::takes(const Tensor& x) const {
@@ -57,8 +60,15 @@ Weight LinearImpl::kept() const {
           .K = in_};
 }
 
+void LinearImpl::refuse_gradients() const {
+  if (at::GradMode::is_enabled())
+    fail("linear: the weights are kept in ", c10::toString(kept_.scalar_type()),
+         " for inference, want train() called before a pass with gradients");
+}
+
 Tensor LinearImpl::full() const {
   if (!kept_.defined()) return weight;
+  refuse_gradients();
   const Tensor wide = kept_.to(at::kFloat);
   return scale_.defined() ? wide.mul_(scale_.unsqueeze(1)) : wide;
 }
@@ -98,6 +108,7 @@ std::vector<Tensor> linear_together(std::initializer_list<LinearImpl*> layers, c
 
 Tensor LinearImpl::rows(const Tensor& ids) const {
   if (!kept_.defined()) return at::embedding(weight, ids);
+  refuse_gradients();
   const Tensor chosen = ids.flatten();
   Tensor found = kept_.index_select(0, chosen).to(at::kFloat);
   if (scale_.defined()) found.mul_(scale_.index_select(0, chosen).unsqueeze(1));
@@ -110,7 +121,7 @@ int64_t LinearImpl::kept_bytes() const {
   return static_cast<int64_t>((kept_.defined() ? kept_.nbytes() : 0) + (scale_.defined() ? scale_.nbytes() : 0));
 }
 
-int64_t LinearImpl::bytes_as(WeightType type) const {
+int64_t LinearImpl::prepared_bytes(WeightType type) const {
   const auto rounded = [](int64_t bytes) {
     return (bytes + WeightArena::kAlignment - 1) / WeightArena::kAlignment * WeightArena::kAlignment;
   };
@@ -118,7 +129,7 @@ int64_t LinearImpl::bytes_as(WeightType type) const {
   return rounded(in_ * out_ * size) + (type == WeightType::int8 ? rounded(out_ * 4) : 0);
 }
 
-void LinearImpl::keep_as(WeightType type, WeightArena& arena) {
+void LinearImpl::prepare(WeightType type, WeightArena& arena) {
   at::NoGradGuard no_grad;
   if (!weight.is_cpu() || weight.scalar_type() != at::kFloat)
     fail("weights of ", c10::toString(weight.scalar_type()), " cannot be kept for inference, want float32 on the CPU");
@@ -137,6 +148,13 @@ void LinearImpl::keep_as(WeightType type, WeightArena& arena) {
     });
   }
   weight.set_data(at::empty({0, in_}));
+}
+
+void LinearImpl::drop_prepared() {
+  if (!kept_.defined()) return;
+  at::NoGradGuard no_grad;
+  weight.set_data(full());
+  kept_.reset(), scale_.reset();
 }
 
 }  // namespace motet

@@ -1,7 +1,5 @@
 #pragma once
-#include "motet/attention/torch.h"
-#include "motet/kernels/linear.h"
-#include "motet/layers/arena.h"
+#include "motet/layers/preparable.h"
 
 namespace motet {
 
@@ -9,7 +7,7 @@ const std::vector<std::string>& weight_type_names();
 WeightType parse_weight_type(const std::string& name);  // throws UsageError
 
 /// Whether the small CPU kernels (motet/kernels) take x: float32 on the CPU, without gaps, and nothing asks for a
-/// gradient.
+/// gradient or for autocast.
 bool for_kernels(const Tensor& x);
 
 /// torch's threads, for kernels. (at::parallel_for in our own files would be serial: they are compiled without OpenMP.)
@@ -20,20 +18,21 @@ void over_parts(int64_t count, int64_t grain, const std::function<void(int64_t, 
 /// y = x W^T + bias; x [...,K]. W [N,K] is the parameter `weight`; a new layer's numbers are not drawn (see
 /// ModelImpl::initialize). Few rows without gradient go through the kernels (motet/kernels/linear.h), others through
 /// torch.
-class LinearImpl : public torch::nn::Module {
+class LinearImpl : public Preparable {
  public:
-  LinearImpl(int64_t in, int64_t out, bool with_bias);
+  LinearImpl(int64_t in, int64_t out, bool with_bias, at::Device device = at::kCPU);
   Tensor forward(const Tensor& x);
   /// Rows of W: what an embedding of ids [...] is, [...,K].
   Tensor rows(const Tensor& ids) const;
 
-  /// For inference alone: keeps W in this type from now on, in memory of the arena; in fewer bits the float32 parameter
-  /// is empty afterwards. Throws Error unless W is float32 on the CPU.
-  void keep_as(WeightType, WeightArena&);
-  /// What that takes of the arena.
-  int64_t bytes_as(WeightType) const;
+  /// Keeps W in this type, in memory of the arena; in fewer bits the float32 parameter is empty meanwhile, and what is
+  /// kept, widened, becomes the parameter when it is dropped. Throws Error unless W is float32 on the CPU. A forward
+  /// pass with gradients throws Error while W is kept in fewer bits.
+  void prepare(WeightType, WeightArena&) override;
+  int64_t prepared_bytes(WeightType) const override;
+  void drop_prepared() override;
 
-  /// Memory of W in that type; 0 when the parameter holds it.
+  /// Memory of W in fewer bits; 0 when the parameter holds it.
   int64_t kept_bytes() const;
 
   Tensor weight, bias;  // bias may be undefined
@@ -42,10 +41,11 @@ class LinearImpl : public torch::nn::Module {
   friend std::vector<Tensor> linear_together(std::initializer_list<LinearImpl*> layers, const Tensor& x);
   bool takes(const Tensor& x) const;
   Weight kept() const;
-  Tensor full() const;  // W as a tensor of numbers
+  Tensor full() const;            // W as a tensor of numbers
+  void refuse_gradients() const;  // while W is kept in fewer bits
 
   int64_t in_, out_;
-  Tensor kept_, scale_;  // int8 or bfloat16 [N,K]; [N]
+  Tensor kept_, scale_;  // prepared in fewer bits: int8 or bfloat16 [N,K]; [N]
 };
 TORCH_MODULE(Linear);
 

@@ -64,9 +64,10 @@ Tensor rms_norm(const Tensor& given, const Tensor& weight, double eps) {
   return RmsNorm::apply(x, weight.defined() ? std::optional<Tensor>(weight) : std::nullopt, eps);
 }
 
-NormImpl::NormImpl(int64_t width, NormKind kind, double eps) : width_(width), kind_(kind), eps_(eps) {
-  if (kind != NormKind::rms_plain) weight = register_parameter("weight", at::ones({width}));
-  if (kind == NormKind::layer) bias = register_parameter("bias", at::zeros({width}));
+NormImpl::NormImpl(int64_t width, NormKind kind, double eps, at::Device device)
+    : width_(width), kind_(kind), eps_(eps) {
+  if (kind != NormKind::rms_plain) weight = register_parameter("weight", at::ones({width}, device));
+  if (kind == NormKind::layer) bias = register_parameter("bias", at::zeros({width}, device));
 }
 
 Tensor NormImpl::forward(const Tensor& x) {

@@ -12,7 +12,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 enum class NormKind { rms, rms_plain, layer };
 class NormImpl : public torch::nn::Module {
  public:
-  NormImpl(int64_t width, NormKind kind, double eps);
+  NormImpl(int64_t width, NormKind kind, double eps, at::Device device = at::kCPU);
   Tensor forward(const Tensor& x);
 
   Tensor weight, bias;

@@ -7,6 +7,7 @@
 #include "motet/layers/linear.h"
 #include "motet/layers/norms.h"
 #include "motet/layers/rotary.h"
+#include "motet/layers/streams.h"
 
 namespace motet {
 
@@ -18,7 +19,9 @@ struct Setting {
   bool causal = true;
   int64_t max_position = 0;  // trained length
   nlohmann::json options;
+  at::Device device = at::kCPU;  // of the parameters; meta: shapes alone, without memory
 
+  Tensor zeros(at::IntArrayRef shape) const { return at::zeros(shape, device); }
   bool flag(const char* name) const { return options.at(name).get<bool>(); }
   int64_t integer(const char* name) const { return options.at(name).get<int64_t>(); }
   double number(const char* name) const { return options.at(name).get<double>(); }
@@ -34,7 +37,7 @@ struct LearnedMap {
 /// One attention mechanism: a module that turns hidden states into the operator's arguments. It owns all its
 /// projections; the operator knows no mechanism. Self-attention, cross-attention, cached decoding and splits over keys
 /// are these calls.
-class Mechanism : public torch::nn::Module {
+class Mechanism : public Preparable {
  public:
   /// What a cache stores of memory [B,S,C]: every tensor is appended along dimension 1.
   virtual Keys keys(const Tensor& memory_BSC, const Positions&) = 0;
@@ -48,7 +51,10 @@ class Mechanism : public torch::nn::Module {
   virtual Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) = 0;
   virtual std::vector<LearnedMap> learned() { return {}; }
   /// Fresh values of the tensors that are not plain projections; called under no_grad after those were drawn.
-  virtual void initialize_extras(at::Generator) {}
+  virtual void initialize_extras(const Streams&) {}
+  /// Whether weight decay applies to the parameter of this name ("q_proj.weight"), of two or more dimensions; vectors
+  /// never decay. A mix over heads does not, for it would decay towards heads that hear nothing.
+  virtual bool decays(const std::string& name) const { return true; }
 
   /// All of it: x [B,T,C] attends to memory [B,S,M] (itself when undefined).
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},

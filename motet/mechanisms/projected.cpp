@@ -7,19 +7,23 @@
 namespace motet {
 namespace {
 
+// |x|; at::abs and at::where have no meta kernel.
+Tensor magnitude(const Tensor& x) { return at::maximum(x, -x); }
+
 // T5's buckets: half of them for single distances, the rest growing with the logarithm up to kFarthest.
 constexpr int64_t kBuckets = 32, kFarthest = 128;
 
 Tensor bucket(const Tensor& distance_TS, bool causal) {
   const int64_t buckets = causal ? kBuckets : kBuckets / 2, exact = buckets / 2;
   const Tensor ahead = causal ? at::zeros_like(distance_TS) : (distance_TS < 0).to(at::kLong) * buckets;
-  const Tensor d = causal ? distance_TS.clamp_min(0) : distance_TS.abs();
+  const Tensor d = causal ? distance_TS.clamp_min(0) : magnitude(distance_TS);
   const double step =
       static_cast<double>(buckets - exact) / std::log(static_cast<double>(kFarthest) / static_cast<double>(exact));
   const Tensor far = (exact + (d.clamp_min(1).to(at::kDouble) / static_cast<double>(exact)).log() * step)
                          .to(at::kLong)
                          .clamp_max(buckets - 1);
-  return ahead + at::where(d < exact, d, far);
+  const Tensor near = (d < exact).to(at::kLong);
+  return ahead + near * d + (1 - near) * far;
 }
 
 // ALiBi's slopes for n heads, arXiv:2108.12409: 2^(-8 i / n); other counts take every second slope of the next power.
@@ -105,18 +109,17 @@ int64_t layer_window(const Setting& s) {
 Projected::Projected(const Setting& s, const HeadSizes& n) : setting_(s), sizes_(n), rotary_(rotary_of(s, n.key_dim)) {
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
   const bool bias = s.flag("bias");
-  q_proj = register_module("q_proj", Linear(s.hidden_size, n.query_heads * n.key_dim, bias));
-  k_proj = register_module(n.key_name, Linear(memory, n.key_heads * n.key_dim, bias));
-  v_proj = register_module("v_proj", Linear(memory, n.value_heads * n.value_dim, bias));
-  o_proj = register_module("o_proj", Linear(n.output_heads * n.value_dim, s.hidden_size, bias));
+  q_proj = register_module("q_proj", Linear(s.hidden_size, n.query_heads * n.key_dim, bias, s.device));
+  k_proj = register_module(n.key_name, Linear(memory, n.key_heads * n.key_dim, bias, s.device));
+  v_proj = register_module("v_proj", Linear(memory, n.value_heads * n.value_dim, bias, s.device));
+  o_proj = register_module("o_proj", Linear(n.output_heads * n.value_dim, s.hidden_size, bias, s.device));
   if (s.flag("qk_norm")) {
-    q_norm = register_module("q_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps")));
-    k_norm = register_module("k_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps")));
+    q_norm = register_module("q_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps"), s.device));
+    k_norm = register_module("k_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps"), s.device));
   }
   window_ = layer_window(s);  // refuses a window without causal attention
   bias_ = s.word("position_bias");
-  if (bias_ == "relative")
-    relative_bias_NH = register_parameter("relative_bias", at::zeros({kBuckets, n.softmax_heads}));
+  if (bias_ == "relative") relative_bias_NH = register_parameter("relative_bias", s.zeros({kBuckets, n.softmax_heads}));
 }
 
 Tensor Projected::query_heads(const Tensor& x) {
@@ -144,7 +147,7 @@ Tensor Projected::position_bias(const Positions& queries, const Positions& keys)
   const auto type = q_proj->weight.scalar_type();
   if (bias_ == "relative") return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
   const Tensor slopes = alibi_slopes(sizes_.softmax_heads).to(distance_BTS.device()).view({1, -1, 1, 1});
-  return (slopes * -distance_BTS.abs().unsqueeze(1).to(at::kDouble)).to(type);
+  return (slopes * -magnitude(distance_BTS).unsqueeze(1).to(at::kDouble)).to(type);
 }
 
 Attention Projected::attention(const Positions& queries, const Positions& keys) {
@@ -158,8 +161,10 @@ Attention Projected::attention(const Positions& queries, const Positions& keys) 
 
 Tensor Projected::finish(const Tensor& out_BTHE, const Tensor&) { return o_proj(out_BTHE.flatten(2)); }
 
-void Projected::initialize_extras(at::Generator) {
+void Projected::initialize_extras(const Streams&) {
   if (relative_bias_NH.defined()) relative_bias_NH.zero_();
 }
+
+bool Projected::decays(const std::string& name) const { return name != "relative_bias"; }
 
 }  // namespace motet

@@ -18,7 +18,8 @@ class Projected : public Mechanism {
   Queries queries(const Tensor& x_BTC, const Positions&) override;
   Attention attention(const Positions& queries, const Positions& keys) override;
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
-  void initialize_extras(at::Generator) override;
+  void initialize_extras(const Streams&) override;
+  bool decays(const std::string& name) const override;
 
  protected:
   Projected(const Setting&, const HeadSizes&);

@@ -19,7 +19,7 @@ Activation ModelConfig::activation() const {
   return name == "silu" ? Activation::silu : name == "gelu" ? Activation::gelu : Activation::gelu_tanh;
 }
 
-BlockImpl::BlockImpl(const ModelConfig& c, int64_t layer) : parallel_(c.parallel()) {
+BlockImpl::BlockImpl(const ModelConfig& c, int64_t layer, at::Device device) : parallel_(c.parallel()) {
   const auto kind = c.gated() ? NormKind::rms : NormKind::layer;
   const double eps = c.options.at("norm_eps").get<double>();
   const Setting setting{.hidden_size = c.hidden_size(),
@@ -28,14 +28,15 @@ BlockImpl::BlockImpl(const ModelConfig& c, int64_t layer) : parallel_(c.parallel
                         .num_layers = c.num_layers(),
                         .causal = c.causal(),
                         .max_position = c.context,
-                        .options = c.attention};
+                        .options = c.attention,
+                        .device = device};
   nlohmann::json exact = c.attention;
   exact["window_mask"] = "exact";
   window_ = layer_window({.layer = layer, .causal = c.causal(), .options = exact});
   self_attn = register_module("self_attn", make_mechanism(setting));
-  input_layernorm = register_module("input_layernorm", Norm(c.hidden_size(), kind, eps));
-  post_attention_layernorm = register_module("post_attention_layernorm", Norm(c.hidden_size(), kind, eps));
-  mlp = register_module("mlp", FeedForward(c.hidden_size(), c.intermediate_size(), c.activation(), c.gated()));
+  input_layernorm = register_module("input_layernorm", Norm(c.hidden_size(), kind, eps, device));
+  post_attention_layernorm = register_module("post_attention_layernorm", Norm(c.hidden_size(), kind, eps, device));
+  mlp = register_module("mlp", FeedForward(c.hidden_size(), c.intermediate_size(), c.activation(), c.gated(), device));
 }
 
 Tensor BlockImpl::forward(const Tensor& x, const Positions& at, const Tensor& memory, const Positions& memory_at) {

@@ -10,17 +10,18 @@ namespace {
 // The trunk carries the names `model.*` of the published layout.
 class Trunk : public torch::nn::Module {};
 
-void fill(Tensor weight, const std::string& kind, double range, int64_t num_layers, bool output, at::Generator random) {
-  const double out = static_cast<double>(weight.size(0)), in = static_cast<double>(weight.size(1));
-  if (kind == "normal") weight.normal_(0, range, random);
-  if (kind == "kaiming") weight.uniform_(-1 / std::sqrt(in), 1 / std::sqrt(in), random);  // torch's own default
-  if (kind == "xavier") weight.uniform_(-std::sqrt(6 / (in + out)), std::sqrt(6 / (in + out)), random);
-  if (kind == "pythia")
-    weight.normal_(0, output ? 2 / (static_cast<double>(num_layers) * std::sqrt(out)) : std::sqrt(2 / (5 * in)),
-                   random);
-}
-
 bool is_output_projection(const std::string& name) { return name.ends_with("o_proj") || name.ends_with("down_proj"); }
+
+void fill(const std::string& module, Tensor weight, const ModelConfig& config, const Streams& random) {
+  const std::string kind = config.options.at("initializer").get<std::string>(), name = module + ".weight";
+  const double out = static_cast<double>(weight.size(0)), in = static_cast<double>(weight.size(1));
+  if (kind == "normal") random.normal(name, weight, config.options.at("initializer_range").get<double>());
+  if (kind == "kaiming") random.uniform(name, weight, 1 / std::sqrt(in));  // torch's own default
+  if (kind == "xavier") random.uniform(name, weight, std::sqrt(6 / (in + out)));
+  if (kind != "pythia") return;
+  const double layers = static_cast<double>(config.num_layers());
+  random.normal(name, weight, is_output_projection(module) ? 2 / (layers * std::sqrt(out)) : std::sqrt(2 / (5 * in)));
+}
 
 Positions positions_of(const Tensor& ids, const Tensor& documents) {
   return documents.defined() ? Positions::packed(documents)
@@ -29,34 +30,43 @@ Positions positions_of(const Tensor& ids, const Tensor& documents) {
 
 }  // namespace
 
-ModelImpl::ModelImpl(ModelConfig config) : config_(std::move(config)) {
+ModelImpl::ModelImpl(ModelConfig config, at::Device device) : config_(std::move(config)) {
   const int64_t width = config_.hidden_size();
   auto trunk = register_module("model", std::make_shared<Trunk>());
-  embed_tokens = trunk->register_module("embed_tokens", Linear(width, config_.vocab_size, false));
+  embed_tokens = trunk->register_module("embed_tokens", Linear(width, config_.vocab_size, false, device));
   auto layers = trunk->register_module("layers", torch::nn::ModuleList());
   for (int64_t i = 0; i < config_.num_layers(); ++i) {
-    blocks_.emplace_back(Block(config_, i));
+    blocks_.emplace_back(Block(config_, i, device));
     layers->push_back(blocks_.back());
   }
   norm = trunk->register_module("norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer,
-                                             config_.options.at("norm_eps").get<double>()));
+                                             config_.options.at("norm_eps").get<double>(), device));
   if (!config_.options.at("tie_embeddings").get<bool>())
-    lm_head = register_module("lm_head", Linear(width, config_.vocab_size, false));
+    lm_head = register_module("lm_head", Linear(width, config_.vocab_size, false, device));
 }
 
 void ModelImpl::initialize(uint64_t seed) {
   at::NoGradGuard no_grad;
-  at::Generator random = at::detail::createCPUGenerator(seed);
-  const std::string kind = config_.options.at("initializer").get<std::string>();
-  const double range = config_.options.at("initializer_range").get<double>();
-  embed_tokens->weight.normal_(0, range, random);
+  const Streams random(seed);
+  random.normal("model.embed_tokens.weight", embed_tokens->weight,
+                config_.options.at("initializer_range").get<double>());
   for (const auto& item : named_modules()) {
     auto* linear = item.value()->as<LinearImpl>();
     if (!linear || linear == embed_tokens.get()) continue;
-    fill(linear->weight, kind, range, config_.num_layers(), is_output_projection(item.key()), random);
+    fill(item.key(), linear->weight, config_, random);
     if (linear->bias.defined()) linear->bias.zero_();
   }
-  for (const Block& block : blocks_) block->self_attn->initialize_extras(random);
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    blocks_[i]->self_attn->initialize_extras(random.of(text("model.layers.", i, ".self_attn")));
+}
+
+bool ModelImpl::decays(const std::string& name, const Tensor& parameter) const {
+  if (parameter.dim() < 2 || name == "model.embed_tokens.weight") return false;
+  static const std::string kLayer = "model.layers.", kAttention = ".self_attn.";
+  const size_t at = name.find(kAttention);
+  if (at == std::string::npos) return true;
+  const auto& block = blocks_.at(std::stoul(name.substr(kLayer.size())));
+  return block->self_attn->decays(name.substr(at + kAttention.size()));
 }
 
 Tensor ModelImpl::embedded(const Tensor& ids) const {
@@ -73,31 +83,40 @@ Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
 }
 
 Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at) {
+  const AutocastScope scope(config_.autocast);
   Tensor x = embedded(ids);
   for (Block& block : blocks_) x = block->forward(x, at);
   return norm(x);
 }
 
 std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
+  const AutocastScope scope(config_.autocast);
   std::vector<Tensor> all{embedded(ids)};
   for (Block& block : blocks_) all.push_back(block->forward(all.back(), at));
   return all;
 }
 
-Tensor ModelImpl::logits(const Tensor& hidden) { return lm_head ? lm_head(hidden) : embed_tokens->forward(hidden); }
+Tensor ModelImpl::logits(const Tensor& hidden) {
+  const AutocastScope scope(config_.autocast);
+  return lm_head ? lm_head(hidden) : embed_tokens->forward(hidden);
+}
 
 Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents) {
+  const AutocastScope scope(config_.autocast);
   return logits(hidden(ids, positions_of(ids, documents)));
 }
 
-void ModelImpl::keep_weights(WeightType type) {
-  std::vector<LinearImpl*> matrices;  // in the order in which a token reads them
-  for (const auto& item : named_modules())
-    if (auto* linear = item.value()->as<LinearImpl>()) matrices.push_back(linear);
+void ModelImpl::prepare(WeightType type) {
+  std::vector<Preparable*> parts;  // in the order in which a token reads them
+  for (const auto& module : modules())
+    if (auto* part = dynamic_cast<Preparable*>(module.get())) parts.push_back(part);
   int64_t bytes = 0;
-  for (const LinearImpl* matrix : matrices) bytes += matrix->bytes_as(type);
+  for (Preparable* part : parts) {
+    part->drop_prepared();
+    bytes += part->prepared_bytes(type);
+  }
   WeightArena arena(bytes);
-  for (LinearImpl* matrix : matrices) matrix->keep_as(type, arena);
+  for (Preparable* part : parts) part->prepare(type, arena);
 }
 
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
@@ -113,6 +132,7 @@ std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
 
 std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documents) {
   at::NoGradGuard no_grad;
+  const AutocastScope scope(config_.autocast);
   const auto finite = [](const Tensor& t) { return t.isfinite().all().item<bool>(); };
   Tensor x = embedded(ids);
   if (!finite(x)) return "the embedding";
@@ -130,9 +150,21 @@ int64_t ModelImpl::num_parameters() const {
   return count;
 }
 
+namespace {
+
+Tensor cross_entropy(const Tensor& logits_BTV, const Tensor& targets_BT, at::Reduction::Reduction reduction) {
+  const Tensor wide = logits_BTV.to(at::promote_types(logits_BTV.scalar_type(), at::kFloat));
+  return at::cross_entropy_loss(wide.flatten(0, 1), targets_BT.flatten(), {}, reduction);
+}
+
+}  // namespace
+
 Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT) {
-  return at::cross_entropy_loss(logits_BTV.flatten(0, 1).to(at::promote_types(logits_BTV.scalar_type(), at::kFloat)),
-                                targets_BT.flatten());
+  return cross_entropy(logits_BTV, targets_BT, at::Reduction::Mean);
+}
+
+Tensor token_losses(const Tensor& logits_BTV, const Tensor& targets_BT) {
+  return cross_entropy(logits_BTV, targets_BT, at::Reduction::None).view(targets_BT.sizes());
 }
 
 }  // namespace motet

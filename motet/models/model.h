@@ -1,6 +1,7 @@
 #pragma once
 #include "motet/layers/feed_forward.h"
 #include "motet/mechanisms/mechanism.h"
+#include "motet/models/autocast.h"
 
 namespace motet {
 
@@ -11,7 +12,8 @@ const OptionTable& model_options();
 struct ModelConfig {
   nlohmann::json options, attention;
   int64_t vocab_size = 0;
-  int64_t context = 0;  // trained length: the longest input
+  int64_t context = 0;    // trained length: the longest input
+  bool autocast = false;  // matrix products in bfloat16, as in training with train.dtype = "bfloat16"
 
   int64_t hidden_size() const { return options.at("hidden_size").get<int64_t>(); }
   int64_t num_layers() const { return options.at("num_layers").get<int64_t>(); }
@@ -28,7 +30,7 @@ struct ModelConfig {
 /// self-attention.
 class BlockImpl : public torch::nn::Module {
  public:
-  BlockImpl(const ModelConfig&, int64_t layer);
+  BlockImpl(const ModelConfig&, int64_t layer, at::Device = at::kCPU);
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
                  const Positions& memory_at = {});
   /// The layer's output from its input and what the attention made of input_layernorm(x).
@@ -49,7 +51,8 @@ TORCH_MODULE(Block);
 /// Token ids to logits. Tensor names are those of Hugging Face's llama, a mechanism's extras under self_attn.
 class ModelImpl : public torch::nn::Module {
  public:
-  explicit ModelImpl(ModelConfig);
+  /// On the device `meta` it has shapes alone and takes no memory, for plans.
+  explicit ModelImpl(ModelConfig, at::Device = at::kCPU);
 
   /// ids [B,T] int64 -> logits [B,T,V]. With documents [B,T] int64 each document is computed as if it were alone: it
   /// sees itself only and its positions begin at 0. Throws UsageError when T exceeds the context.
@@ -65,16 +68,25 @@ class ModelImpl : public torch::nn::Module {
   Tensor embedded(const Tensor& ids_BT) const;
   Tensor normed(const Tensor& x_BTC) { return norm(x_BTC); }
 
-  /// Draws all parameters anew; the same seed gives the same numbers.
+  /// Draws all parameters anew, each from its own stream (layers/streams.h).
   void initialize(uint64_t seed);
+  /// Whether weight decay applies to a parameter: matrices decay; vectors, the embedding and what a mechanism excepts
+  /// do not.
+  bool decays(const std::string& name, const Tensor& parameter) const;
 
   /// The normed input of each layer's attention, for pictures.
   std::vector<Tensor> attention_inputs(const Tensor& ids_BT);
   /// Where the first non-finite number appears: "embedding", "layer 3", "output", or "" when all are finite.
   std::string first_non_finite(const Tensor& ids_BT, const Tensor& documents_BT = {});
 
-  /// For inference alone: keeps the matrices of linear layers and of the embedding in this type, in one piece.
-  void keep_weights(WeightType);
+  /// Makes the model ready for inference: matrices of linear layers and of the embedding in this type and in one piece
+  /// of memory, and what mechanisms lay out for few rows. From then on nothing writes the model, so that threads may
+  /// share it, until train() or to() drops that form again (layers/preparable.h). Throws Error unless the parameters
+  /// are float32 on the CPU.
+  void prepare(WeightType = WeightType::float32);
+  /// Whether forward(), hidden(), states() and logits() compute under autocast to bfloat16, in training and evaluation
+  /// alike.
+  void set_autocast(bool on) { config_.autocast = on; }
 
   const ModelConfig& config() const { return config_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -89,7 +101,9 @@ class ModelImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Model);
 
-/// Mean cross entropy in nats of logits [B,T,V] against targets [B,T].
+/// Mean cross entropy in nats of logits [B,T,V] against targets [B,T], in at least float32.
 Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT);
+/// That of each token, [B,T].
+Tensor token_losses(const Tensor& logits_BTV, const Tensor& targets_BT);
 
 }  // namespace motet

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "motet/core/error.h"
 #include "motet/models/cost.h"
 #include "motet/models/testing.h"
@@ -32,6 +34,91 @@ TEST(Model, SameSeedGivesTheSameModel) {
     const ModelConfig config = tiny({{"initializer", initializer}}, {{"mechanism", "dcmha"}});
     EXPECT_TRUE(fresh(config, 3)->forward(kIds).equal(fresh(config, 3)->forward(kIds)));
     EXPECT_FALSE(fresh(config, 3)->forward(kIds).equal(fresh(config, 4)->forward(kIds)));
+  }
+}
+
+TEST(Model, EveryTensorIsDrawnFromItsOwnStream) {
+  const auto start = [](nlohmann::json model, nlohmann::json attention, uint64_t seed) {
+    std::map<std::string, Tensor> out;
+    for (const auto& item : fresh(tiny(model, attention), seed)->named_parameters()) out[item.key()] = item.value();
+    return out;
+  };
+  const auto plain = start({}, {}, 3), deeper = start({{"num_layers", 3}}, {}, 3), other = start({}, {}, 4);
+  const auto composed = start({}, {{"mechanism", "dcmha"}}, 3), wide = start({{"intermediate_size", 50}}, {}, 3);
+  for (const auto& [name, tensor] : plain) {
+    EXPECT_TRUE(tensor.equal(deeper.at(name))) << name << " does not depend on the layers behind it";
+    EXPECT_TRUE(tensor.equal(composed.at(name))) << name << " does not depend on what else a layer has";
+    if (name.find("mlp") == std::string::npos) EXPECT_TRUE(tensor.equal(wide.at(name))) << name;
+    if (tensor.dim() < 2) continue;
+    EXPECT_FALSE(tensor.equal(other.at(name))) << name << " depends on the seed";
+    for (const auto& [another, values] : plain)
+      if (another != name && values.sizes() == tensor.sizes()) EXPECT_FALSE(tensor.equal(values)) << name << another;
+  }
+}
+
+TEST(Model, TheStartIsThatOfEveryDtype) {
+  const ModelConfig config = tiny({}, {{"mechanism", "dcmha"}, {"static", true}});
+  Model narrow = fresh(config, 3), wide(config);
+  wide->to(at::kDouble);
+  wide->initialize(3);
+  for (const auto& item : narrow->named_parameters())
+    EXPECT_TRUE(item.value().to(at::kDouble).equal(wide->named_parameters()[item.key()])) << item.key();
+}
+
+// Deviation of drawn numbers, and for uniform ones their bound.
+TEST(Model, InitialisersDrawWhatTheySay) {
+  struct Wanted {
+    const char* initializer;
+    double up, down, bound_up;  // deviations of up_proj [172,64] and down_proj [64,172]; bound of up_proj, 0: none
+  };
+  const double kaiming = 1 / std::sqrt(64.0), xavier = std::sqrt(6 / (64.0 + 172));
+  for (const Wanted& w :
+       {Wanted{"normal", 0.05, 0.05, 0}, Wanted{"kaiming", kaiming / std::sqrt(3), 1 / std::sqrt(3 * 172.0), kaiming},
+        Wanted{"xavier", xavier / std::sqrt(3), xavier / std::sqrt(3), xavier},
+        Wanted{"pythia", std::sqrt(2 / (5 * 64.0)), 2 / (2 * std::sqrt(64.0)), 0}}) {
+    Model model = fresh(tiny({{"hidden_size", 64},
+                              {"intermediate_size", 172},
+                              {"initializer", w.initializer},
+                              {"initializer_range", 0.05}}));
+    const auto deviation = [&](const char* name) { return model->named_parameters()[name].std().item<double>(); };
+    EXPECT_NEAR(deviation("model.layers.1.mlp.up_proj.weight") / w.up, 1, 0.04) << w.initializer;
+    EXPECT_NEAR(deviation("model.layers.1.mlp.down_proj.weight") / w.down, 1, 0.04) << w.initializer;
+    EXPECT_NEAR(deviation("model.embed_tokens.weight") / 0.05, 1, 0.1) << w.initializer;
+    const double most = model->named_parameters()["model.layers.0.mlp.up_proj.weight"].abs().max().item<double>();
+    if (w.bound_up > 0) {
+      EXPECT_LE(most, w.bound_up);
+      EXPECT_GT(most, 0.99 * w.bound_up);
+    }
+  }
+  Model biased = fresh(tiny({{"block", "parallel"}}, {{"bias", true}}));
+  for (const auto& item : biased->named_parameters())
+    if (item.key().ends_with("bias")) EXPECT_EQ(item.value().abs().max().item<double>(), 0) << item.key();
+}
+
+// The exceptions of every mechanism by name; all other matrices but the embedding decay, and no vector does.
+TEST(Model, WeightDecayLeavesMixesGatesAndLambdaAlone) {
+  const std::vector<std::pair<nlohmann::json, std::set<std::string>>> cases{
+      {{{"mechanism", "softmax"}, {"bias", true}, {"qk_norm", true}}, {}},
+      {{{"mechanism", "softmax"}, {"position_bias", "relative"}}, {"relative_bias"}},
+      {{{"mechanism", "key_size"}}, {}},
+      {{{"mechanism", "coca"}}, {}},
+      {{{"mechanism", "talking_heads"}, {"dynamic", "both"}}, {"logits_mix", "weights_mix"}},
+      {{{"mechanism", "dcmha"}, {"static", true}}, {"compose_gate", "compose_static_pre", "compose_static_post"}},
+      {{{"mechanism", "differential"}}, {}},
+      {{{"mechanism", "differential"}, {"version", "v2"}}, {"lambda_proj.weight"}}};
+  for (const auto& [attention, excepted] : cases) {
+    Model model = fresh(tiny({{"block", "parallel"}}, attention));
+    std::set<std::string> found;
+    for (const auto& item : model->named_parameters()) {
+      const std::string& name = item.key();
+      const bool decays = model->decays(name, item.value());
+      if (item.value().dim() < 2 || name == "model.embed_tokens.weight") {
+        EXPECT_FALSE(decays) << name;
+      } else if (!decays) {
+        found.insert(name.substr(name.find("self_attn.") + 10));
+      }
+    }
+    EXPECT_EQ(found, excepted) << attention;
   }
 }
 

@@ -30,7 +30,7 @@ Coca::Coca(const Setting& s) : Projected(s, sizes(s)) {
 Keys Coca::compact_keys(const Tensor& memory, const Positions&) {
   const auto [k, v] = key_and_value_heads(memory);
   const auto [first, second] = halves(k);
-  return {at::relu((first + second) * 0.5), v, {}, {}};
+  return {at::threshold((first + second) * 0.5, 0, 0), v, {}, {}};  // at::relu has no meta kernel
 }
 
 // slack and strict: rope([h ; h]), exact: rope([h ; 0]).

@@ -38,15 +38,15 @@ Dcmha::Dcmha(const Setting& s)
     refuse_option("mechanism", text("dcmha has one generator for queries and memory, want memory of width ",
                                     s.hidden_size, ", have ", s.memory_size));
   if (s.flag("low_rank")) {
-    hidden_CGPK = register_parameter("compose_hidden", at::zeros({s.hidden_size, groups_, branches, hidden}));
-    up_GPKRN = register_parameter("compose_up", at::zeros({groups_, branches, hidden, 2 * rank_, own}));
+    hidden_CGPK = register_parameter("compose_hidden", s.zeros({s.hidden_size, groups_, branches, hidden}));
+    up_GPKRN = register_parameter("compose_up", s.zeros({groups_, branches, hidden, 2 * rank_, own}));
   }
-  if (s.flag("gates")) gate_CPH = register_parameter("compose_gate", at::zeros({s.hidden_size, branches, heads_}));
+  if (s.flag("gates")) gate_CPH = register_parameter("compose_gate", s.zeros({s.hidden_size, branches, heads_}));
   const std::string where = s.word("where");
   if (s.flag("static") && where != "post")
-    static_pre_GNN = register_parameter("compose_static_pre", at::zeros({groups_, own, own}));
+    static_pre_GNN = register_parameter("compose_static_pre", s.zeros({groups_, own, own}));
   if (s.flag("static") && where != "pre")
-    static_post_GNN = register_parameter("compose_static_post", at::zeros({groups_, own, own}));
+    static_post_GNN = register_parameter("compose_static_post", s.zeros({groups_, own, own}));
 }
 
 std::vector<int64_t> Dcmha::places(bool key) const {
@@ -57,29 +57,40 @@ std::vector<int64_t> Dcmha::places(bool key) const {
 }
 
 Dcmha::Generator Dcmha::generator(bool key) const {
-  Generator& kept = kept_[key];
-  uint32_t version = 1;
-  for (const Tensor& t : {hidden_CGPK, up_GPKRN, gate_CPH})
-    if (t.defined()) version += t._version();
-  const Tensor& like = hidden_CGPK.defined() ? hidden_CGPK : gate_CPH;
-  const bool learns = at::GradMode::is_enabled();
-  if (!learns && kept.version == version && kept.from == like.const_data_ptr()) return kept;
-  const Tensor chosen = at::tensor(places(key), at::TensorOptions(at::kLong).device(like.device()));
+  if (prepared_[key] && !at::GradMode::is_enabled()) return *prepared_[key];
+  const auto own = [places = places(key)](const Tensor& t, int64_t axis) {  // what of axis P is this side's
+    std::vector<Tensor> parts;
+    for (const int64_t place : places) parts.push_back(t.select(axis, place));
+    return at::stack(parts, axis);
+  };
   std::vector<Tensor> columns;
-  if (hidden_CGPK.defined()) columns.push_back(hidden_CGPK.index_select(2, chosen).flatten(1));
-  if (gate_CPH.defined()) columns.push_back(gate_CPH.index_select(1, chosen).flatten(1));
-  Generator made{.rows_XC = at::cat(columns, 1).t(), .from = like.const_data_ptr(), .version = version};
-  if (up_GPKRN.defined()) made.up = up_GPKRN.index_select(1, chosen).flatten(3).flatten(0, 1);
-  if (learns) return made;
-  made.rows_XC = made.rows_XC.contiguous();
-  if (made.up.defined() && groups_ == 1) made.up_rows = made.up.transpose(1, 2).contiguous();
-  return kept = made;
+  if (hidden_CGPK.defined()) columns.push_back(own(hidden_CGPK, 2).flatten(1));
+  if (gate_CPH.defined()) columns.push_back(own(gate_CPH, 1).flatten(1));
+  Generator made{.rows_XC = at::cat(columns, 1).t()};
+  if (up_GPKRN.defined()) made.up = own(up_GPKRN, 1).flatten(3).flatten(0, 1);
+  return made;
 }
 
-// side() for a few rows in float32 without gradient, where torch's calls would take longer than the numbers.
+void Dcmha::prepare(WeightType, WeightArena&) {
+  at::NoGradGuard no_grad;
+  drop_prepared();
+  for (const bool key : {false, true}) {
+    if (places(key).empty() || (!hidden_CGPK.defined() && !gate_CPH.defined())) continue;
+    Generator made = generator(key);
+    made.rows_XC = made.rows_XC.contiguous();
+    if (made.up.defined() && groups_ == 1) made.up_rows = made.up.transpose(1, 2).contiguous();
+    prepared_[key] = made;
+  }
+}
+
+void Dcmha::drop_prepared() {
+  for (std::optional<Generator>& side : prepared_) side.reset();
+}
+
+// side() for a few rows in float32, prepared: torch's calls would take longer than the numbers.
 Dcmha::Side Dcmha::few_rows(const Tensor& x, bool key) const {
   const std::vector<int64_t> places = this->places(key);
-  const Generator generator = this->generator(key);
+  const Generator& generator = *prepared_[key];
   const Tensor made_BTX = linear_rows(x, generator.rows_XC);
   const int64_t branches = static_cast<int64_t>(places.size()), rows = x.size(0) * x.size(1), all = made_BTX.size(2),
                 gates = gate_CPH.defined() ? branches * heads_ : 0, maps = all - gates, width = maps / branches,
@@ -117,7 +128,7 @@ Dcmha::Side Dcmha::side(const Tensor& x, bool key) const {
   const std::vector<int64_t> places = this->places(key);
   Side made;
   if (places.empty() || (!hidden_CGPK.defined() && !gate_CPH.defined())) return made;
-  if (groups_ == 1 && for_kernels(x) && x.numel() > 0 && x.numel() <= kMaxLinearRows * x.size(2))
+  if (prepared_[key] && groups_ == 1 && for_kernels(x) && x.numel() > 0 && x.numel() <= kMaxLinearRows * x.size(2))
     return few_rows(x, key);
   const int64_t own = heads_ / groups_, branches = static_cast<int64_t>(places.size()), batch = x.size(0),
                 count = x.size(1);
@@ -185,16 +196,21 @@ std::vector<LearnedMap> Dcmha::learned() {
 }
 
 // The authors' training code (JAX): README.md, Parameters.
-void Dcmha::initialize_extras(at::Generator random) {
+void Dcmha::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
   const double width = static_cast<double>(setting_.hidden_size), own = static_cast<double>(heads_ / groups_),
                rank = static_cast<double>(rank_);
   const double hidden = 2 * rank * own;
-  if (hidden_CGPK.defined()) hidden_CGPK.normal_(0, std::sqrt(2 / (width + hidden)), random);
-  if (up_GPKRN.defined()) up_GPKRN.normal_(0, std::sqrt(1 / hidden) * 2 / (own + rank) * 0.01, random);
-  if (gate_CPH.defined()) gate_CPH.normal_(0, std::sqrt(2 / (width + own)) * 0.005, random);
-  for (Tensor map : {static_pre_GNN, static_post_GNN})
-    if (map.defined()) map.normal_(0, 0.1 * std::sqrt(2 / (2 * own)), random);
+  if (hidden_CGPK.defined()) random.normal("compose_hidden", hidden_CGPK, std::sqrt(2 / (width + hidden)));
+  if (up_GPKRN.defined()) random.normal("compose_up", up_GPKRN, std::sqrt(1 / hidden) * 2 / (own + rank) * 0.01);
+  if (gate_CPH.defined()) random.normal("compose_gate", gate_CPH, std::sqrt(2 / (width + own)) * 0.005);
+  const double fixed = 0.1 * std::sqrt(2 / (2 * own));
+  if (static_pre_GNN.defined()) random.normal("compose_static_pre", static_pre_GNN, fixed);
+  if (static_post_GNN.defined()) random.normal("compose_static_post", static_post_GNN, fixed);
+}
+
+bool Dcmha::decays(const std::string& name) const {
+  return name != "compose_gate" && !name.starts_with("compose_static") && Projected::decays(name);
 }
 
 MechanismEntry dcmha_entry() {

@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+
 #include "motet/mechanisms/projected.h"
 
 namespace motet {
@@ -18,7 +20,10 @@ class Dcmha : public Projected {
   Queries queries(const Tensor& x_BTC, const Positions&) override;
   Attention attention(const Positions& queries, const Positions& keys) override;
   std::vector<LearnedMap> learned() override;
-  void initialize_extras(at::Generator) override;
+  void initialize_extras(const Streams&) override;
+  bool decays(const std::string& name) const override;
+  void prepare(WeightType, WeightArena&) override;
+  void drop_prepared() override;
 
  private:
   struct Parts {  // of one branch: down, up [B,T,R,N], gate [B,T,N]
@@ -31,9 +36,8 @@ class Dcmha : public Projected {
   // The parameters of a side's branches: generator [K' + gates, C] (few rows go through the kernels), up [G P, K, 2 R
   // N/G].
   struct Generator {
-    Tensor rows_XC, up, up_rows;  // up_rows [P, 2 R N, K]: of one group, for few_rows
-    const void* from = nullptr;   // the parameters' memory and its version
-    uint32_t version = 0;
+    Tensor rows_XC, up;
+    Tensor up_rows;  // [P, 2 R N, K], of one group: prepared for few_rows
   };
   Generator generator(bool key) const;
   Side few_rows(const Tensor& x_BTC, bool key) const;
@@ -44,7 +48,7 @@ class Dcmha : public Projected {
   std::vector<int> branches_;  // that are on, P of them; G groups of N/G heads, K hidden
   Tensor hidden_CGPK, up_GPKRN, gate_CPH;
   Tensor static_pre_GNN, static_post_GNN;
-  mutable Generator kept_[2];  // made once for inference
+  std::optional<Generator> prepared_[2];  // of queries and keys, without gaps
 };
 
 MechanismEntry dcmha_entry();

@@ -61,7 +61,7 @@ TEST(Dcmha, FreshMapIsNearTheIdentity) {
   const auto m = make_mechanism(setting);
   at::NoGradGuard no_grad;
   for (Tensor p : m->parameters()) p.normal_(0, 0.1);
-  m->initialize_extras(at::detail::createCPUGenerator(1));
+  m->initialize_extras(Streams(1));
   const Tensor x = at::randn({1, 6, 64});
   const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 6)), m->keys(x, span_of(0, 6)),
                                             m->attention(span_of(0, 6), span_of(0, 6)));

@@ -43,18 +43,18 @@ double start_of_lambda(const Setting& s) {
 Differential::Differential(const Setting& s)
     : Projected(s, sizes(s)), second_(second(s)), lambda_init_(start_of_lambda(s)) {
   if (second_) {
-    lambda_proj = register_module("lambda_proj", Linear(s.hidden_size, sizes_.output_heads, false));
+    lambda_proj = register_module("lambda_proj", Linear(s.hidden_size, sizes_.output_heads, false, s.device));
     return;
   }
   const int64_t dim = sizes_.key_dim;
-  lambda_q1_D = register_parameter("lambda_q1", at::zeros({dim}));
-  lambda_k1_D = register_parameter("lambda_k1", at::zeros({dim}));
-  lambda_q2_D = register_parameter("lambda_q2", at::zeros({dim}));
-  lambda_k2_D = register_parameter("lambda_k2", at::zeros({dim}));
+  lambda_q1_D = register_parameter("lambda_q1", s.zeros({dim}));
+  lambda_k1_D = register_parameter("lambda_k1", s.zeros({dim}));
+  lambda_q2_D = register_parameter("lambda_q2", s.zeros({dim}));
+  lambda_k2_D = register_parameter("lambda_k2", s.zeros({dim}));
   const std::string norm = s.word("head_norm");
   if (norm != "none")
     head_norm = register_module("subln", Norm(sizes_.value_dim, norm == "affine" ? NormKind::rms : NormKind::rms_plain,
-                                              s.number("head_norm_eps")));
+                                              s.number("head_norm_eps"), s.device));
 }
 
 Tensor Differential::lambda() const {
@@ -90,10 +90,15 @@ std::vector<LearnedMap> Differential::learned() {
   return {{"lambda", lambda().detach().view({1, 1})}};
 }
 
-void Differential::initialize_extras(at::Generator random) {
+void Differential::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
-  for (Tensor vector : {lambda_q1_D, lambda_k1_D, lambda_q2_D, lambda_k2_D})
-    if (vector.defined()) vector.normal_(0, setting_.number("lambda_std"), random);
+  for (const auto& [name, vector] : {std::pair("lambda_q1", lambda_q1_D), std::pair("lambda_k1", lambda_k1_D),
+                                     std::pair("lambda_q2", lambda_q2_D), std::pair("lambda_k2", lambda_k2_D)})
+    if (vector.defined()) random.normal(name, vector, setting_.number("lambda_std"));
+}
+
+bool Differential::decays(const std::string& name) const {
+  return name != "lambda_proj.weight" && Projected::decays(name);
 }
 
 MechanismEntry differential_entry() {

@@ -12,7 +12,8 @@ class Differential : public Projected {
   Attention attention(const Positions& queries, const Positions& keys) override;
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
   std::vector<LearnedMap> learned() override;
-  void initialize_extras(at::Generator) override;
+  void initialize_extras(const Streams&) override;
+  bool decays(const std::string& name) const override;
 
   Tensor lambda() const;  // V1: a number
   double lambda_init() const { return lambda_init_; }

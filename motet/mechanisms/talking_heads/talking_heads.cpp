@@ -52,11 +52,12 @@ Terms terms(const Setting& s, bool logits) {
 }
 
 // Identity where the counts agree and that is asked for, else fan-in.
-void fill_mix(Tensor mix, bool identity, at::Generator random) {
+void fill_mix(const std::string& name, Tensor mix, bool identity, const Streams& random) {
+  if (!mix.defined()) return;
   if (identity && mix.size(0) == mix.size(1)) {
     mix.copy_(at::eye(mix.size(0), mix.options()));
   } else {
-    mix.normal_(0, 1 / std::sqrt(static_cast<double>(mix.size(0))), random);
+    random.normal(name, mix, 1 / std::sqrt(static_cast<double>(mix.size(0))));
   }
 }
 
@@ -73,7 +74,7 @@ TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)) {
     refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
   const auto add = [&](bool wanted, const char* name, std::vector<int64_t> shape) {
-    return wanted ? register_parameter(name, at::zeros(shape)) : Tensor();
+    return wanted ? register_parameter(name, s.zeros(shape)) : Tensor();
   };
   logits_mix_NM = add(logits.fixed, "logits_mix", {n.score, n.softmax});
   weights_mix_NM = add(weights.fixed, "weights_mix", {n.softmax, n.value});
@@ -117,15 +118,21 @@ std::vector<LearnedMap> TalkingHeads::learned() {
   return maps;
 }
 
-void TalkingHeads::initialize_extras(at::Generator random) {
+void TalkingHeads::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
   const bool identity = setting_.word("start") == "identity";
-  for (const Tensor& mix : {logits_mix_NM, weights_mix_NM})
-    if (mix.defined()) fill_mix(mix, identity, random);
-  for (Tensor map : {query_logits_CNM, key_logits_CNM, query_weights_CNM, key_weights_CNM})
+  fill_mix("logits_mix", logits_mix_NM, identity, random);
+  fill_mix("weights_mix", weights_mix_NM, identity, random);
+  for (const auto& [name, map] :
+       {std::pair("query_logits_mix", query_logits_CNM), std::pair("key_logits_mix", key_logits_CNM),
+        std::pair("query_weights_mix", query_weights_CNM), std::pair("key_weights_mix", key_weights_CNM)})
     if (map.defined())
-      map.normal_(0, setting_.number("dynamic_std") / std::sqrt(static_cast<double>(map.size(0) * map.size(1))),
-                  random);
+      random.normal(name, map,
+                    setting_.number("dynamic_std") / std::sqrt(static_cast<double>(map.size(0) * map.size(1))));
+}
+
+bool TalkingHeads::decays(const std::string& name) const {
+  return name != "logits_mix" && name != "weights_mix" && Projected::decays(name);
 }
 
 MechanismEntry talking_heads_entry() {

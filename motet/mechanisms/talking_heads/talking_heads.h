@@ -12,7 +12,8 @@ class TalkingHeads : public Projected {
   Queries queries(const Tensor& x_BTC, const Positions&) override;
   Attention attention(const Positions& queries, const Positions& keys) override;
   std::vector<LearnedMap> learned() override;
-  void initialize_extras(at::Generator) override;
+  void initialize_extras(const Streams&) override;
+  bool decays(const std::string& name) const override;
 
  private:
   Tensor full(const Tensor& map_CNM, const Tensor& x_BTC) const;

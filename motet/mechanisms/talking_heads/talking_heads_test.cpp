@@ -19,7 +19,7 @@ TEST(TalkingHeads, IdentityStartComputesPlainAttention) {
   at::NoGradGuard no_grad;
   const auto talking = make({.options = {{"mechanism", "talking_heads"}, {"dynamic", "both"}}}),
              plain = make({.options = {{"mechanism", "softmax"}}});
-  talking->initialize_extras(at::detail::createCPUGenerator(1));
+  talking->initialize_extras(Streams(1));
   auto parameters = talking->named_parameters();
   for (auto& p : parameters)
     if (p.key().find("mix") != std::string::npos && p.value().dim() == 3) p.value().zero_();
@@ -28,10 +28,27 @@ TEST(TalkingHeads, IdentityStartComputesPlainAttention) {
   EXPECT_TRUE(talking->forward(x, span_of(0, 5)).allclose(plain->forward(x, span_of(0, 5)), 1e-12, 1e-12));
 }
 
+// 3 score heads: fan-in is the count of input heads, whatever the output heads.
+TEST(TalkingHeads, MixesThatAreNotSquareBeginWithFanIn) {
+  at::NoGradGuard no_grad;
+  double sum = 0;
+  int64_t count = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto m = make(
+        {.options = {{"mechanism", "talking_heads"}, {"score_heads", 3}, {"softmax_heads", 5}, {"value_heads", 5}}});
+    m->initialize_extras(Streams(seed));
+    const Tensor mix = m->named_parameters()["logits_mix"];
+    ASSERT_EQ(mix.sizes(), (std::vector<int64_t>{3, 5}));
+    sum += mix.pow(2).sum().item<double>(), count += mix.numel();
+    EXPECT_TRUE(m->named_parameters()["weights_mix"].equal(at::eye(5, mix.options())));
+  }
+  EXPECT_NEAR(sum / static_cast<double>(count), 1.0 / 3, 0.03);
+}
+
 TEST(TalkingHeads, ResidualFormDoublesTheLogitsAtTheStart) {
   at::NoGradGuard no_grad;
   const auto m = make({.options = {{"mechanism", "talking_heads"}, {"residual", true}}});
-  m->initialize_extras(at::detail::createCPUGenerator(1));
+  m->initialize_extras(Streams(1));
   const Tensor x = at::randn({1, 4, 16}, at::kDouble);
   const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 4)), m->keys(x, span_of(0, 4)),
                                             m->attention(span_of(0, 4), span_of(0, 4)));

@@ -1,0 +1,36 @@
+#pragma once
+#include "motet/kernels/linear.h"
+#include "motet/layers/arena.h"
+
+namespace motet {
+
+/// A module that can hold a form of its parameters made for inference alone (ModelImpl::prepare). Only these calls
+/// write that form: prepare() makes it, and whatever trains the module or moves it drops it. In between, forward passes
+/// read it, so that threads may share the module. A forward pass with gradients reads the parameters.
+class Preparable : public torch::nn::Module {
+ public:
+  /// What prepare() takes of the arena.
+  virtual int64_t prepared_bytes(WeightType) const { return 0; }
+  virtual void prepare(WeightType, WeightArena&) {}
+  /// Back to the parameters alone.
+  virtual void drop_prepared() {}
+
+  void train(bool on = true) override {
+    if (on) drop_prepared();
+    Module::train(on);
+  }
+  void to(at::Device device, at::ScalarType type, bool non_blocking = false) override {
+    drop_prepared();
+    Module::to(device, type, non_blocking);
+  }
+  void to(at::ScalarType type, bool non_blocking = false) override {
+    drop_prepared();
+    Module::to(type, non_blocking);
+  }
+  void to(at::Device device, bool non_blocking = false) override {
+    drop_prepared();
+    Module::to(device, non_blocking);
+  }
+};
+
+}  // namespace motet
