@@ -39,6 +39,9 @@ std::map<std::string, OurTensor> our_tensors(const Checkpoint&);
 /// do not have.
 Model load_model(const Checkpoint&, at::ScalarType type = at::kFloat);
 
+/// The train.dtype that a model of ours was trained with, as its config.json records it; "float32" for others.
+std::string trained_dtype(const Checkpoint&);
+
 /// The parts of open_checkpoint that single files fill in.
 Checkpoint open_gguf(const std::string& path);
 Checkpoint open_llama2c(const std::string& path);

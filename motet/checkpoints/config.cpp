@@ -1,3 +1,4 @@
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/checkpoints/published.h"
 #include "motet/core/error.h"
@@ -62,6 +63,7 @@ nlohmann::json config_json(const ModelConfig& c) {
       a.at("head_dim") != 0 ? a.at("head_dim").get<int64_t>() : c.hidden_size() / a.at("num_heads").get<int64_t>();
   for (const auto& [ours, theirs] : kModelKeys) j[theirs] = c.options.at(ours);
   j["intermediate_size"] = c.intermediate_size();
+  if (c.autocast) j["autocast"] = "bfloat16";
   j["attention_options"].erase("mechanism");
   return j;
 }
@@ -88,11 +90,18 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     if (!attention.is_object()) fail("attention_options: want an object");
     attention["mechanism"] = j["attention_mechanism"];
     c.attention = resolve_attention(attention, "attention_options");
+    c.autocast = j.contains("autocast");
     check_same(j, config_json(c), "");
   } catch (const Error& e) {
     fail(where, ": ", e.what());
   }
   return c;
+}
+
+std::string trained_dtype(const Checkpoint& c) {
+  if (c.config.autocast) return "bfloat16";
+  const bool ours = c.published.is_object() && c.published.contains("attention_mechanism");
+  return ours && c.published.value("torch_dtype", "") == "float64" ? "float64" : "float32";
 }
 
 }  // namespace motet

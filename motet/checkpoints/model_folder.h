@@ -16,8 +16,8 @@ ModelConfig config_from_json(const nlohmann::json&, const std::string& where);
 /// Further files of a model folder, by name, such as tokenizer.json.
 using ExtraFiles = std::map<std::string, std::string>;
 
-/// Writes config.json, model.safetensors (float32) and the extra files; the folder appears whole or not at all and
-/// replaces an older one.
+/// Writes config.json, model.safetensors (float64 if the parameters are, else float32) and the extra files; the folder
+/// appears whole or not at all and replaces an older one.
 void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&);
 
 /// A model in float32 from a folder or file in any layout that open_checkpoint (checkpoint.h) reads. Tensors may be

@@ -129,25 +129,19 @@ int64_t num_eval_windows(const TokenSequence& tokens, int64_t context) {
   return static_cast<int64_t>((tokens.size() - 1) / static_cast<uint64_t>(context));
 }
 
-Batch eval_windows(const TokenSequence& tokens, int64_t context, int64_t first, int64_t count, bool documents) {
-  const int64_t end = first + std::min(count, num_eval_windows(tokens, context) - first);
-  Batch batch{.inputs = {}, .targets = {}, .rows = 0, .columns = context};
-  for (int64_t row = first; row < end; ++row)
-    append_window(batch, tokens, static_cast<uint64_t>(row) * static_cast<uint64_t>(context), documents);
-  return batch;
+std::vector<int64_t> spread_windows(int64_t total, int64_t count) {
+  std::vector<int64_t> which(static_cast<size_t>(std::min(count, total)));
+  const auto n = static_cast<int64_t>(which.size());
+  for (int64_t i = 0; i < n; ++i)
+    which[static_cast<size_t>(i)] = static_cast<int64_t>(static_cast<__int128>(i) * total / n);
+  return which;
 }
 
-Batch batch_rows(const Batch& batch, int64_t begin, int64_t count) {
-  const int64_t first = std::clamp<int64_t>(begin, 0, batch.rows);
-  const int64_t last = std::clamp<int64_t>(begin + count, first, batch.rows);
-  const auto cut = [&](const std::vector<int64_t>& values) {
-    return std::vector<int64_t>(values.begin() + first * batch.columns, values.begin() + last * batch.columns);
-  };
-  return {.inputs = cut(batch.inputs),
-          .targets = cut(batch.targets),
-          .documents = batch.documents.empty() ? std::vector<int64_t>() : cut(batch.documents),
-          .rows = last - first,
-          .columns = batch.columns};
+Batch windows_at(const TokenSequence& tokens, int64_t context, std::span<const int64_t> which, bool documents) {
+  Batch batch{.inputs = {}, .targets = {}, .rows = 0, .columns = context};
+  for (const int64_t window : which)
+    append_window(batch, tokens, static_cast<uint64_t>(window) * static_cast<uint64_t>(context), documents);
+  return batch;
 }
 
 }  // namespace motet

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "motet/data/tokens.h"
@@ -57,10 +58,10 @@ class Batches {
 // fewer than context + 1 tokens.
 int64_t num_eval_windows(const TokenSequence& tokens, int64_t context);
 
-// `count` of them from `first` on, or what is left.
-Batch eval_windows(const TokenSequence& tokens, int64_t context, int64_t first, int64_t count, bool documents = false);
+// `count` numbers of windows below `total`, evenly spread from 0 on; all of them when there are no more.
+std::vector<int64_t> spread_windows(int64_t total, int64_t count);
 
-// Rows begin .. begin + count of a batch, cut at its end.
-Batch batch_rows(const Batch& batch, int64_t begin, int64_t count);
+// The windows of these numbers.
+Batch windows_at(const TokenSequence& tokens, int64_t context, std::span<const int64_t> which, bool documents = false);
 
 }  // namespace motet

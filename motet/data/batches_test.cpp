@@ -111,14 +111,15 @@ TEST(Batches, APositionOfOtherOptionsIsRefused) {
 
 TEST(Batches, DocumentsAreCountedInEachRow) {
   const auto tokens = counting(41, {0, 3, 4, 10, 16, 33, 40});
-  const Batch batch = eval_windows(tokens, 8, 0, 5, true);
+  const std::vector<int64_t> five{0, 1, 2, 3, 4}, second{1};
+  const Batch batch = windows_at(tokens, 8, five, true);
   EXPECT_EQ(batch.documents, (std::vector<int64_t>{0, 0, 0, 1, 2, 2, 2, 2,  //
                                                    0, 0, 1, 1, 1, 1, 1, 1,  //
                                                    0, 0, 0, 0, 0, 0, 0, 0,  //
                                                    0, 0, 0, 0, 0, 0, 0, 0,  //
                                                    0, 1, 1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(batch_rows(batch, 1, 1).documents, (std::vector<int64_t>{0, 0, 1, 1, 1, 1, 1, 1}));
-  EXPECT_TRUE(eval_windows(tokens, 8, 0, 5).documents.empty());
+  EXPECT_EQ(windows_at(tokens, 8, second, true).documents, (std::vector<int64_t>{0, 0, 1, 1, 1, 1, 1, 1}));
+  EXPECT_TRUE(windows_at(tokens, 8, five).documents.empty());
 }
 
 TEST(Batches, AskingForDocumentsDoesNotChangeTheOrder) {
@@ -154,26 +155,24 @@ TEST(Batches, SizesBelowOneAreRefused) {
   message_of<UsageError>([&] { num_eval_windows(tokens, 0); });
 }
 
-TEST(EvalWindows, AreConsecutiveAndDoNotOverlap) {
-  const Batch batch = eval_windows(counting(22), 5, 0, 100);
-  EXPECT_EQ(batch.rows, 4);
-  for (int64_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(batch.inputs[i], i);
-    EXPECT_EQ(batch.targets[i], i + 1);
-  }
-  EXPECT_EQ(num_eval_windows(counting(22), 5), 4);
-  EXPECT_EQ(eval_windows(counting(22), 5, 0, 2).rows, 2);
-  EXPECT_EQ(eval_windows(counting(22), 5, 3, 2).inputs, (std::vector<int64_t>{15, 16, 17, 18, 19}));
+TEST(EvalWindows, StandSideBySideFromTheFirstTokenOn) {
+  const auto tokens = counting(22);
+  ASSERT_EQ(num_eval_windows(tokens, 5), 4);  // 21 tokens have a target
+  ASSERT_EQ(num_eval_windows(counting(21), 5), 4);
+  ASSERT_EQ(num_eval_windows(counting(20), 5), 3);
+  const std::vector<int64_t> which{3, 0};
+  const Batch batch = windows_at(tokens, 5, which);
+  EXPECT_EQ(batch.rows, 2);
+  EXPECT_EQ(batch.columns, 5);
+  EXPECT_EQ(batch.inputs, (std::vector<int64_t>{15, 16, 17, 18, 19, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(batch.targets, (std::vector<int64_t>{16, 17, 18, 19, 20, 1, 2, 3, 4, 5}));
 }
 
-TEST(EvalWindows, RowsCanBeCutOut) {
-  const Batch batch = eval_windows(counting(22), 5, 0, 100);
-  const Batch rows = batch_rows(batch, 3, 4);
-  EXPECT_EQ(rows.rows, 1);
-  EXPECT_EQ(rows.columns, 5);
-  EXPECT_EQ(rows.inputs.front(), 15);
-  EXPECT_EQ(rows.targets.back(), 20);
-  EXPECT_EQ(batch_rows(batch, 9, 4).rows, 0);
+TEST(EvalWindows, AreSpreadEvenly) {
+  EXPECT_EQ(spread_windows(10, 4), (std::vector<int64_t>{0, 2, 5, 7}));
+  EXPECT_EQ(spread_windows(10, 10), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(spread_windows(3, 64), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(spread_windows(5'000'000'000'000, 3).back(), 3'333'333'333'333);
 }
 
 }  // namespace

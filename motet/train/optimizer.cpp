@@ -2,15 +2,12 @@
 
 namespace motet {
 
-bool decays(const std::string& name, const Tensor& parameter) {
-  if (parameter.dim() < 2) return false;  // norms, biases, lambda vectors
-  for (const char* without : {"compose_gate", "relative_bias", "embed_tokens"})
-    if (name.find(without) != std::string::npos) return false;
-  return true;
-}
-
 AdamW::AdamW(ModelImpl& model, AdamWOptions options)
+    : AdamW(model, options, [&](const std::string& name, const Tensor& p) { return model.decays(name, p); }) {}
+
+AdamW::AdamW(ModelImpl& model, AdamWOptions options, const Decays& decays)
     : options_(options), groups_{{options.weight_decay, {}, {}, {}, {}}, {0, {}, {}, {}, {}}} {
+  model.train();
   for (const auto& item : model.named_parameters()) {
     const Tensor& p = item.value();
     Group& group = groups_[decays(item.key(), p) ? 0 : 1];

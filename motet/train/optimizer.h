@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+
 #include "motet/models/model.h"
 
 namespace motet {
@@ -7,11 +9,16 @@ struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
 };
 
-/// AdamW (arXiv:1711.05101) with torch's fused CPU and CUDA kernel; matrices decay; norms, biases, gates, the
-/// embedding and vectors do not.
+/// AdamW (arXiv:1711.05101), decoupled decay as in torch.optim.AdamW, by torch's fused CPU and CUDA kernel. Moments
+/// have the parameters' dtype.
 class AdamW {
  public:
+  /// Which parameters decay, by name.
+  using Decays = std::function<bool(const std::string& name, const Tensor& parameter)>;
+
+  /// Decay as ModelImpl::decays says. The model begins to train: what was prepared for inference is dropped.
   AdamW(ModelImpl&, AdamWOptions);
+  AdamW(ModelImpl&, AdamWOptions, const Decays&);
   void step(double learning_rate);
   void zero_grad();
   /// Scales all gradients so that their norm is at most `limit` (0: leaves them); returns the norm before.
@@ -25,8 +32,5 @@ class AdamW {
   AdamWOptions options_;
   std::vector<Group> groups_;
 };
-
-/// Whether weight decay applies to a parameter of this name.
-bool decays(const std::string& name, const Tensor& parameter);
 
 }  // namespace motet

@@ -4,6 +4,7 @@
 
 #include "motet/core/error.h"
 #include "motet/formats/toml.h"
+#include "motet/mechanisms/contender.h"
 
 namespace motet {
 namespace {
@@ -62,6 +63,16 @@ nlohmann::json typed_attention(nlohmann::json given) {
   return given;
 }
 
+// A mechanism may be named as a contender of a comparison is: "differential_v2", "dcmha:rank=1"; keys of the section
+// win over what that stands for.
+nlohmann::json expanded(const nlohmann::json& given) {
+  if (!given.contains("mechanism") || !given["mechanism"].is_string()) return given;
+  nlohmann::json attention = parse_contender(given["mechanism"].get<std::string>(), "model.attention.mechanism");
+  for (const auto& item : given.items())
+    if (item.key() != "mechanism") attention[item.key()] = item.value();
+  return attention;
+}
+
 std::vector<std::string> take_texts(nlohmann::json& data) {
   std::vector<std::string> texts;
   if (!data.is_object() || !data.contains("text")) return texts;
@@ -105,14 +116,21 @@ const OptionTable& train_options() {
       {"learning_rate", number, 3e-3, 0, 10, {}, "peak learning rate of AdamW"},
       {"final_learning_rate", number, 0.1, 0, 1, {}, "last learning rate as a part of the peak (cosine)"},
       {"warmup", number, 0.05, 0, 1, {}, "part of the budget in which the learning rate rises"},
-      {"weight_decay", number, 0.1, 0, 10, {}, "decay of matrices; norms, biases, gates and vectors have none"},
+      {"weight_decay", number, 0.1, 0, 10, {}, "decay of matrices; norms, biases, gates, lambda and mixes have none"},
       {"beta1", number, 0.9, 0, 0.999999, {}, "decay of the first moment"},
       {"beta2", number, 0.95, 0, 0.999999, {}, "decay of the second moment"},
       {"epsilon", number, 1e-8, 0, 1, {}, "epsilon of AdamW"},
       {"clip", number, 1.0, 0, 1e6, {}, "largest norm of the gradient; 0 = no limit"},
-      {"dtype", string, "float32", {}, {}, {"float32", "bfloat16"}, "bfloat16: autocast of the forward pass"},
+      {"dtype",
+       string,
+       "float32",
+       {},
+       {},
+       {"float32", "float64", "bfloat16"},
+       "bfloat16: autocast of the forward pass"},
       {"eval_every", integer, 0, 0, 1e9, {}, "steps between evaluations; 0 = ten in a run"},
-      {"eval_windows", integer, 64, 1, 1e6, {}, "windows of the validation text in each evaluation"},
+      {"eval_windows", integer, 64, 1, 1e9, {}, "windows of the validation text, evenly spread, in each evaluation"},
+      {"final_eval_windows", integer, 0, 0, 1e9, {}, "those in the last one; 0 = 500,000 tokens, or all there are"},
       {"checkpoint_every", integer, 0, 0, 1e9, {}, "steps between checkpoints; 0 = only the last"},
       {"seed", integer, 1, 0, 1e15, {}, "seed of the first parameters"},
       {"data_seed", integer, 0, 0, 1e15, {}, "seed of the order of batches, the same for every model"},
@@ -140,7 +158,7 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
   RunConfig run;
   nlohmann::json model = config.value("model", nlohmann::json::object()),
                  data = config.value("data", nlohmann::json::object());
-  run.attention_given = typed_attention(model.value("attention", nlohmann::json::object()));
+  run.attention_given = typed_attention(expanded(model.value("attention", nlohmann::json::object())));
   model.erase("attention");
   run.texts = take_texts(data);
   if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty()) run.texts = texts;
@@ -155,7 +173,11 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
 }
 
 ModelConfig RunConfig::model_config(int64_t vocab_size) const {
-  return {model, resolve_attention(attention_given, "model.attention"), vocab_size, train["context"].get<int64_t>()};
+  return {.options = model,
+          .attention = resolve_attention(attention_given, "model.attention"),
+          .vocab_size = vocab_size,
+          .context = train.at("context").get<int64_t>(),
+          .autocast = train.at("dtype") == "bfloat16"};
 }
 
 nlohmann::json RunConfig::as_given() const {
@@ -171,21 +193,28 @@ nlohmann::json RunConfig::resolved() const {
   return all;
 }
 
-std::string describe_options() {
-  std::string out;
-  const auto section = [&](const std::string& name, const OptionTable& table) {
-    out += "[" + name + "]\n";
+std::string describe_options(const nlohmann::json& base) {
+  std::string out = "# Every key with its default, as --config reads it.\n";
+  const auto keys = [&](const OptionTable& table, const char* lead, const nlohmann::json& values) {
     for (const Option& o : table)
-      out += text("  ", o.name, " = ", o.default_value.dump(), "  # ", accepted(o), "; ", o.sentence, "\n");
-    out += "\n";
+      out += text(lead, o.name, " = ", values.value(o.name, o.default_value).dump(), "  # ", accepted(o), "; ",
+                  o.sentence, "\n");
   };
-  section("model", model_options());
-  section("model.attention", common_attention_options());
-  for (const MechanismEntry& entry : mechanism_registry())
-    if (!entry.options.empty())
-      section("model.attention] mechanism = \"" + entry.name + "\" [model.attention", entry.options);
-  section("data", data_options());
-  section("train", train_options());
+  const nlohmann::json none = nlohmann::json::object();
+  out += "\n[model]\n";
+  keys(model_options(), "", base.value("model", none));
+  out += text("\n[model.attention]\nmechanism = \"softmax\"  # ", joined(contender_names()),
+              "; options behind colons: dcmha:rank=1\n");
+  keys(common_attention_options(), "", none);
+  for (const MechanismEntry& entry : mechanism_registry()) {
+    if (entry.options.empty()) continue;
+    out += "# of mechanism = \"" + entry.name + "\"\n";
+    keys(entry.options, "# ", none);
+  }
+  out += "\n[data]\n# text = [\"a.txt\", \"b.txt\"]  # files, folders of *.txt, or prepared data\n";
+  keys(data_options(), "", base.value("data", none));
+  out += "\n[train]\n";
+  keys(train_options(), "", base.value("train", none));
   return out;
 }
 

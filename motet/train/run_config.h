@@ -25,7 +25,8 @@ struct RunConfig {
 /// sections and keys (nearest named), wrong types and ranges.
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base = nlohmann::json::object());
 
-/// "1e-3 = learning rate ..." lines of every key, for `motet train --options`.
-std::string describe_options();
+/// TOML with every key, its default (that of `base` where it has one) and a sentence, for `motet train --options`; read
+/// back by read_run_config it is the same configuration.
+std::string describe_options(const nlohmann::json& base);
 
 }  // namespace motet

@@ -4,11 +4,10 @@
 #include "motet/data/bounded_tokens.h"
 #include "motet/data/corpus.h"
 #include "motet/text/load.h"
+#include "motet/text/token_bytes.h"
 
 namespace motet {
 namespace {
-
-constexpr uint64_t kSampledTokens = 1'000'000, kDecodedAtOnce = 1 << 14;
 
 std::shared_ptr<const Tokenizer> named_tokenizer(const RunConfig& run, std::string_view text) {
   const std::string name = run.data.at("tokenizer").get<std::string>();
@@ -34,16 +33,14 @@ TextData load_prepared(const RunConfig& run, std::shared_ptr<const Tokenizer> to
   };
   data.train = bounded(prepared.train);
   data.validation = bounded(prepared.validation);
-  const SplitRecord* split = prepared.manifest ? &prepared.manifest->validation : nullptr;
   if (!data.validation) {  // the last tokens, as of a text
     const uint64_t all = data.train->size();
     const auto kept = static_cast<uint64_t>(static_cast<double>(all) * run.data.at("validation").get<double>());
     data.validation = std::make_shared<TokenPart>(data.train, all - kept, kept);
     data.train = std::make_shared<TokenPart>(data.train, 0, all - kept);
-    split = nullptr;
   }
   check_length(data, run);
-  data.bytes_per_token = text_bytes_per_token(prepared, split, *data.validation, *data.tokenizer);
+  data.token_bytes = token_byte_counts(*data.tokenizer);
   return data;
 }
 
@@ -68,20 +65,6 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData& data, std::sha
   return given;
 }
 
-double text_bytes_per_token(const PreparedData& data, const SplitRecord* split, const TokenSequence& tokens,
-                            const Tokenizer& tokenizer) {
-  if (split) return static_cast<double>(split->text_bytes) / static_cast<double>(split->tokens);
-  const uint64_t all = std::min(kSampledTokens, tokens.size());
-  uint64_t bytes = 0;
-  for (uint64_t at = 0; at < all; at += kDecodedAtOnce) {
-    std::vector<int32_t> ids;
-    for (const int64_t id : tokens.slice(at, std::min(kDecodedAtOnce, all - at)))
-      if (!tokenizer.special(static_cast<int32_t>(id))) ids.push_back(static_cast<int32_t>(id));
-    bytes += tokenizer.decode(ids).size();
-  }
-  return static_cast<double>(bytes) / static_cast<double>(all);
-}
-
 TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer) {
   for (const std::string& path : run.texts) {
     if (!is_prepared_data(path)) continue;
@@ -97,7 +80,7 @@ TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> t
   data.train = std::make_shared<MemoryTokens>(data.tokenizer->encode(split.train));
   data.validation = std::make_shared<MemoryTokens>(data.tokenizer->encode(split.validation));
   check_length(data, run);
-  data.bytes_per_token = static_cast<double>(split.validation.size()) / static_cast<double>(data.validation->size());
+  data.token_bytes = token_byte_counts(*data.tokenizer);
   return data;
 }
 

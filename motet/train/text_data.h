@@ -13,8 +13,8 @@ struct TextData {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TokenSequence> train, validation;
-  double bytes_per_token = 1;    // of the validation part
-  bool documents_apart = false;  // no document sees another
+  std::vector<int32_t> token_bytes;  // of text, by id
+  bool documents_apart = false;      // no document sees another
 };
 
 /// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names; or maps
@@ -25,9 +25,6 @@ TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> token
 /// The tokenizer of prepared data, which must have the tokens of `given` where both are there. Throws Error when they
 /// differ or both are missing.
 std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_ptr<const Tokenizer> given);
-
-/// Bytes of text per token: as recorded for `split` (null: not recorded), else from the text of the first million.
-double text_bytes_per_token(const PreparedData&, const SplitRecord* split, const TokenSequence&, const Tokenizer&);
 
 /// A batch as tensors [rows, columns] int64; documents are undefined when the batch has none.
 struct TokenTensors {

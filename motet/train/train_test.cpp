@@ -4,8 +4,8 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
-#include "motet/models/testing.h"
-#include "motet/train/trainer.h"
+#include "motet/mechanisms/contender.h"
+#include "motet/train/testing.h"
 
 namespace motet {
 namespace {
@@ -13,72 +13,56 @@ namespace {
 using namespace testing;
 using nlohmann::json;
 
-using Overrides = std::vector<std::pair<std::string, std::string>>;
-
-json request_of(const Overrides& set) {
-  json request{{"set", json::array()}};
-  for (const auto& [key, value] : set) request["set"].push_back({key, value});
-  return request;
-}
-
-RunConfig config(const Overrides& set) {
-  return read_run_config(request_of(set), {{"train", {{"context", 16}, {"batch_size", 4}, {"steps", 40}}},
-                                           {"model", {{"hidden_size", 16}}}});
-}
-
-TextData text_data() {
-  const std::string text = "the quick brown fox jumps over the lazy dog and runs away. ";
-  TextData data;
-  data.tokenizer = make_tokenizer("chars", text);
-  std::vector<int32_t> tokens;
-  std::vector<uint64_t> starts;
-  for (int i = 0; i < 20; ++i) {
-    starts.push_back(tokens.size());
-    for (int32_t id : data.tokenizer->encode(text)) tokens.push_back(id);
-  }
-  data.train = data.validation = std::make_shared<MemoryTokens>(tokens, starts);
+// Eight tokens at random, eight times over, then eight others: a token is told by the one eight places back, and by no
+// count of pairs.
+TextData repeats(uint64_t seed) {
+  TextData data{.name = "repeats", .tokenizer = make_tokenizer("chars", "abcdefgh")};
+  at::Generator random = at::detail::createCPUGenerator(seed);
+  const Tensor all = at::randint(0, 8, {1024, 1, 8}, random, at::kLong).expand({-1, 8, -1}).reshape(-1);
+  data.train = data.validation = std::make_shared<MemoryTokens>(
+      std::vector<int32_t>(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel()));
   return data;
 }
 
-Trainer trainer(const RunConfig& run, const TextData& data, const char* mechanism = "softmax") {
-  RunConfig own = run;
-  own.attention_given["mechanism"] = mechanism;
-  Model model(own.model_config(data.tokenizer->vocabulary_size()));
-  model->initialize(1);
-  return Trainer(model, data, run.train);
-}
-
-TEST(Trainer, EveryMechanismLearns) {
-  const RunConfig run = config({{"train.learning_rate", "0.01"}});
-  const TextData data = text_data();
-  for (const std::string& mechanism : mechanism_names()) {
-    Trainer t = trainer(run, data, mechanism.c_str());
-    const double before = t.evaluate().loss;
+// Pairs alone give ln 8 = 2.08 nats.
+TEST(Trainer, EveryMechanismLearnsWhatPairsOfTokensDoNotTell) {
+  const RunConfig run = small_run({{"train.learning_rate", "0.01"},
+                                   {"train.steps", "200"},
+                                   {"train.context", "32"},
+                                   {"train.batch_size", "16"},
+                                   {"train.final_eval_windows", "64"},
+                                   {"model.hidden_size", "32"}});
+  const TextData data = repeats(1);
+  for (const std::string& mechanism : contender_names()) {
+    RunConfig own = run;
+    own.attention_given = parse_contender(mechanism, "");
+    Model model(own.model_config(8));
+    model->initialize(1);
+    Trainer t(model, data, run.train);
     const TrainResult result = train_model(t, {});
-    EXPECT_EQ(result.steps.size(), 40u);
-    EXPECT_LT(result.evals.back().loss, before - 0.5) << mechanism;
-    EXPECT_EQ(result.evals.back().step, 40);
+    EXPECT_LT(result.evals.back().loss, 1.9) << mechanism;
+    EXPECT_EQ(result.evals.back().step, 200);
     EXPECT_EQ(result.evals.size(), 10u);
   }
 }
 
 TEST(Trainer, SameSeedsGiveTheSameLosses) {
-  const RunConfig run = config({{"train.steps", "5"}});
-  const TextData data = text_data();
+  const RunConfig run = small_run({{"train.steps", "5"}});
+  const TextData data = two_texts();
   Trainer a = trainer(run, data, "dcmha"), b = trainer(run, data, "dcmha");
   for (int i = 0; i < 5; ++i) EXPECT_EQ(a.step().loss, b.step().loss);
 }
 
 TEST(Trainer, BudgetInTokensRoundsUpToSteps) {
-  const RunConfig run = config({{"train.steps", "0"}, {"train.tokens", "130"}});
-  const TextData data = text_data();
+  const RunConfig run = small_run({{"train.steps", "0"}, {"train.tokens", "130"}});
+  const TextData data = two_texts();
   EXPECT_EQ(trainer(run, data).planned_steps(), 3);
 }
 
 TEST(Trainer, LearningRateRisesThenFallsToItsEnd) {
   const RunConfig run =
-      config({{"train.learning_rate", "0.01"}, {"train.warmup", "0.25"}, {"train.final_learning_rate", "0.1"}});
-  const TextData data = text_data();
+      small_run({{"train.learning_rate", "0.01"}, {"train.warmup", "0.25"}, {"train.final_learning_rate", "0.1"}});
+  const TextData data = two_texts();
   Trainer t = trainer(run, data);
   const TrainResult r = train_model(t, {});
   EXPECT_NEAR(r.steps[0].learning_rate, 0.01 / 10, 1e-12);
@@ -87,8 +71,8 @@ TEST(Trainer, LearningRateRisesThenFallsToItsEnd) {
 }
 
 TEST(Trainer, NonFiniteLossNamesStepAndLayer) {
-  const RunConfig run = config({});
-  const TextData data = text_data();
+  const RunConfig run = small_run();
+  const TextData data = two_texts();
   Trainer t = trainer(run, data);
   t.step();
   {
@@ -102,8 +86,8 @@ TEST(Trainer, NonFiniteLossNamesStepAndLayer) {
 
 TEST(Trainer, NonFiniteValidationLossNamesStepAndLayer) {
   const RunConfig run =
-      config({{"train.steps", "1"}, {"train.beta1", "0"}, {"train.beta2", "0"}, {"train.epsilon", "0"}});
-  const TextData data = text_data();
+      small_run({{"train.steps", "1"}, {"train.beta1", "0"}, {"train.beta2", "0"}, {"train.epsilon", "0"}});
+  const TextData data = two_texts();
   Trainer t = trainer(run, data);
   t.step();  // divides by gradients that are 0
   const std::string message = message_of<Diverged>([&] { t.evaluate(); });
@@ -112,21 +96,124 @@ TEST(Trainer, NonFiniteValidationLossNamesStepAndLayer) {
       << message;
 }
 
-TEST(Trainer, Bfloat16AutocastLearnsToo) {
-  const RunConfig run = config({{"train.dtype", "bfloat16"}, {"train.learning_rate", "0.01"}});
-  const TextData data = text_data();
-  Trainer t = trainer(run, data, "dcmha");
-  const double before = t.evaluate().loss;
-  EXPECT_LT(train_model(t, {}).evals.back().loss, before - 0.5);
-  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+// Presets, and what of each mechanism has a way of its own without gradients.
+std::vector<std::string> variants() {
+  std::vector<std::string> all = contender_names();
+  for (const char* more : {"mha:num_kv_heads=2", "mha:window=5", "mha:position_bias=relative", "mha:qk_norm=true",
+                           "talking_heads:dynamic=both", "dcmha:groups=2", "dcmha:static=true:rank=1",
+                           "dcmha:low_rank=false", "dcmha:where=post:gelu=tanh", "coca:form=slack", "coca:form=strict"})
+    all.push_back(more);
+  return all;
+}
+
+double relative_error(const Tensor& got, const Tensor& wanted) {
+  return ((got - wanted).abs().max() / wanted.abs().max()).item<double>();
+}
+
+// What is kept for inference must not outlive the parameters it was made from: many rows go through torch, few through
+// the small kernels.
+TEST(Trainer, AForwardWithoutGradientIsTheOneWithGradientAfterEveryStep) {
+  const TextData data = two_texts();
+  const Tensor many = at::arange(48).remainder(11).view({3, 16}), few = many.slice(0, 0, 1).slice(1, 0, 4);
+  for (const char* dtype : {"float32", "float64", "bfloat16"})
+    for (const char* block : {"sequential", "parallel", "sequential_layer_norm"})
+      for (const std::string& variant : variants()) {
+        RunConfig run = small_run({{"train.dtype", dtype}, {"model.block", block}, {"train.learning_rate", "0.05"}});
+        run.attention_given = parse_contender(variant, "");
+        run.attention_given["num_heads"] = 4;
+        Model model(run.model_config(data.tokenizer->vocabulary_size()));
+        model->initialize(1);
+        Trainer t(model, data, run.train);
+        const double tolerance = model->config().autocast ? 2e-2 : std::string(dtype) == "float64" ? 1e-12 : 1e-5;
+        for (int step = 1; step <= 5; ++step) {
+          const Tensor before = model->forward(many).detach();
+          t.step();
+          for (const Tensor& ids : {many, few}) {
+            const Tensor with = model->forward(ids).detach();
+            const at::NoGradGuard no_grad;
+            const double error = relative_error(model->forward(ids), with);
+            EXPECT_LE(error, tolerance) << variant << " " << block << " " << dtype << " step " << step;
+          }
+          EXPECT_GT(relative_error(before, model->forward(many).detach()), 0.03) << "the step must be seen";
+        }
+      }
+}
+
+TEST(Trainer, Bfloat16IsTorchsAutocastInTrainingAndEvaluation) {
+  const TextData data = two_texts();
+  for (const std::string& mechanism : mechanism_names()) {
+    Trainer narrow = trainer(small_run({{"train.dtype", "bfloat16"}}), data, mechanism),
+            wide = trainer(small_run(), data, mechanism);
+    const auto under_autocast = [&](const auto& action) {
+      at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+      const double value = action();
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      at::autocast::clear_cache();
+      return value;
+    };
+    const double evaluated = narrow.evaluate().loss;
+    EXPECT_EQ(evaluated, under_autocast([&] { return wide.evaluate().loss; })) << mechanism;
+    EXPECT_NE(evaluated, wide.evaluate().loss) << mechanism;
+    EXPECT_EQ(narrow.step().loss, under_autocast([&] { return wide.step().loss; })) << mechanism;
+    EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+    EXPECT_EQ(narrow.model().forward(at::zeros({1, 3}, at::kLong)).scalar_type(), at::kBFloat16);
+    EXPECT_EQ(narrow.model().parameters()[0].scalar_type(), at::kFloat);
+  }
+}
+
+TEST(Trainer, Float64ComputesAndKeepsMomentsInFloat64) {
+  const TextData data = two_texts();
+  Trainer t = trainer(small_run({{"train.dtype", "float64"}}), data, "dcmha");
+  Trainer narrow = trainer(small_run(), data, "dcmha");
+  EXPECT_EQ(t.model().parameters()[0].scalar_type(), at::kDouble);
+  const double loss = t.step().loss, single = narrow.step().loss;
+  EXPECT_NE(loss, single);
+  EXPECT_NEAR(loss, single, 1e-5);
+}
+
+TEST(Trainer, EvaluationsSpreadTheirWindowsAndTheLastTakesMore) {
+  const TextData data = two_texts();  // 650 validation tokens: 40 windows of 16
+  const RunConfig run = small_run({{"train.steps", "2"}, {"train.eval_windows", "4"}, {"train.eval_every", "1"}});
+  ASSERT_EQ(num_eval_windows(*data.validation, 16), 40);
+  Trainer t = trainer(run, data);
+  const ScoredTokens held{*data.validation, data.token_bytes, 16, false};
+  const auto expect = [&](const EvalRecord& got, const std::vector<int64_t>& windows) {
+    const WindowScore wanted = score_windows(t.model(), held, windows, 4);
+    EXPECT_EQ(got.loss, wanted.loss);
+    EXPECT_EQ(got.windows, static_cast<int64_t>(windows.size()));
+    EXPECT_EQ(got.tokens, 16 * got.windows);
+    EXPECT_EQ(got.bytes, got.tokens);  // of one byte each
+  };
+  const TrainResult result = [&] {
+    t.step();
+    expect(t.evaluate(), {0, 10, 20, 30});
+    return train_model(t, {});
+  }();
+  expect(result.evals.back(), spread_windows(40, 40));
+  Trainer few = trainer(small_run({{"train.steps", "1"}, {"train.final_eval_windows", "3"}}), data);
+  EXPECT_EQ(train_model(few, {}).evals.back().windows, 3);
+}
+
+TEST(Trainer, EveryBudgetEndsWithTheFinalEvaluation) {
+  const TextData data = two_texts();
+  for (const char* every : {"1", "3", "0"}) {
+    Trainer t = trainer(small_run({{"train.steps", "7"}, {"train.eval_every", every}}), data);
+    const TrainResult result = train_model(t, {});
+    std::vector<int64_t> steps;
+    for (const EvalRecord& r : result.evals) steps.push_back(r.step);
+    EXPECT_EQ(steps.back(), 7);
+    if (std::string(every) == "3") EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 7}));
+    if (std::string(every) == "1") EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
+  }
 }
 
 // The tokens that each step reads: only their rows of the embedding get a gradient.
 std::vector<std::vector<int64_t>> tokens_seen(Overrides seeds) {
   for (const auto& size : {std::pair("train.batch_size", "1"), std::pair("train.context", "4")})
     seeds.emplace_back(size);
-  const RunConfig run = config(seeds);
-  const TextData data = text_data();
+  const RunConfig run = small_run(seeds);
+  const TextData data = two_texts();
   Model model(run.model_config(data.tokenizer->vocabulary_size()));
   model->initialize(run.train["seed"].get<uint64_t>());
   Trainer t(model, data, run.train);
@@ -146,8 +233,8 @@ TEST(Trainer, BatchesDoNotDependOnTheModelsSeed) {
 }
 
 TEST(Trainer, DocumentsApartReadTheSameTokensAndLearnOtherwise) {
-  const RunConfig run = config({{"train.steps", "3"}});
-  TextData data = text_data();
+  const RunConfig run = small_run({{"train.steps", "3"}});
+  TextData data = two_texts();
   Trainer packed = trainer(run, data);
   data.documents_apart = true;
   Trainer apart = trainer(run, data);
@@ -155,14 +242,22 @@ TEST(Trainer, DocumentsApartReadTheSameTokensAndLearnOtherwise) {
   EXPECT_NE(packed.evaluate().loss, apart.evaluate().loss);
 }
 
-TEST(AdamW, DecaysMatricesOnly) {
-  const auto none = at::zeros({4}), matrix = at::zeros({4, 4});
-  EXPECT_TRUE(decays("model.layers.0.self_attn.q_proj.weight", matrix));
-  EXPECT_TRUE(decays("model.layers.0.mlp.gate_proj.weight", matrix));
-  EXPECT_FALSE(decays("model.norm.weight", none));
-  EXPECT_FALSE(decays("model.layers.0.self_attn.q_proj.bias", none));
-  EXPECT_FALSE(decays("model.layers.0.self_attn.compose_gate", matrix));
-  EXPECT_FALSE(decays("model.layers.0.self_attn.lambda_q1", none));
+// With no gradient but 0 a step shows what decays and how fast.
+TEST(AdamW, AStepWithoutGradientShrinksWhatDecaysAndNothingElse) {
+  Model model = fresh(tiny({{"block", "parallel"}}, {{"mechanism", "dcmha"}, {"static", true}, {"bias", true}}));
+  std::map<std::string, Tensor> before;
+  for (const auto& item : model->named_parameters()) before[item.key()] = item.value().detach().clone();
+  AdamW optimizer(*model, {.weight_decay = 0.5});
+  for (Tensor p : model->parameters()) p.mutable_grad() = at::zeros_like(p);
+  optimizer.step(0.1);
+  int64_t shrunk = 0;
+  for (const auto& item : model->named_parameters()) {
+    const bool decays = model->decays(item.key(), item.value());
+    const Tensor wanted = decays ? before[item.key()] * (1 - 0.1 * 0.5) : before[item.key()];
+    EXPECT_TRUE(at::allclose(item.value(), wanted, 1e-6, 0)) << item.key();
+    shrunk += decays;
+  }
+  EXPECT_EQ(shrunk, 2 * (4 + 2 + 2) + 1);  // projections, feed-forward, generator of both layers; the output
 }
 
 TEST(AdamW, ClipScalesTheWholeGradient) {
@@ -175,62 +270,16 @@ TEST(AdamW, ClipScalesTheWholeGradient) {
   EXPECT_NEAR(optimizer.clip(0), 1.0, 1e-4);
 }
 
-TEST(RunConfig, MistakesAreNamedWithTheNearestKey) {
-  const auto says = [](const char* key, const char* value, const char* message) {
-    const std::string got = message_of<UsageError>([&] { config({{key, value}}).model_config(10); });
-    EXPECT_NE(got.find(message), std::string::npos) << got;
-  };
-  says("train.learning_rat", "1", "learning_rate");
-  says("trian.steps", "1", "nearest is 'train'");
-  says("model.hidden_size", "-3", "model.hidden_size: '-3' is below 1");
-  says("train.steps", "many", "train.steps: 'many' is not");
-  says("model.attention.rank", "2", "unknown");
-  says("model.attention", "3", "'model.attention' is a section, want one of its keys");
-  says("train.steps", "0", "no budget");
-  says("steps", "3", "is no key");
-}
-
-TEST(RunConfig, BudgetOfTheCommandLineReplacesThatOfTheFileAndThatTheDefault) {
-  const TemporaryFolder folder;
-  const json defaults{{"train", {{"steps", 40}}}};
-  const auto budgets = [&](const std::string& file, const Overrides& set) {
-    write_file_atomic(folder / "a.toml", file);
-    json request = request_of(set);
-    request["config"] = folder / "a.toml";
-    const json t = read_run_config(request, defaults).train;
-    return json::array({t["steps"], t["tokens"], t["minutes"]});
-  };
-  EXPECT_EQ(budgets("", {}), json({40, 0, 0}));
-  EXPECT_EQ(budgets("[train]\ntokens = 300", {}), json({0, 300, 0}));
-  EXPECT_EQ(budgets("[train]\ntokens = 300", {{"train.steps", "2"}}), json({2, 0, 0}));
-  EXPECT_EQ(budgets("[train]\nsteps = 3\ntokens = 0", {{"train.minutes", "1"}}), json({0, 0, 1}));
-  const std::string both = message_of<UsageError>([&] { budgets("", {{"train.steps", "2"}, {"train.tokens", "5"}}); });
-  EXPECT_NE(both.find("more than one of steps, tokens and minutes"), std::string::npos) << both;
-  message_of<UsageError>([&] { budgets("[train]\nsteps = 3\ntokens = 5", {}); });
-}
-
-TEST(RunConfig, AttentionThatIsNoSectionIsRefused) {
-  const TemporaryFolder folder;
-  write_file_atomic(folder / "a.toml", "[model]\nattention = 3\n");
-  json request = request_of({{"model.attention.num_heads", "2"}});
-  request["config"] = folder / "a.toml";
-  EXPECT_EQ(message_of<UsageError>([&] { read_run_config(request); }),
-            (folder / "a.toml") + ": model.attention: want a section");
-}
-
-TEST(RunConfig, OverridesAreShownInTheTypeOfTheirOption) {
-  const json given = config({{"model.attention.num_heads", "2"},
-                             {"model.attention.mechanism", "dcmha"},
-                             {"model.attention.static", "true"},
-                             {"model.attention.rope_base", "1e5"}})
-                         .as_given()["model"]["attention"];
-  EXPECT_EQ(given, json({{"num_heads", 2}, {"mechanism", "dcmha"}, {"static", true}, {"rope_base", 1e5}}));
-}
-
-TEST(RunConfig, DescribesEveryOption) {
-  const std::string all = describe_options();
-  for (const char* key : {"hidden_size", "rank", "lambda_start", "learning_rate", "tokenizer", "rope_base"})
-    EXPECT_NE(all.find(std::string("  ") + key + " = "), std::string::npos) << key;
+TEST(AdamW, FrozenParametersStay) {
+  Model model = fresh(tiny());
+  AdamW optimizer(*model, {});
+  model->parameters()[0].mutable_grad() = at::ones_like(model->parameters()[0]);
+  const Tensor other = model->parameters()[1].detach().clone(), own = model->parameters()[0].detach().clone();
+  optimizer.step(0.1);
+  EXPECT_TRUE(model->parameters()[1].equal(other));
+  EXPECT_FALSE(model->parameters()[0].equal(own));
+  optimizer.zero_grad();
+  EXPECT_FALSE(model->parameters()[0].grad().defined());
 }
 
 }  // namespace

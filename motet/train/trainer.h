@@ -3,6 +3,7 @@
 
 #include "motet/core/error.h"
 #include "motet/train/optimizer.h"
+#include "motet/train/score.h"
 #include "motet/train/text_data.h"
 
 namespace motet {
@@ -11,9 +12,9 @@ struct StepRecord {
   int64_t step = 0;  // from 1
   double loss = 0, learning_rate = 0, gradient_norm = 0, seconds = 0;
 };
-struct EvalRecord {
+/// The score of validation windows after a step.
+struct EvalRecord : WindowScore {
   int64_t step = 0;
-  double loss = 0;  // nats per token of the validation windows
 };
 
 /// A loss or gradient that is no finite number: the fault of the model or its settings, not of the machine.
@@ -28,12 +29,14 @@ int64_t budget_steps(const nlohmann::json& train);
 /// Trains one model step by step. The budget is steps, tokens or minutes of train_options.
 class Trainer {
  public:
+  /// The model takes the dtype of train.dtype: float64 parameters, or float32 ones, under autocast for bfloat16.
   Trainer(Model, const TextData&, const nlohmann::json& train);
 
   bool done() const;
   /// One optimiser step. Throws Diverged naming the step and the layer when the loss is not finite.
   StepRecord step();
-  /// Throws Diverged likewise.
+  /// Scores windows of the validation text, evenly spread: train.eval_windows, at the end of the budget
+  /// train.final_eval_windows. Throws Diverged likewise.
   EvalRecord evaluate();
   bool evaluation_due();  // after the step just made
 
@@ -46,32 +49,21 @@ class Trainer {
  private:
   double progress() const;  // of the budget, 0 to 1
   double learning_rate() const;
-  Tensor loss_of(const TokenTensors&);
+  std::vector<int64_t> eval_windows() const;
 
   Model model_;
-  const TextData& data_;
   nlohmann::json train_;
   Batches batches_;
-  Batch eval_windows_;
+  ScoredTokens validation_;
   AdamW optimizer_;
   int64_t step_ = 0;
   double seconds_ = 0;
   double next_evaluation_ = 0.1;  // progress at which the next one is due when eval_every is 0
 };
 
-/// Autocast to bfloat16 in this thread while it lives; nothing for float32.
-class AutocastScope {
- public:
-  explicit AutocastScope(const std::string& dtype);
-  ~AutocastScope();
-  AutocastScope(const AutocastScope&) = delete;
-
- private:
-  bool active_;
-};
-
-/// Mean loss in nats per token over windows, `rows` at a time, without gradients.
-double mean_loss(ModelImpl&, const Batch& windows, int64_t rows);
+/// A line of metrics.jsonl.
+nlohmann::json metrics_record(const StepRecord&);
+nlohmann::json metrics_record(const EvalRecord&);
 
 struct TrainResult {
   std::vector<StepRecord> steps;

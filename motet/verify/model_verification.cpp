@@ -8,6 +8,7 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/formats/json.h"
+#include "motet/train/optimizer.h"
 #include "motet/verify/golden_file.h"
 #include "motet/verify/greedy.h"
 #include "motet/verify/measure.h"
@@ -25,43 +26,16 @@ Tensor next_token_loss(const Tensor& logits_BTV, const Tensor& ids_BT) {
   return token_loss(logits_BTV.slice(1, 0, -1), ids_BT.slice(1, 1));
 }
 
-// The recorded run: decoupled decay of every parameter, no clipping.
-class AdamWTrajectory {
- public:
-  AdamWTrajectory(ModelImpl& model, const Spec& spec)
-      : parameters_(model.parameters()),
-        rate_(spec["lr"].number()),
-        epsilon_(spec["eps"].number()),
-        decay_(spec["weight_decay"].number()) {
-    const std::vector<Spec> betas = spec["betas"].items();
-    if (betas.size() != 2) spec["betas"].refuse("two numbers");
-    beta1_ = betas[0].number();
-    beta2_ = betas[1].number();
-    for (const Tensor& p : parameters_) {
-      first_.push_back(at::zeros_like(p));
-      second_.push_back(at::zeros_like(p));
-    }
-  }
-
-  void step() {
-    at::NoGradGuard no_grad;
-    ++steps_;
-    const double scale1 = 1 - std::pow(beta1_, steps_), scale2 = std::sqrt(1 - std::pow(beta2_, steps_));
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      Tensor p = parameters_[i];
-      if (!p.grad().defined()) continue;
-      const Tensor g = p.grad();
-      first_[i].mul_(beta1_).add_(g, 1 - beta1_);
-      second_[i].mul_(beta2_).addcmul_(g, g, 1 - beta2_);
-      p.mul_(1 - rate_ * decay_).addcdiv_(first_[i], second_[i].sqrt().div_(scale2).add_(epsilon_), -rate_ / scale1);
-      p.mutable_grad() = Tensor();
-    }
-  }
-
- private:
-  std::vector<Tensor> parameters_, first_, second_;
-  double rate_, epsilon_, decay_, beta1_ = 0, beta2_ = 0, steps_ = 0;
-};
+// The recorded run decays every parameter and clips nothing.
+AdamW recorded_optimizer(ModelImpl& model, const Spec& spec) {
+  const std::vector<Spec> betas = spec["betas"].items();
+  if (betas.size() != 2) spec["betas"].refuse("two numbers");
+  const AdamWOptions options{.beta1 = betas[0].number(),
+                             .beta2 = betas[1].number(),
+                             .epsilon = spec["eps"].number(),
+                             .weight_decay = spec["weight_decay"].number()};
+  return AdamW(model, options, [](const std::string&, const Tensor&) { return true; });
+}
 
 class ModelVerification {
  public:
@@ -183,7 +157,8 @@ class ModelVerification {
     if (!recorded("adamw.loss")) return;
     const Spec spec = spec_["adamw"];
     Model own = fresh(mask_of("adamw"));
-    AdamWTrajectory optimizer(*own, spec);
+    AdamW optimizer = recorded_optimizer(*own, spec);
+    const double rate = spec["lr"].number();
     const int64_t steps = spec["steps"].integer();
     if (steps < 0 || steps > 1000) spec["steps"].refuse("0 to 1000");
     std::vector<double> losses;
@@ -192,8 +167,9 @@ class ModelVerification {
       const Tensor loss = next_token_loss(own->forward(ids_), ids_);
       losses.push_back(loss.item<double>());
       if (step == steps) break;
+      optimizer.zero_grad();
       loss.backward();
-      optimizer.step();
+      optimizer.step(rate);
     }
     compare(report_.outputs, "adamw.loss", at::tensor(losses, at::kDouble));
     std::map<std::string, Tensor> values;

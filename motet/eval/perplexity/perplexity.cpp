@@ -7,9 +7,8 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
-#include "motet/data/batches.h"
 #include "motet/eval/token_scores.h"
-#include "motet/train/trainer.h"
+#include "motet/train/score.h"
 
 namespace motet {
 namespace {
@@ -95,23 +94,21 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
   return p;
 }
 
-Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, double bytes_per_token,
+Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, std::span<const int32_t> token_bytes,
                             const PerplexityOptions& options) {
   if (options.stride > 0) fail_usage("--stride: prepared data is scored window by window, want a text");
-  const int64_t context = context_of(model, options), rows = rows_of(options, context);
-  const int64_t windows = num_eval_windows(tokens, context);
+  const int64_t context = context_of(model, options), windows = num_eval_windows(tokens, context);
   Progress progress("perplexity", windows);
-  double sum = 0;
-  for (int64_t row = 0; row < windows; row += rows) {
-    const Batch part = eval_windows(tokens, context, row, rows, options.documents_apart);
-    sum += mean_loss(model, part, rows) * static_cast<double>(part.rows);
-    progress.update(row + part.rows);
-  }
+  const WindowScore score =
+      score_windows(model, {tokens, token_bytes, context, options.documents_apart}, spread_windows(windows, windows),
+                    rows_of(options, context), [&](int64_t done) { progress.update(done); });
   progress.finish();
-  Perplexity p{.nats_per_token = sum / static_cast<double>(windows), .tokens = windows * context, .context = context};
-  p.perplexity = std::exp(p.nats_per_token);
-  p.bits_per_byte = p.nats_per_token / std::numbers::ln2 / bytes_per_token;
-  return p;
+  return {.nats_per_token = score.loss,
+          .bits_per_byte = score.bits_per_byte(),
+          .perplexity = std::exp(score.loss),
+          .error = score.error,
+          .tokens = score.tokens,
+          .context = context};
 }
 
 }  // namespace motet

@@ -8,6 +8,7 @@ namespace motet {
 /// What a model makes of a text: the negative log-likelihood of each token but the first.
 struct Perplexity {
   double nats_per_token = 0, bits_per_byte = 0, perplexity = 0;
+  double error = 0;            // standard error of nats_per_token over windows; 0: not known
   double word_perplexity = 0;  // exp of the nats of a word; words are what white space separates; 0: not known
   int64_t tokens = 0;          // scored
   int64_t context = 0;         // tokens of a window
@@ -35,7 +36,9 @@ std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t strid
 Perplexity text_perplexity(ModelImpl&, const Tokenizer&, std::string_view text, const PerplexityOptions&);
 
 /// The same of tokens without their text, in windows side by side; what the last one leaves is not scored.
-/// `bytes_per_token`: of the text. Throws UsageError also for a stride, Error for fewer tokens than a window.
-Perplexity token_perplexity(ModelImpl&, const TokenSequence&, double bytes_per_token, const PerplexityOptions&);
+/// `token_bytes`: of text, by id (text/token_bytes.h). Throws UsageError also for a stride, Error for fewer tokens than
+/// a window.
+Perplexity token_perplexity(ModelImpl&, const TokenSequence&, std::span<const int32_t> token_bytes,
+                            const PerplexityOptions&);
 
 }  // namespace motet

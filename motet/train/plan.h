@@ -1,0 +1,22 @@
+#pragma once
+#include <filesystem>
+
+#include "motet/models/cost.h"
+
+namespace motet {
+
+/// What training one model takes, known from shapes alone.
+struct TrainingPlan {
+  ModelCost cost;
+  int64_t checkpoint_bytes = 0;  // of the parameters, as they are saved
+  int64_t training_bytes = 0;    // parameters, gradients and both moments of AdamW
+  int64_t activation_bytes = 0;  // of one step, at least
+};
+TrainingPlan training_plan(const ModelConfig&, const nlohmann::json& train);
+
+/// Throws Error with the bytes and the keys to change when more is needed than the system can give. 0: not known.
+void check_memory(const TrainingPlan&, int64_t available_bytes);
+/// Likewise for `bytes` of checkpoints below a folder that exists.
+void check_disk(const std::filesystem::path& folder, int64_t bytes);
+
+}  // namespace motet

@@ -1,0 +1,71 @@
+#include "motet/train/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/mechanisms/contender.h"
+#include "motet/train/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+TEST(Plan, ShapesAloneGiveTheCostOfTheModel) {
+  for (const std::string& name : contender_names())
+    for (const char* block : {"sequential", "parallel", "sequential_layer_norm"}) {
+      RunConfig run = small_run({{"model.block", block}});
+      run.attention_given = parse_contender(name, "");
+      const ModelConfig config = run.model_config(50);
+      const TrainingPlan plan = training_plan(config, run.train);
+      const Model model = fresh(config);
+      const ModelCost real = model_cost(*model.ptr());
+      EXPECT_EQ(plan.cost.parameters, model.ptr()->num_parameters());
+      EXPECT_EQ(plan.cost.flops_per_token, real.flops_per_token) << name << " " << block;
+      EXPECT_EQ(plan.cost.cache_bytes_per_token, real.cache_bytes_per_token) << name;
+      EXPECT_EQ(plan.cost.parts, real.parts) << name;
+      EXPECT_EQ(plan.checkpoint_bytes, 4 * real.parameters);
+      EXPECT_EQ(plan.training_bytes, 16 * real.parameters);
+    }
+}
+
+TEST(Plan, BytesFollowTheDtype) {
+  const auto plan = [](const char* dtype) {
+    const RunConfig run = small_run({{"train.dtype", dtype}});
+    return training_plan(run.model_config(50), run.train);
+  };
+  EXPECT_EQ(plan("float64").checkpoint_bytes, 2 * plan("float32").checkpoint_bytes);
+  EXPECT_EQ(plan("float64").activation_bytes, 2 * plan("float32").activation_bytes);
+  EXPECT_EQ(plan("bfloat16").training_bytes, plan("float32").training_bytes);
+  EXPECT_LT(plan("bfloat16").activation_bytes, plan("float32").activation_bytes);
+  // 64 tokens; 2 layers of 6 x 16 + 3 x 43 numbers, and the logits with their gradient.
+  EXPECT_EQ(plan("float32").activation_bytes, 64 * (2 * (6 * 16 + 3 * 43) * 4 + 2 * 50 * 4));
+}
+
+// One that no machine could hold.
+TEST(Plan, ALargeModelTakesNoMemory) {
+  const RunConfig run = small_run({{"model.hidden_size", "16384"}, {"model.num_layers", "96"}});
+  EXPECT_GT(training_plan(run.model_config(50000), run.train).training_bytes, int64_t{1} << 42);
+}
+
+TEST(Plan, WhatDoesNotFitIsRefusedWithBytesAndKey) {
+  const TrainingPlan plan{.cost = {}, .checkpoint_bytes = 25, .training_bytes = 100, .activation_bytes = 50};
+  check_memory(plan, 150);
+  check_memory(plan, 0);  // not known
+  EXPECT_EQ(
+      message_of<Error>([&] { check_memory(plan, 149); }),
+      "train: a step takes at least 50 bytes beside 100 of the model, want at most the 149 that are free: a smaller "
+      "train.batch_size or train.context");
+  EXPECT_EQ(
+      message_of<Error>([&] { check_memory(plan, 99); }),
+      "train: parameters, gradients and moments of the optimiser take 100 bytes, want at most the 99 that are free: "
+      "a smaller model.hidden_size or model.num_layers");
+  const TemporaryFolder folder;
+  check_disk(folder.path(), 1);
+  EXPECT_NE(message_of<Error>([&] { check_disk(folder.path(), int64_t{1} << 62); }).find("4611686018427387904 bytes"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace motet

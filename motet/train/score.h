@@ -1,0 +1,32 @@
+#pragma once
+#include <functional>
+
+#include "motet/data/batches.h"
+#include "motet/models/model.h"
+
+namespace motet {
+
+/// What a model makes of windows of tokens.
+struct WindowScore {
+  double loss = 0;   // nats per token: the mean negative log-likelihood of the windows' targets
+  double error = 0;  // its standard error, over the windows; 0 of a single one
+  int64_t windows = 0, tokens = 0;
+  int64_t bytes = 0;  // of text that the scored tokens stand for; 0: not known
+  double bits_per_byte() const;
+};
+
+/// Tokens that are scored window by window.
+struct ScoredTokens {
+  const TokenSequence& tokens;
+  std::span<const int32_t> token_bytes;  // by id (text/token_bytes.h); empty: not known
+  int64_t context = 0;                   // tokens of a window
+  bool documents_apart = false;          // none sees another
+};
+
+/// The windows of these numbers (data/batches.h), `rows` at a time, without gradients. The one way in which training,
+/// comparison and `motet eval` score tokens. `progress` is told how many windows are done. Throws Interrupted.
+WindowScore score_windows(
+    ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, int64_t rows,
+    const std::function<void(int64_t)>& progress = [](int64_t) {});
+
+}  // namespace motet
