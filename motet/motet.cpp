@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "motet/attention/torch.h"
 #include "motet/commands/commands.h"
@@ -33,6 +34,16 @@ int failed(const std::string& message, int code) {
   return code;
 }
 
+// torch's CPU allocator: "... you tried to allocate 4096 bytes. Error code 12 ...".
+std::optional<std::string> memory_message(const std::string& message) {
+  static const std::string kTried = "you tried to allocate ";
+  const size_t at = message.find(kTried);
+  if (at == std::string::npos) return std::nullopt;
+  const size_t begin = at + kTried.size();
+  return text("out of memory: a tensor of ", message.substr(begin, message.find(' ', begin) - begin),
+              " bytes does not fit, want a smaller batch, context or model");
+}
+
 }  // namespace
 }  // namespace motet
 
@@ -44,7 +55,7 @@ int motet_run(const char* subcommand, const char* request_json) {
     return failed(e.what(), e.exit_code());
   } catch (const c10::Error& e) {
     const std::string message = e.what_without_backtrace();
-    return failed(message.substr(0, message.find('\n')), 1);
+    return failed(memory_message(message).value_or(message.substr(0, message.find('\n'))), 1);
   } catch (const std::bad_alloc&) {
     return failed("out of memory", 1);
   } catch (const std::filesystem::filesystem_error& e) {

@@ -2,12 +2,16 @@
 
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
-#include "motet/compare/present.h"
+#include "motet/compare/report.h"
+#include "motet/compare/table.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/interrupt.h"
 #include "motet/core/log.h"
+#include "motet/core/process.h"
 #include "motet/core/utf8.h"
 #include "motet/formats/toml.h"
+#include "motet/train/plan.h"
 
 namespace motet {
 namespace {
@@ -19,7 +23,8 @@ const OptionTable& compare_options() {
   using enum OptionType;
   static const OptionTable table{
       {"mechanisms", string, "", {}, {}, {}, "contenders"},
-      {"seeds", integer, 2, 1, 1000, {}, "models of each mechanism"},
+      {"seeds", integer, 3, 1, 1000, {}, "models of each mechanism; five give a verdict"},
+      {"margin", number, 0.01, 0, 100, {}, "nats beyond which fewer than five seeds give a verdict"},
       {"match", string, "parameters", {}, {}, {"parameters", "flops", "none"}, "what is equal"},
       {"jobs", integer, 0, 0, 1024, {}, "models at once; 0: one for each thread"},
       {"prompt", string, "", {}, {}, {}, "what each model continues; by default the validation text's beginning"},
@@ -71,12 +76,31 @@ std::string prompt_of(const nlohmann::json& request, const TextData& data, int64
   return prompt;
 }
 
+// What `jobs` models in training take at once, or all of them while their speed is measured, has to fit into memory.
+void check_room(const Comparison& plan, const RunConfig& run, const CompareOptions& options) {
+  TrainingPlan together, largest;
+  for (const ArmResult& arm : plan.arms) {
+    const TrainingPlan own = training_plan(arm.config, run.train);
+    together.training_bytes += own.training_bytes;
+    if (own.training_bytes > largest.training_bytes) largest = own;
+  }
+  together.training_bytes = std::max(together.training_bytes, options.jobs * largest.training_bytes);
+  together.activation_bytes = options.jobs * largest.activation_bytes;
+  check_memory(together, available_bytes());
+}
+
+int64_t checkpoint_bytes(const Comparison& plan, const RunConfig& run, const CompareOptions& options) {
+  int64_t bytes = 0;
+  for (const ArmResult& arm : plan.arms) bytes += options.seeds * training_plan(arm.config, run.train).checkpoint_bytes;
+  return bytes;
+}
+
 // A continuation of the prompt by each model that was trained to the end, else "".
 std::vector<std::string> samples(Comparison& all, const TextData& data, const std::string& prompt, int64_t tokens) {
   std::vector<std::string> texts;
   const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
   for (ArmResult& arm : all.arms)
-    texts.push_back(arm.failure.empty() ? generate(*arm.model, *data.tokenizer, prompt, options)[0].text : "");
+    texts.push_back(arm.model ? generate(*arm.model, *data.tokenizer, prompt, options)[0].text : "");
   return texts;
 }
 
@@ -90,6 +114,7 @@ int run_compare(const nlohmann::json& request) {
   CompareOptions options{.arms = parse_arms(values["mechanisms"].get<std::string>(), run.attention_given),
                          .seeds = values["seeds"].get<int64_t>(),
                          .match = parse_match(values["match"].get<std::string>()),
+                         .margin = values["margin"].get<double>(),
                          .jobs = jobs > 0 ? jobs : threads,
                          .threads = threads};
   options.jobs = std::min<int64_t>(options.jobs, options.seeds * static_cast<int64_t>(options.arms.size()));
@@ -101,27 +126,31 @@ int run_compare(const nlohmann::json& request) {
     if (format == TableFormat::table) std::cout << "\n" << toml_text(run.as_given());
     return 0;
   }
+  check_room(all, run, options);
   const RunFolder folder(request, "compare");
   options.folder = folder.path();
+  check_disk(options.folder, checkpoint_bytes(all, run, options));
   write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
   run_comparison(all, run, data, options);
   const Table table = comparison_table(all, run, data, options.match);
   write_file_atomic(options.folder / "table.json", render(table, TableFormat::json));
   print_table(table, request);  // before anything else that could fail
   if (format == TableFormat::table) std::cout << "\n" << comparison_summary(all) << "\n" << std::endl;
-  if (const ArmResult* best = all.best()) {
+  if (all.interrupted) resume_after_interrupt();  // what had finished is still presented
+  if (const ArmResult* lowest = all.lowest()) {
     const Presentation shown{request.value("command", ""), prompt,
                              samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
     const std::filesystem::path report = options.folder / "report.html";
     write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
     if (format == TableFormat::table) {
-      std::cout << "Text by " << best->arm.label << ":\n"
-                << prompt << shown.samples[static_cast<size_t>(best - all.arms.data())] << "\n\n";
+      std::cout << "Text by " << lowest->arm.label << ":\n"
+                << prompt << shown.samples[static_cast<size_t>(lowest - all.arms.data())] << "\n\n";
       std::cout << "Report: " << report.string() << std::endl;
     } else {
       log_info("report: " + report.string());
     }
   }
+  if (all.interrupted) throw Interrupted("compare: stopped; what had finished is shown");
   if (const std::string failures = all.failures(); !failures.empty()) fail(failures);
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "motet/eval/multiple_choice/evaluate.h"
 #include "motet/eval/perplexity/perplexity.h"
 #include "motet/formats/gguf.h"
+#include "motet/text/token_bytes.h"
 #include "motet/train/text_data.h"
 
 namespace motet {
@@ -28,7 +29,13 @@ const OptionTable& eval_options() {
       {"documents", string, "packed", {}, {}, {"packed", "apart"}, "of prepared data: apart: none sees another"},
       {"limit", integer, 0, 0, 1e9, {}, "endings: only the first items of each file; 0: all"},
       {"items", string, "", {}, {}, {}, "endings: results item by item, and where an interrupted run goes on"},
-      {"dtype", string, "float32", {}, {}, {"float32", "float64", "bfloat16"}, "what the model computes in"},
+      {"dtype",
+       string,
+       "auto",
+       {},
+       {},
+       {"auto", "float32", "float64", "bfloat16"},
+       "what the model computes in, as in training; auto: what it was trained in, if that is recorded"},
   };
   return table;
 }
@@ -138,10 +145,8 @@ std::pair<std::string, Perplexity> score(ModelImpl& model, const std::shared_ptr
     const PreparedData& data = *scored.data;
     tokenizer_of(data, tokenizer);
     const BoundedTokens tokens(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(), data.name);
-    const SplitRecord* split = nullptr;
-    if (data.manifest) split = data.validation ? &data.manifest->validation : &data.manifest->train;
     return {data.name + (data.validation ? " (validation)" : ""),
-            token_perplexity(model, tokens, text_bytes_per_token(data, split, tokens, *tokenizer), options)};
+            token_perplexity(model, tokens, token_byte_counts(*tokenizer), options)};
   }
   return {scored.corpus.name, text_perplexity(model, *tokenizer, scored.corpus.text, options)};
 }
@@ -169,10 +174,10 @@ int run_eval(const json& request) {
     fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
   const Checkpoint checkpoint = open_checkpoint(folder);
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
-  const std::string dtype = values["dtype"];
-  Model model = load_model(checkpoint, dtype == "float64"    ? at::kDouble
-                                       : dtype == "bfloat16" ? at::kBFloat16
-                                                             : at::kFloat);
+  std::string dtype = values["dtype"];
+  if (dtype == "auto") dtype = trained_dtype(checkpoint);
+  Model model = load_model(checkpoint, dtype == "float64" ? at::kDouble : at::kFloat);
+  model->set_autocast(dtype == "bfloat16");
   if (!task) {
     const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size"),
                                     values["documents"] == "apart"};

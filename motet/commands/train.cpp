@@ -1,4 +1,3 @@
-#include <cmath>
 #include <iostream>
 
 #include "motet/checkpoints/model_folder.h"
@@ -7,11 +6,12 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
+#include "motet/core/process.h"
 #include "motet/core/progress.h"
 #include "motet/formats/toml.h"
-#include "motet/models/cost.h"
 #include "motet/report/metrics.h"
 #include "motet/train/freeze.h"
+#include "motet/train/plan.h"
 #include "motet/train/trainer.h"
 
 namespace motet {
@@ -27,12 +27,19 @@ const OptionTable& request_options() {
   return table;
 }
 
-void print_plan(const RunConfig& run, ModelImpl& model) {
-  const ModelCost cost = model_cost(model);
-  std::cout << toml_text(run.resolved()) << "\n# parameters " << cost.parameters << ", weights "
-            << fixed(static_cast<double>(cost.parameters) * 4e-6, 2) << " MB, with gradients and optimiser "
-            << fixed(static_cast<double>(cost.parameters) * 16e-6, 2) << " MB\n# FLOPs per token forward "
-            << short_count(cost.flops_per_token) << ", training " << short_count(3 * cost.flops_per_token) << "\n";
+void print_plan(const RunConfig& run, const TrainingPlan& plan) {
+  const auto megabytes = [](int64_t bytes) { return fixed(static_cast<double>(bytes) * 1e-6, 2) + " MB"; };
+  std::cout << toml_text(run.resolved()) << "\n# parameters " << plan.cost.parameters << ", weights "
+            << megabytes(plan.checkpoint_bytes) << ", with gradients and optimiser " << megabytes(plan.training_bytes)
+            << ", a step at least " << megabytes(plan.activation_bytes) << " more\n# FLOPs per token forward "
+            << short_count(plan.cost.flops_per_token) << ", training " << short_count(3 * plan.cost.flops_per_token)
+            << "\n";
+}
+
+// How many checkpoints of the model the run will keep.
+int64_t checkpoints_of(const RunConfig& run) {
+  const int64_t every = run.train.at("checkpoint_every").get<int64_t>();
+  return 1 + (every > 0 ? (budget_steps(run.train) - 1) / every : 0);
 }
 
 class TrainRun {
@@ -49,16 +56,12 @@ class TrainRun {
     const int64_t every = run_.train.at("checkpoint_every").get<int64_t>();
     TrainEvents events;
     events.step = [&](const StepRecord& r) {
-      metrics_.write({{"step", r.step},
-                      {"loss", r.loss},
-                      {"learning_rate", r.learning_rate},
-                      {"gradient_norm", r.gradient_norm},
-                      {"seconds", r.seconds}});
+      metrics_.write(metrics_record(r));
       progress_.update(r.step, text("loss ", fixed(r.loss, 3)));
       if (every > 0 && r.step % every == 0 && !trainer_.done()) save(r.step);
     };
     events.evaluated = [&](const EvalRecord& r) {
-      metrics_.write({{"step", r.step}, {"validation_loss", r.loss}});
+      metrics_.write(metrics_record(r));
       log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4)));
     };
     TrainResult result = train_model(trainer_, events);
@@ -112,48 +115,59 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
 
 int run_train(const nlohmann::json& request) {
   if (request.value("options", false)) {
-    std::cout << describe_options();
+    std::cout << describe_options(kDefaults);
     return 0;
   }
   const nlohmann::json values = request_values(request_options(), request);
   const TableFormat format = output_format(request);
   RunConfig run = read_run_config(request, kDefaults);
-  request_threads(request);
+  const int64_t threads = request_threads(request);
   Start start;
   if (request.contains("init")) start = start_from(request, run);
   const TextData data = load_text_data(run, start.tokenizer);
   const std::string prompt = values["prompt"];  // what cannot be continued is refused before the training
   if (!prompt.empty()) prompt_tokens(*data.tokenizer, prompt, run.train["context"].get<int64_t>());
-  Model model = start.model;
-  if (!model) {
-    model = Model(run.model_config(data.tokenizer->vocabulary_size()));
-    model->initialize(run.train["seed"].get<uint64_t>());
-  }
-  freeze(*model, request.value("freeze", std::vector<std::string>()));
-  if (request.value("dry_run", false)) {
-    print_plan(run, *model);
+  const bool dry_run = request.value("dry_run", false);
+  const std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
+  const ModelConfig config = start.model ? start.model->config() : run.model_config(data.tokenizer->vocabulary_size());
+  const TrainingPlan plan = training_plan(config, run.train);
+  if (dry_run) {
+    freeze(*Model(config, at::kMeta), frozen);  // refuses patterns that name nothing
+    print_plan(run, plan);
     return 0;
   }
+  check_memory(plan, available_bytes());
+  Model model = start.model;
+  if (!model) {
+    model = Model(config);
+    model->initialize(run.train["seed"].get<uint64_t>());
+  }
+  freeze(*model, frozen);
   const RunFolder folder(request, "train");
+  check_disk(folder.path(), plan.checkpoint_bytes * checkpoints_of(run));
   write_file_atomic(folder.path() / "config.toml", toml_text(run.resolved()));
   TrainRun training(run, data, model, folder.path());
   const TrainResult result = training.run();
-  const double loss = result.evals.back().loss;
-  const double bits = loss / std::log(2.0) / data.bytes_per_token;
+  const EvalRecord& last = result.evals.back();
   const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
                         run.train["context"].get<double>();
-  const Table table{.columns = {{"mechanism", Align::left},
-                                {"steps"},
-                                {"validation loss", Align::right, "nats/token", "loss"},
-                                {"bits/byte", Align::right, "", "bits_per_byte"},
-                                {"tokens/s", Align::right, "", "tokens_per_second"},
-                                {"checkpoint", Align::left}},
-                    .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
-                              {std::to_string(result.steps.size()), result.steps.size()},
-                              {fixed(loss, 4), loss},
-                              {fixed(bits, 4), bits},
-                              {short_count(tokens / result.seconds), tokens / result.seconds},
-                              training.last_checkpoint().string()}}};
+  const Table table{
+      .columns = {{"mechanism", Align::left},
+                  {"steps"},
+                  {"validation loss", Align::right, "nats/token", "loss"},
+                  {"+-", Align::right, "", "standard_error"},
+                  {"tokens scored", Align::right, "", "tokens_scored"},
+                  {"bits/byte", Align::right, "", "bits_per_byte"},
+                  {"tokens/s", Align::right, text(threads, threads == 1 ? " thread" : " threads"), "tokens_per_second"},
+                  {"checkpoint", Align::left}},
+      .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
+                {std::to_string(result.steps.size()), result.steps.size()},
+                {fixed(last.loss, 4), last.loss},
+                {fixed(last.error, 4), last.error},
+                {std::to_string(last.tokens), last.tokens},
+                {fixed(last.bits_per_byte(), 4), last.bits_per_byte()},
+                {short_count(tokens / result.seconds), tokens / result.seconds},
+                training.last_checkpoint().string()}}};
   print_table(table, request);
   if (!prompt.empty() && format == TableFormat::table) {
     const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};

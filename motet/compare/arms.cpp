@@ -4,6 +4,7 @@
 #include <set>
 
 #include "motet/core/error.h"
+#include "motet/mechanisms/contender.h"
 #include "motet/models/cost.h"
 
 namespace motet {
@@ -20,24 +21,17 @@ std::vector<std::string> split(const std::string& text, char by) {
   return parts;
 }
 
-std::vector<Preset> all_presets() {
-  std::vector<Preset> presets;
-  for (const MechanismEntry& entry : mechanism_registry()) {
-    presets.insert(presets.end(), entry.presets.begin(), entry.presets.end());
-    bool named = false;
-    for (const Preset& p : entry.presets) named |= p.name == entry.name;
-    if (!named) presets.push_back({entry.name, false, {{"mechanism", entry.name}}});
-  }
-  return presets;
-}
+// What of [train] an arm may have for itself: nothing that changes the budget or the data.
+constexpr const char* kOwnTraining[] = {"learning_rate", "weight_decay"};
 
-Preset find_preset(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Preset& p : all_presets()) {
-    if (p.name == name) return p;
-    names.push_back(p.name);
+Arm parse_arm(const std::string& label) {
+  Arm arm{label, parse_contender(label, "--mechanisms")};
+  for (const char* key : kOwnTraining) {
+    if (!arm.attention.contains(key)) continue;
+    arm.train[key] = checked(find_option(train_options(), key, "train"), arm.attention[key], label + ": " + key);
+    arm.attention.erase(key);
   }
-  throw UsageError(unknown_name("mechanism", name, names));
+  return arm;
 }
 
 bool has_option(const OptionTable& table, const std::string& name) {
@@ -68,32 +62,25 @@ void spread(const nlohmann::json& common, std::vector<Arm>& arms) {
 std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& common) {
   std::vector<Arm> arms;
   std::set<std::string> labels;
-  if (list.empty()) {
-    for (const Preset& p : all_presets())
-      if (p.compared) arms.push_back({p.name, p.attention});
-  } else {
-    for (const std::string& item : split(list, ',')) {
-      const std::vector<std::string> parts = split(item, ':');
-      Arm arm{item, find_preset(parts[0]).attention};
-      for (size_t i = 1; i < parts.size(); ++i) {
-        const size_t equal = parts[i].find('=');
-        if (equal == std::string::npos)
-          fail_usage("--mechanisms: '", parts[i], "' in '", item, "' is no option, want key=value");
-        if (parts[i].substr(0, equal) == "mechanism")
-          fail_usage("--mechanisms: '", parts[i], "' in '", item, "': the mechanism stands before the first colon");
-        arm.attention[parts[i].substr(0, equal)] = parts[i].substr(equal + 1);
-      }
-      if (!labels.insert(item).second) fail_usage("--mechanisms: ", item, " appears twice");
-      arms.push_back(arm);
-    }
+  for (const std::string& label : list.empty() ? compared_names() : split(list, ',')) {
+    if (!labels.insert(label).second) fail_usage("--mechanisms: ", label, " appears twice");
+    arms.push_back(parse_arm(label));
   }
   spread(common, arms);
   return arms;
 }
 
 ModelConfig arm_config(const RunConfig& run, const Arm& arm, int64_t vocab_size) {
-  return {run.model, resolve_attention(arm.attention, "model.attention"), vocab_size,
-          run.train.at("context").get<int64_t>()};
+  RunConfig own = run;
+  own.attention_given = arm.attention;
+  return own.model_config(vocab_size);
+}
+
+nlohmann::json arm_train(const RunConfig& run, const Arm& arm, size_t number) {
+  nlohmann::json train = run.train;
+  train.update(arm.train);
+  for (const char* seed : {"seed", "data_seed"}) train[seed] = train.at(seed).get<uint64_t>() + number;
+  return train;
 }
 
 Match parse_match(const std::string& name) {
@@ -104,7 +91,7 @@ Match parse_match(const std::string& name) {
 }
 
 double size_of(const ModelConfig& config, Match match) {
-  Model model(config);
+  Model model(config, at::kMeta);
   const ModelCost cost = model_cost(*model);
   return match == Match::flops ? cost.flops_per_token : static_cast<double>(cost.parameters);
 }

@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "motet/checkpoints/model_folder.h"
-#include "motet/compare/statistics.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/process.h"
@@ -65,8 +65,11 @@ void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, 
   Progress progress("measuring speed", static_cast<int64_t>(all.arms.size()) * (kSpeedRounds + 2));
   int64_t measured = 0;
   double total = 0;
-  nlohmann::json train = run.train;
-  train["steps"] = 1000000, train["tokens"] = 0, train["minutes"] = 0;
+  const auto endless = [&](size_t i) {
+    nlohmann::json train = arm_train(run, all.arms[i].arm, 0);
+    train["steps"] = 1000000, train["tokens"] = 0, train["minutes"] = 0;
+    return train;
+  };
   const auto attempt = [&](size_t i, const auto& action) {
     check_interrupt();
     try {
@@ -77,8 +80,8 @@ void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, 
     progress.update(++measured, all.arms[i].arm.label);
   };
   for (size_t i = 0; i < trainers.size(); ++i)
-    attempt(i, [&] { all.arms[i].peak_bytes = step_memory(all.arms[i], data, train); });
-  for (size_t i = 0; i < trainers.size(); ++i) trainers[i] = fresh_trainer(all.arms[i], data, train);
+    attempt(i, [&] { all.arms[i].peak_bytes = step_memory(all.arms[i], data, endless(i)); });
+  for (size_t i = 0; i < trainers.size(); ++i) trainers[i] = fresh_trainer(all.arms[i], data, endless(i));
   for (int round = 0; round <= kSpeedRounds; ++round) {
     if (round > 2 && total > kSpeedSeconds) break;
     for (size_t i = 0; i < trainers.size(); ++i) {
@@ -116,8 +119,15 @@ class Runs {
     std::vector<std::thread> workers;
     for (int64_t i = 0; i < options_.jobs; ++i) workers.emplace_back([this] { worker(); });
     for (std::thread& t : workers) t.join();
-    if (failure_) std::rethrow_exception(failure_);
     progress_.finish();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  bool any_finished() const {
+    for (const ArmResult& arm : all_.arms)
+      for (const TrainResult& run : arm.runs)
+        if (!run.steps.empty()) return true;
+    return false;
   }
 
  private:
@@ -131,13 +141,17 @@ class Runs {
       size_t next;
       {
         const std::scoped_lock lock(mutex_);
-        if (failure_ || next_ == all_.arms.size() * options_.seeds) return;
+        if (failure_ || all_.interrupted || next_ == all_.arms.size() * options_.seeds) return;
         next = next_++;
       }
       ArmResult& arm = all_.arms[next % all_.arms.size()];
       if (has_failed(arm)) continue;
       try {
         train(arm, next / all_.arms.size());
+      } catch (const Interrupted&) {
+        const std::scoped_lock lock(mutex_);
+        all_.interrupted = true;
+        return;
       } catch (...) {
         const std::scoped_lock lock(mutex_);
         if (!failure_) failure_ = std::current_exception();
@@ -147,10 +161,11 @@ class Runs {
   }
 
   void train(ArmResult& arm, size_t index) {
-    const uint64_t seed = run_.train.at("seed").get<uint64_t>() + index;
+    const nlohmann::json own = arm_train(run_, arm.arm, index);
+    const uint64_t seed = own.at("seed").get<uint64_t>();
     Model model(arm.config);
     model->initialize(seed);
-    Trainer trainer(model, data_, run_.train);
+    Trainer trainer(model, data_, own);
     const nlohmann::json who{{"mechanism", arm.arm.label}, {"seed", seed}};
     try {
       arm.runs[index] = train_model(trainer, events(who));
@@ -160,12 +175,15 @@ class Runs {
       return;
     } catch (const Interrupted&) {
       throw;
+    } catch (const UsageError& e) {
+      fail_usage(arm.arm.label, ", seed ", seed, ": ", e.what());
     } catch (const Error& e) {
       fail(arm.arm.label, ", seed ", seed, ": ", e.what());
     }
     save_model_folder(options_.folder / "models" / text(file_name(arm.arm.label), "-seed", seed), *model,
                       {{"tokenizer.json", data_.tokenizer->to_json().dump()}});
-    if (index == 0) arm.model = model;
+    const std::scoped_lock lock(mutex_);
+    if (!arm.model) arm.model = model;
   }
 
   TrainEvents events(const nlohmann::json& who) {
@@ -182,13 +200,9 @@ class Runs {
                                                     std::round(r.loss * 1000) / 1000));
                   }
                   if (failure_set()) throw Interrupted("stopped: another run failed");
-                  write({{"step", r.step},
-                         {"loss", r.loss},
-                         {"learning_rate", r.learning_rate},
-                         {"gradient_norm", r.gradient_norm},
-                         {"seconds", r.seconds}});
+                  write(metrics_record(r));
                 },
-            .evaluated = [write](const EvalRecord& r) { write({{"step", r.step}, {"validation_loss", r.loss}}); }};
+            .evaluated = [write](const EvalRecord& r) { write(metrics_record(r)); }};
   }
 
   bool has_failed(const ArmResult& arm) {
@@ -221,11 +235,18 @@ class Runs {
 
 }  // namespace
 
-const ArmResult* Comparison::best() const {
-  const ArmResult* best = nullptr;
+std::vector<double> ArmResult::finished() const {
+  std::vector<double> found;
+  for (const double loss : losses)
+    if (!std::isnan(loss)) found.push_back(loss);
+  return found;
+}
+
+const ArmResult* Comparison::lowest() const {
+  const ArmResult* lowest = nullptr;
   for (const ArmResult& arm : arms)
-    if (arm.failure.empty() && (!best || mean(arm.losses) < mean(best->losses))) best = &arm;
-  return best;
+    if (!arm.finished().empty() && (!lowest || mean(arm.finished()) < mean(lowest->finished()))) lowest = &arm;
+  return lowest;
 }
 
 std::string Comparison::failures() const {
@@ -236,38 +257,64 @@ std::string Comparison::failures() const {
 }
 
 Comparison planned_comparison(const RunConfig& run, const TextData& data, const CompareOptions& options) {
-  Comparison all;
-  all.baseline = baseline_of(options.arms);
+  Comparison all{.arms = {},
+                 .baseline = baseline_of(options.arms),
+                 .margin = options.margin,
+                 .threads = std::max<int64_t>(options.threads / options.jobs, 1)};
   const int64_t vocabulary = data.tokenizer->vocabulary_size();
-  const double target = size_of(arm_config(run, options.arms[all.baseline], vocabulary), options.match);
-  for (size_t i = 0; i < options.arms.size(); ++i) {
-    ArmResult arm{.arm = options.arms[i], .config = arm_config(run, options.arms[i], vocabulary)};
-    if (i != all.baseline) match_size(arm.config, options.match, target);
-    Model model(arm.config);
-    arm.cost = model_cost(*model);
-    all.arms.push_back(std::move(arm));
-  }
+  const auto planned = [&](size_t i, std::optional<double> target) {
+    ArmResult arm{.arm = options.arms[i]};
+    try {
+      arm.config = arm_config(run, arm.arm, vocabulary);
+      if (target) match_size(arm.config, options.match, *target);
+      arm.cost = model_cost(*Model(arm.config, at::kMeta));
+    } catch (const UsageError& e) {
+      fail_usage(arm.arm.label, ": ", e.what());
+    }
+    return arm;
+  };
+  const ArmResult baseline = planned(all.baseline, std::nullopt);
+  const double target = size_of(baseline.config, options.match);
+  for (size_t i = 0; i < options.arms.size(); ++i)
+    all.arms.push_back(i == all.baseline ? baseline : planned(i, target));
   return all;
 }
 
 void run_comparison(Comparison& all, const RunConfig& run, const TextData& data, const CompareOptions& options) {
-  measure_speed(run, data, all, std::max<int64_t>(options.threads / options.jobs, 1));
-  Runs(run, data, options, all).work();
+  measure_speed(run, data, all, all.threads);
+  Runs runs(run, data, options, all);
+  runs.work();
   at::set_num_threads(static_cast<int>(options.threads));
-  for (ArmResult& arm : all.arms)
-    if (arm.failure.empty())
-      for (const TrainResult& r : arm.runs) arm.losses.push_back(r.evals.back().loss);
-  for (ArmResult& arm : all.arms) arm.p_value = paired_p_value(arm.losses, all.arms[all.baseline].losses);
+  if (all.interrupted && !runs.any_finished()) throw Interrupted("compare: stopped before a run had finished");
+  for (ArmResult& arm : all.arms) {
+    if (!arm.failure.empty()) continue;
+    for (const TrainResult& r : arm.runs) arm.losses.push_back(r.steps.empty() ? NAN : r.evals.back().loss);
+  }
+  judge(all);
+}
+
+void judge(Comparison& all) {
+  const ArmResult& baseline = all.arms[all.baseline];
+  std::vector<double> p_values;
+  for (ArmResult& arm : all.arms) {
+    arm.difference = &arm == &baseline ? Difference() : paired_difference(arm.losses, baseline.losses);
+    p_values.push_back(arm.difference.p);
+  }
+  const std::vector<double> corrected = holm(p_values);
+  for (size_t i = 0; i < all.arms.size(); ++i) all.arms[i].p_value = corrected[i];
 }
 
 std::string verdict(const Comparison& all, const ArmResult& arm) {
   const ArmResult& baseline = all.arms[all.baseline];
+  const Difference& d = arm.difference;
   if (!arm.failure.empty()) return "diverged";
-  if (arm.arm.label == baseline.arm.label) return "baseline";
+  if (&arm == &baseline) return "baseline";
   if (!baseline.failure.empty()) return "no baseline";
-  if (arm.losses.size() < 2) return "one seed";
+  if (d.pairs == 0) return "not finished";
+  if (d.pairs == 1) return "one seed";
+  if (d.pairs < kSeedsForVerdict && d.low <= all.margin && d.high >= -all.margin) return "n too small";
   if (arm.p_value >= 0.05) return "within noise";
-  return mean(arm.losses) < mean(baseline.losses) ? "better" : "worse";
+  return d.mean < 0 ? "better" : "worse";
 }
 
 }  // namespace motet

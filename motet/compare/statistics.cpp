@@ -1,7 +1,7 @@
 #include "motet/compare/statistics.h"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 namespace motet {
@@ -54,13 +54,44 @@ double two_sided_t(double value, double freedom) {
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + value * value));
 }
 
-double paired_p_value(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() < 2 || a.size() != b.size()) return std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> difference;
-  for (size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] - b[i]);
-  const double m = mean(difference), s = deviation(difference);
-  if (s == 0) return m == 0 ? 1 : 0;
-  return two_sided_t(m / (s / std::sqrt(static_cast<double>(a.size()))), static_cast<double>(a.size() - 1));
+double t_quantile(double tail, double freedom) {
+  double low = 0, high = 1;
+  while (two_sided_t(high, freedom) > tail) high *= 2;
+  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (two_sided_t(middle, freedom) > tail ? low : high) = middle;
+  }
+  return high;
+}
+
+Difference paired_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> differences;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (std::isfinite(a[i]) && std::isfinite(b[i])) differences.push_back(a[i] - b[i]);
+  Difference out{.pairs = differences.size()};
+  if (out.pairs == 0) return out;
+  out.mean = mean(differences);
+  if (out.pairs < 2) return out;
+  const double freedom = static_cast<double>(out.pairs - 1),
+               error = deviation(differences) / std::sqrt(static_cast<double>(out.pairs));
+  const double half = t_quantile(0.05, freedom) * error;
+  out.low = out.mean - half, out.high = out.mean + half;
+  out.p = error > 0 ? two_sided_t(out.mean / error, freedom) : out.mean == 0 ? 1 : 0;
+  return out;
+}
+
+std::vector<double> holm(const std::vector<double>& p_values) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < p_values.size(); ++i)
+    if (!std::isnan(p_values[i])) order.push_back(i);
+  std::ranges::sort(order, {}, [&](size_t i) { return p_values[i]; });
+  std::vector<double> corrected = p_values;
+  double last = 0;
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    last = std::max(last, std::min(1.0, static_cast<double>(order.size() - rank) * p_values[order[rank]]));
+    corrected[order[rank]] = last;
+  }
+  return corrected;
 }
 
 }  // namespace motet
