@@ -469,6 +469,11 @@ TEST(Comparison, TheTableShowsDifferenceIntervalAndP) {
   EXPECT_NEAR(rows[1]["interval"][1].get<double>(), -0.98516, 1e-5);
   EXPECT_NEAR(rows[1]["p"].get<double>(), 3.3e-5, 1e-6);
   EXPECT_EQ(rows[1]["verdict"], "better");
+  EXPECT_EQ(table.note.find("pairs of heads"), std::string::npos);
+  all.arms[1].config = arm_config(run, parse_arms("differential_v1:num_heads=8", json::object())[0], 40);
+  EXPECT_NE(comparison_table(all, run, TextData{}, Match::none)
+                .note.find("dcmha has 4 pairs of heads, and its authors use 8 or more."),
+            std::string::npos);
   EXPECT_NE(render(table, TableFormat::table).find("-1.0348 to -0.9852"), std::string::npos);
   EXPECT_NE(table.note.find("3 seeds"), std::string::npos) << table.note;
   EXPECT_NE(table.note.find("This shows no verdict but where the 95 % interval lies beyond +-0.01"), std::string::npos);

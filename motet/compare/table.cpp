@@ -57,6 +57,17 @@ std::string seeds_text(const Comparison& all) {
   return out;
 }
 
+// What the authors of a mechanism would say of this comparison.
+std::string caveats_text(const Comparison& all) {
+  std::string out;
+  for (const ArmResult& arm : all.arms) {
+    const Model shapes(arm.config, at::kMeta);
+    const std::string caveat = shapes->blocks().front()->self_attn->caveat();
+    if (!caveat.empty()) out += " " + arm.arm.label + " has " + caveat + ".";
+  }
+  return out;
+}
+
 // The last evaluation of some run: all score the same windows.
 const EvalRecord* last_evaluation(const Comparison& all) {
   for (const ArmResult& arm : all.arms)
@@ -171,7 +182,7 @@ Table comparison_table(const Comparison& all, const RunConfig& run, const TextDa
   if (by_minutes(run)) table.columns.insert(table.columns.end(), {{"steps"}, {"tokens"}});
   for (const ArmResult& arm : all.arms) table.rows.push_back(cells(all, arm, run));
   table.note = text("Matched by ", matched_name(match), " (feed-forward width). ", data.name, "; ", budget_text(run),
-                    ". ", rates_text(all, run), scored_text(all), "\n", seeds_text(all),
+                    ". ", rates_text(all, run), caveats_text(all), scored_text(all), "\n", seeds_text(all),
                     " Tokens/s and memory are those of a training step, measured alone before the runs.");
   return table;
 }

@@ -55,6 +55,8 @@ class Mechanism : public Preparable {
   /// Whether weight decay applies to the parameter of this name ("q_proj.weight"), of two or more dimensions; vectors
   /// never decay. A mix over heads does not, for it would decay towards heads that hear nothing.
   virtual bool decays(const std::string& name) const { return true; }
+  /// What makes a comparison with this configuration unfair, after its authors: "4 pairs of heads, ..."; "": nothing.
+  virtual std::string caveat() const { return ""; }
 
   /// All of it: x [B,T,C] attends to memory [B,S,M] (itself when undefined).
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},

@@ -101,6 +101,13 @@ bool Differential::decays(const std::string& name) const {
   return name != "lambda_proj.weight" && Projected::decays(name);
 }
 
+std::string Differential::caveat() const {
+  constexpr int64_t kFewest = 8;  // of the authors' experiments
+  if (second_ || sizes_.output_heads >= kFewest) return "";
+  return text(sizes_.output_heads, sizes_.output_heads == 1 ? " pair" : " pairs", " of heads, and its authors use ",
+              kFewest, " or more");
+}
+
 MechanismEntry differential_entry() {
   using enum OptionType;
   return {.name = "differential",

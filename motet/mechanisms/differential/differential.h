@@ -14,6 +14,7 @@ class Differential : public Projected {
   std::vector<LearnedMap> learned() override;
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
+  std::string caveat() const override;
 
   Tensor lambda() const;  // V1: a number
   double lambda_init() const { return lambda_init_; }
