@@ -1,14 +1,17 @@
 #include <cmath>
 #include <iostream>
 
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/commands/run_companions.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
 #include "motet/formats/toml.h"
+#include "motet/generate/end_tokens.h"
 #include "motet/models/cost.h"
 #include "motet/report/metrics.h"
 #include "motet/train/freeze.h"
@@ -37,9 +40,9 @@ void print_plan(const RunConfig& run, ModelImpl& model) {
 
 class TrainRun {
  public:
-  TrainRun(const RunConfig& run, const TextData& data, Model model, std::filesystem::path folder)
+  TrainRun(const RunConfig& run, const TextData& data, Model model, Companions companions, std::filesystem::path folder)
       : run_(run),
-        data_(data),
+        companions_(std::move(companions)),
         folder_(std::move(folder)),
         metrics_(folder_ / "metrics.jsonl"),
         trainer_(std::move(model), data, run.train),
@@ -75,11 +78,11 @@ class TrainRun {
     char name[32];
     std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
     last_ = folder_ / "checkpoints" / name;
-    save_model_folder(last_, trainer_.model(), {{"tokenizer.json", data_.tokenizer->to_json().dump()}});
+    save_model_folder(last_, trainer_.model(), companions_.files, companions_.token_ids);
   }
 
   const RunConfig& run_;
-  const TextData& data_;
+  Companions companions_;
   std::filesystem::path folder_, last_;
   MetricsWriter metrics_;
   Trainer trainer_;
@@ -88,6 +91,7 @@ class TrainRun {
 
 // What the training starts from: a fresh model, or that of --init with its tokenizer.
 struct Start {
+  std::optional<Checkpoint> checkpoint;  // of --init
   Model model{nullptr};
   std::shared_ptr<const Tokenizer> tokenizer;
 };
@@ -98,7 +102,8 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
     if (const std::string key = pair[0]; key.starts_with("model.") || key == "data.tokenizer")
       fail_usage("--init: ", key, " comes from the checkpoint, want it left out");
   const std::filesystem::path folder = model_folder(request, "init");
-  Start start{.model = load_model_folder(folder)};
+  Start start{.checkpoint = open_checkpoint(folder)};
+  start.model = load_model(*start.checkpoint);
   const ModelConfig& config = start.model->config();
   run.model = config.options;
   run.attention_given = config.attention;
@@ -134,9 +139,10 @@ int run_train(const nlohmann::json& request) {
     print_plan(run, *model);
     return 0;
   }
+  const Companions companions = run_companions(run, *data.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
   const RunFolder folder(request, "train");
   write_file_atomic(folder.path() / "config.toml", toml_text(run.resolved()));
-  TrainRun training(run, data, model, folder.path());
+  TrainRun training(run, data, model, companions, folder.path());
   const TrainResult result = training.run();
   const double loss = result.evals.back().loss;
   const double bits = loss / std::log(2.0) / data.bytes_per_token;
@@ -156,7 +162,10 @@ int run_train(const nlohmann::json& request) {
                               training.last_checkpoint().string()}}};
   print_table(table, request);
   if (!prompt.empty() && format == TableFormat::table) {
-    const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};
+    const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(),
+                                  .stop = {},
+                                  .end_tokens = end_tokens(companions, *data.tokenizer),
+                                  .sampler = {.seed = 1}};
     std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options)[0].text << std::endl;
   }
   return 0;
