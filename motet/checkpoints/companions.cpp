@@ -58,6 +58,11 @@ json token_ids_of(const json& config, const std::string& where) {
   return ids;
 }
 
+json companion_json(const Companions& companions, const std::string& file) {
+  const auto found = companions.files.find(file);
+  return found == companions.files.end() ? json::object() : parse_json(found->second, file);
+}
+
 Companions companions_of(const Checkpoint& c) {
   if (c.format == "gguf") return of_gguf(*static_cast<const GgufFile*>(c.tensors.files.get()));
   if (c.folder.empty()) return {};

@@ -18,6 +18,9 @@ const std::vector<std::string>& token_id_keys();
 /// Those keys of a config.json. Throws Error that begins with `where` for one that is no id and no list of ids.
 nlohmann::json token_ids_of(const nlohmann::json& config, const std::string& where);
 
+/// One of the files as JSON; an empty object when it is not there.
+nlohmann::json companion_json(const Companions&, const std::string& file);
+
 /// Of a model: the files of its folder; or the metadata of a .gguf, its vocabulary excepted.
 Companions companions_of(const Checkpoint&);
 /// Of a tokenizer's file or folder, or of a .gguf: how its tokens are used, not the tokens themselves.

@@ -1,16 +1,9 @@
 #include "motet/generate/end_tokens.h"
 
-#include "motet/formats/json.h"
-
 namespace motet {
 namespace {
 
 using nlohmann::json;
-
-json parsed(const Companions& companions, const std::string& file) {
-  const auto found = companions.files.find(file);
-  return found == companions.files.end() ? json::object() : parse_json(found->second, file);
-}
 
 std::optional<int32_t> id_of(const Tokenizer& tokenizer, const std::string& name) {
   for (int32_t id = 0; !name.empty() && id < tokenizer.vocabulary_size(); ++id)
@@ -22,7 +15,7 @@ std::optional<int32_t> id_of(const Tokenizer& tokenizer, const std::string& name
 
 std::string token_name(const Companions& companions, const std::string& role) {
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    const json given = parsed(companions, file);
+    const json given = companion_json(companions, file);
     if (!given.is_object() || !given.contains(role)) continue;
     const json& value = given[role];
     if (value.is_string()) return value.get<std::string>();
@@ -34,7 +27,7 @@ std::string token_name(const Companions& companions, const std::string& role) {
 
 std::vector<int32_t> end_tokens(const Companions& companions, const Tokenizer& tokenizer) {
   const char *const key = "eos_token_id", *const file = "generation_config.json";
-  json ids = token_ids_of(parsed(companions, file), file).value(key, json());
+  json ids = token_ids_of(companion_json(companions, file), file).value(key, json());
   if (ids.is_null()) ids = companions.token_ids.value(key, json());
   if (ids.is_null()) {
     const auto named = id_of(tokenizer, token_name(companions, "eos_token"));
