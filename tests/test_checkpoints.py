@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy
 import pytest
 from conftest import MOTET, ROOT, environment, refused, run
 
@@ -261,6 +262,79 @@ def test_quantised_numbers_are_those_of_the_gguf_package(smollm, tmp_path):
             theirs = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
             assert torch.equal(theirs, ours[names.pop(tensor.name)])
     assert not names
+
+
+def quantised(gguf, rows, columns, kind, random):
+    """Bytes of a type with scales that are small numbers, and the numbers that the gguf package sees in them."""
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    raw = random.integers(0, 256, (rows, columns // block * size), dtype=numpy.uint8)
+    blocks = raw.reshape(rows, -1, size)
+    scales = {"Q6_K": [208], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q4_1": [0, 2], "Q5_1": [0, 2]}.get(kind.name, [0])
+    for at in scales:
+        blocks[:, :, at : at + 2] = random.uniform(-0.1, 0.1, blocks.shape[:2]).astype(numpy.float16)[..., None].view(numpy.uint8)
+    if block == 1:  # plain numbers
+        numbers = random.standard_normal((rows, columns)).astype(numpy.float32)
+        raw = gguf.quants.quantize(numbers, kind)
+    return raw, gguf.quants.dequantize(raw, kind)
+
+
+KINDS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_type_of_a_gguf_is_the_gguf_packages(name, tmp_path):
+    """A model with grouped heads that the package wrote, matrices in one type: the numbers, the order of rows, the sizes."""
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install gguf")
+    kind, random = gguf.GGMLQuantizationType[name], numpy.random.default_rng(5)
+    width, heads, groups, vocabulary = 256, 4, 2, 32
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_embedding_length(width)
+    writer.add_context_length(64)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(512)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(groups)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(20000.0)
+    writer.add_eos_token_id(3)
+    wanted = {}
+
+    def add(theirs, ours, rows, columns):
+        raw, numbers = quantised(gguf, rows, columns, kind, random)
+        writer.add_tensor(f"{theirs}.weight", raw, raw_dtype=kind)
+        wanted[f"{ours}.weight"] = numbers
+
+    layer, attention = "model.layers.0.", "model.layers.0.self_attn."
+    add("token_embd", "model.embed_tokens", vocabulary, width)
+    add("output", "lm_head", vocabulary, width)
+    add("blk.0.attn_q", attention + "q_proj", width, width)
+    add("blk.0.attn_k", attention + "k_proj", width // 2, width)
+    add("blk.0.attn_v", attention + "v_proj", width // 2, width)
+    add("blk.0.attn_output", attention + "o_proj", width, width)
+    add("blk.0.ffn_gate", layer + "mlp.gate_proj", 512, width)
+    add("blk.0.ffn_up", layer + "mlp.up_proj", 512, width)
+    add("blk.0.ffn_down", layer + "mlp.down_proj", width, 512)
+    for theirs, ours in {"blk.0.attn_norm": "input_layernorm", "blk.0.ffn_norm": "post_attention_layernorm"}.items():
+        wanted[f"{layer}{ours}.weight"] = random.standard_normal(width).astype(numpy.float32)
+        writer.add_tensor(f"{theirs}.weight", wanted[f"{layer}{ours}.weight"])
+    wanted["model.norm.weight"] = random.standard_normal(width).astype(numpy.float32)
+    writer.add_tensor("output_norm.weight", wanted["model.norm.weight"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    for part, count in {"q_proj": heads, "k_proj": groups}.items():  # llama.cpp's pairs (2j, 2j + 1) are (j, j + D/2) here
+        rows = wanted[f"{attention}{part}.weight"].reshape(count, width // heads // 2, 2, width)
+        wanted[f"{attention}{part}.weight"] = rows.swapaxes(1, 2).reshape(-1, width)
+    folder = converted(tmp_path / "m.gguf", "llama", tmp_path / "out")
+    ours = safetensors_torch.load_file(folder / "model.safetensors")
+    assert set(ours) == set(wanted)
+    for tensor, numbers in wanted.items():
+        assert numpy.array_equal(ours[tensor].numpy(), numbers), tensor
+    config = json.loads((folder / "config.json").read_text())
+    expected = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=64, rms_norm_eps=1e-6, rope_theta=20000.0,
+                    max_position_embeddings=64, eos_token_id=3, tie_word_embeddings=False)  # fmt: skip
+    assert {key: config.get(key) for key in expected} == expected
 
 
 # ---- another mechanism for a trained model

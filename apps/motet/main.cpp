@@ -8,6 +8,7 @@
 #include "apps/motet/engine.h"
 #include "motet/core/environment.h"
 #include "motet/core/error.h"
+#include "motet/core/interrupt.h"
 #include "motet/core/log.h"
 #include "motet/core/options.h"
 #include "motet/core/version.h"
@@ -82,7 +83,7 @@ int run(const std::vector<std::string>& arguments) {
 }
 
 // Until the library takes over there is nothing to tidy up.
-void on_early_interrupt(int) { ::_exit(130); }
+void on_early_interrupt(int signal) { ::_exit(exit_code_of_signal(signal)); }
 
 }  // namespace
 }  // namespace motet

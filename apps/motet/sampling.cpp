@@ -19,15 +19,15 @@ const std::vector<Flag>& sampling_flags() {
       {.long_name = "repeat-penalty",
        .target = "repeat_penalty",
        .value = "X",
-       .help = "divides the logits of tokens seen before; 1: off"},
+       .help = "divides the logits of tokens of prompt and text; 1: off"},
       {.long_name = "frequency-penalty",
        .target = "frequency_penalty",
        .value = "X",
-       .help = "taken from a logit for each time that its token was seen"},
+       .help = "taken from a logit for each time that its token was drawn"},
       {.long_name = "presence-penalty",
        .target = "presence_penalty",
        .value = "X",
-       .help = "taken from the logits of tokens seen before"},
+       .help = "taken from the logits of tokens drawn before"},
       {.long_name = "cache-type",
        .target = "cache_type",
        .value = "TYPE",
@@ -49,7 +49,11 @@ const std::vector<Flag>& sampling_flags() {
        .target = "stop",
        .value = "TEXT",
        .help = "ends the text where it appears; may be repeated",
-       .kind = FlagKind::list}};
+       .kind = FlagKind::list},
+      {.long_name = "ignore-eos",
+       .target = "ignore_eos",
+       .help = "go on behind the tokens that end a text (default: the text ends there)",
+       .kind = FlagKind::toggle}};
   return flags;
 }
 

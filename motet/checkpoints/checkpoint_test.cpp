@@ -1,6 +1,7 @@
 #include "motet/checkpoints/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <random>
@@ -119,6 +120,127 @@ TEST_F(PublishedFolder, WrongKeysAreNamed) {
   EXPECT_NE(refusal("query_wise", true).find("query_wise is 'true', want 'false'"), std::string::npos);
   EXPECT_NE(refusal("window_type", "LGX").find("want null, LG, LGLL or LGL6"), std::string::npos);
   EXPECT_NE(refusal("n_head", 3).find("want a divisor of dim 64"), std::string::npos);
+}
+
+// What transformers' LlamaConfig, DiffLlamaConfig and GPTNeoXConfig assume of keys that are absent.
+TEST(PublishedConfig, AbsentKeysMeanWhatTransformersAssumes) {
+  const auto read = [](const char* type, const json& more) {
+    json given{{"model_type", type},       {"hidden_size", 48},        {"num_hidden_layers", 2},
+               {"num_attention_heads", 6}, {"intermediate_size", 128}, {"vocab_size", 384}};
+    given.update(more);
+    return read_config(layout_of(given, "c", ""), given, "c");
+  };
+  for (const auto& [type, eps] : {std::pair("llama", 1e-6), {"diffllama", 1e-5}}) {
+    const ModelConfig c = read(type, json::object());
+    EXPECT_EQ(c.options.at("norm_eps"), eps) << type;
+    EXPECT_EQ(c.options.at("tie_embeddings"), false);
+    EXPECT_EQ(c.activation_name(), "silu");
+    EXPECT_EQ(c.options.at("block"), "sequential");
+    EXPECT_EQ(c.context, 2048);
+    EXPECT_EQ(kv_heads(c), 6);
+    EXPECT_EQ(head_width(c), 8);
+    EXPECT_EQ(c.attention.at("bias"), false);
+    EXPECT_EQ(c.attention.at("rope_base"), 10000.0);
+    EXPECT_EQ(c.attention.at("rope_fraction"), 1.0);
+    EXPECT_EQ(c.attention.at("rope_scaling"), "none");
+  }
+  EXPECT_EQ(read("diffllama", json::object()).attention.at("head_norm_eps"), 1e-5);
+  EXPECT_EQ(read("diffllama", {{"rms_norm_eps", 1e-3}}).attention.at("head_norm_eps"), 1e-3);
+  const ModelConfig neox = read("gpt_neox", json::object());
+  EXPECT_EQ(neox.options.at("norm_eps"), 1e-5);
+  EXPECT_EQ(neox.options.at("block"), "parallel");
+  EXPECT_EQ(read("gpt_neox", {{"use_parallel_residual", false}}).options.at("block"), "sequential_layer_norm");
+  EXPECT_EQ(neox.activation_name(), "gelu");
+  EXPECT_EQ(neox.options.at("tie_embeddings"), false);
+  EXPECT_EQ(neox.attention.at("bias"), true);
+  EXPECT_EQ(neox.attention.at("rope_fraction"), 0.25);
+  EXPECT_EQ(neox.attention.at("rope_base"), 10000.0);
+  EXPECT_EQ(neox.context, 2048);
+}
+
+TEST(PublishedConfig, WordsOfActivationsAreTransformersOwn) {
+  const auto read = [](const char* word) {
+    json given{{"model_type", "llama"},    {"hidden_size", 48},        {"num_hidden_layers", 2}, {"hidden_act", word},
+               {"num_attention_heads", 6}, {"intermediate_size", 128}, {"vocab_size", 384}};
+    const ModelConfig c = read_config(find_layout("llama"), given, "c");
+    return c.activation_name() + " " + write_config(find_layout("llama"), c)["hidden_act"].get<std::string>();
+  };
+  for (const char* word : {"silu", "swish"}) EXPECT_EQ(read(word), "silu silu");
+  for (const char* word : {"gelu", "gelu_python"}) EXPECT_EQ(read(word), "gelu gelu");
+  for (const char* word : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
+    EXPECT_EQ(read(word), "gelu_tanh gelu_pytorch_tanh");
+}
+
+TEST(PublishedConfig, ScaledContextsAreLongerAndComeBack) {
+  const auto read = [](const json& scaling) {
+    json given{{"model_type", "llama"},    {"hidden_size", 48},
+               {"num_hidden_layers", 2},   {"rope_scaling", scaling},
+               {"num_attention_heads", 6}, {"intermediate_size", 128},
+               {"vocab_size", 384},        {"max_position_embeddings", 100}};
+    const ModelConfig c = read_config(find_layout("llama"), given, "c");
+    const json back = write_config(find_layout("llama"), c);
+    EXPECT_EQ(back["max_position_embeddings"], 100) << scaling;
+    EXPECT_EQ(back["rope_scaling"]["rope_type"], scaling.value("rope_type", scaling.value("type", ""))) << scaling;
+    EXPECT_EQ(back["rope_scaling"]["factor"], scaling["factor"]);
+    return c;
+  };
+  EXPECT_EQ(read({{"type", "linear"}, {"factor", 2.5}}).context, 250);
+  EXPECT_EQ(read({{"rope_type", "ntk"}, {"factor", 3.0}}).context, 300);
+  const ModelConfig dynamic = read({{"rope_type", "dynamic"}, {"factor", 4.0}});
+  EXPECT_EQ(dynamic.context, 400);
+  EXPECT_EQ(dynamic.attention.at("rope_trained_length"), 100);
+  const ModelConfig llama3 = read({{"rope_type", "llama3"},
+                                   {"factor", 8.0},
+                                   {"low_freq_factor", 1.5},
+                                   {"high_freq_factor", 6.0},
+                                   {"original_max_position_embeddings", 32}});
+  EXPECT_EQ(llama3.context, 100);
+  EXPECT_EQ(llama3.attention.at("rope_trained_length"), 32);
+  EXPECT_EQ(llama3.attention.at("rope_low_freq_factor"), 1.5);
+  EXPECT_EQ(llama3.attention.at("rope_high_freq_factor"), 6.0);
+}
+
+TEST_F(PublishedFolder, KeysThatNobodyKnowsGetAWarning) {
+  copy("llama_mha");
+  change([](json& j) { j["new_trick"] = 3, j["other"] = nullptr, j["off"] = false; });
+  ::testing::internal::CaptureStderr();
+  open_checkpoint(path());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "motet: warning: " + (path() / "config.json").string() +
+                ": the key 'new_trick' is not known and has no effect here\n");
+}
+
+TEST_F(PublishedFolder, ATiedOutputMayBeStoredTwice) {
+  copy("llama_mha");
+  change([](json& j) { j["tie_word_embeddings"] = true; });
+  std::vector<std::byte> kept;
+  rewrite([&](auto& views) {
+    for (const TensorView& v : views)
+      if (v.name == "model.embed_tokens.weight") kept.assign(v.bytes.begin(), v.bytes.end());
+    for (TensorView& v : views)
+      if (v.name == "lm_head.weight") v.bytes = kept;
+  });
+  EXPECT_EQ(open_checkpoint(path()).ignored, std::vector<std::string>{"lm_head.weight"});
+}
+
+TEST(Tensors, NumbersThatAreNotFiniteAreCountedInEveryType) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kFloat8_e5m2}) {
+    const Tensor t = at::tensor({1.0f, -2.0f, INFINITY, -INFINITY, NAN, 0.0f}).to(type).view({2, 3});
+    EXPECT_EQ(count_non_finite(t), 3) << type;
+    EXPECT_EQ(count_non_finite(t.slice(0, 0, 1)), 1) << type;
+  }
+  EXPECT_EQ(count_non_finite(at::tensor({1, 2})), 0);
+}
+
+TEST_F(PublishedFolder, ModelsAreRegularFiles) {
+  copy("llama_mha");
+  fs::remove(path() / "model.safetensors");
+  ASSERT_EQ(::mkfifo((path() / "model.safetensors").c_str(), 0600), 0);  // nobody writes: opening would wait for ever
+  EXPECT_EQ(message_of<Error>([&] { open_checkpoint(path()); }),
+            "cannot read '" + (path() / "model.safetensors").string() + "': no regular file, want one");
+  ASSERT_EQ(::mkfifo((folder_ / "m.gguf").c_str(), 0600), 0);
+  for (const std::string& device : {folder_ / "m.gguf", std::string("/dev/zero")})
+    EXPECT_EQ(message_of<Error>([&] { open_checkpoint(device); }), device + ": is no regular file, want one");
 }
 
 TEST_F(PublishedFolder, TensorsMissingTooManyAndOfOtherShapesAreNamed) {

@@ -1,4 +1,5 @@
 #include "motet/checkpoints/checkpoint.h"
+#include "motet/checkpoints/companions.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/checkpoints/published.h"
 #include "motet/core/error.h"
@@ -26,13 +27,18 @@ bool is_llama(const ModelConfig& c) {
          a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
+bool is_token_id(const std::string& key) {
+  const std::vector<std::string>& all = token_id_keys();
+  return std::find(all.begin(), all.end(), key) != all.end();
+}
+
 // What a file says twice must agree, and what this program does not know must not be ignored: each key has to come out
-// again as it went in. torch_dtype is free, for every tensor has its own.
+// again as it went in. torch_dtype is free, for every tensor has its own, and so are the ids of tokens.
 void check_same(const nlohmann::json& read, const nlohmann::json& ours, const std::string& path) {
   std::vector<std::string> known;
   for (const auto& item : ours.items()) known.push_back(path + item.key());
   for (const auto& [key, value] : read.items()) {
-    if (key == "torch_dtype") continue;
+    if (key == "torch_dtype" || is_token_id(key)) continue;
     if (!ours.contains(key)) fail(unknown_name("key", path + key, known));
     if (key == "attention_options") {
       check_same(value, ours[key], "attention_options.");

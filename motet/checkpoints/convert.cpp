@@ -1,9 +1,7 @@
 #include "motet/checkpoints/convert.h"
 
-#include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
-#include "motet/formats/gguf.h"
 #include "motet/formats/json.h"
 #include "motet/formats/safetensors.h"
 
@@ -14,21 +12,30 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 const char *const kConfig = "published_config.json", *const kBuffers = "published_buffers.safetensors";
-constexpr const char* kBeside[] = {
-    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
-    "vocab.json",     "merges.txt",      "chat_template.jinja",   "added_tokens.json"};
 
-TensorPromise promised(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype,
-                       std::function<Tensor()> load) {
-  return {name, stored_dtype_of(dtype), shape, [load = std::move(load), dtype](const TensorPromise::Take& take) {
-            const Tensor value = load().to(dtype).contiguous();
-            take({static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()});
-          }};
+// A type of safetensors as config.json and --dtype call it.
+const char* word_of(const std::string& stored) {
+  return stored == "BF16" ? "bfloat16" : stored == "F16" ? "float16" : stored == "F64" ? "float64" : "float32";
 }
 
-// A stored tensor as it is.
-TensorPromise promised(const std::string& name, const StoredTensor& stored) {
-  return promised(name, stored.shape, stored.dtype, stored.load);
+// `value` as `dtype`; numbers that are finite stay so unless options allow it.
+Tensor narrowed(const Tensor& value, at::ScalarType dtype, const std::string& name, const ConvertOptions& options) {
+  const Tensor made = value.to(dtype).contiguous();
+  if (options.allow_overflow || dtype == value.scalar_type()) return made;
+  const Tensor infinite = at::isfinite(made).logical_not_();
+  if (!infinite.any().item<bool>()) return made;
+  const Tensor given = value.to(at::kDouble).masked_select(infinite), lost = given.masked_select(at::isfinite(given));
+  if (lost.numel() == 0) return made;  // they were no numbers before
+  fail("tensor ", name, ": ", lost.numel() == 1 ? "1 number, " : text(lost.numel(), " numbers, the first is "),
+       lost[0].item<double>(), ", would become infinite in ", word_of(stored_dtype_of(dtype)),
+       ", want a wider --dtype or --allow-overflow");
+}
+
+TensorPromise promised(const std::string& name, const StoredTensor& as, const ConvertOptions& options) {
+  return {name, stored_dtype_of(as.dtype), as.shape, [=](const TensorPromise::Take& take) {
+            const Tensor value = narrowed(as.load(), as.dtype, name, options);
+            take({static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()});
+          }};
 }
 
 // The config.json that a folder of ours was made from, when it is of this layout and still says what the folder says.
@@ -49,7 +56,7 @@ std::string published_text(const Checkpoint& c, const Layout& to, const ModelCon
 
 // Rows of the target with our tensors in them, each made when it is written.
 std::vector<TensorPromise> promises_of(const Adaptation& a, const std::vector<Row>& rows,
-                                       std::optional<at::ScalarType> dtype) {
+                                       const ConvertOptions& options) {
   std::vector<TensorPromise> out;
   for (const Row& row : rows) {
     std::vector<std::function<Tensor()>> loads;
@@ -64,7 +71,8 @@ std::vector<TensorPromise> promises_of(const Adaptation& a, const std::vector<Ro
       return row.given(own);
     };
     const Tensor first = load();  // for its shape and type; released at once
-    out.push_back(promised(row.stored, first.sizes().vec(), dtype.value_or(first.scalar_type()), load));
+    const at::ScalarType dtype = options.dtype.value_or(first.scalar_type());
+    out.push_back(promised(row.stored, {first.sizes().vec(), dtype, load, ""}, options));
   }
   return out;
 }
@@ -76,56 +84,38 @@ std::vector<Row> rows_of(const Layout& to, const Adaptation& a) {
   return rows;
 }
 
-void copy_beside(const Checkpoint& c, const fs::path& out) {
-  if (!c.folder.empty())
-    for (const char* name : kBeside)
-      if (fs::is_regular_file(c.folder / name)) write_file_atomic(out / name, read_file(c.folder / name));
-  if (c.format != "gguf") return;
-  const auto template_text = static_cast<const GgufFile*>(c.tensors.files.get())->word("tokenizer.chat_template");
-  if (template_text) write_file_atomic(out / "chat_template.jinja", *template_text);
-}
-
-const char* dtype_name(const std::vector<TensorPromise>& tensors) {
-  const std::string first = tensors.empty() ? "F32" : tensors.front().dtype;
-  return first == "BF16" ? "bfloat16" : first == "F16" ? "float16" : first == "F64" ? "float64" : "float32";
-}
-
 }  // namespace
 
 Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::path& out,
-                             std::optional<at::ScalarType> dtype, const ExtraFiles& extra) {
+                             const ConvertOptions& options) {
   at::NoGradGuard no_grad;
   const Adaptation a = adapted(c, to);
+  const Companions companions = companions_of(c);
   json config = write_config(to, a.config);
   const std::string published = published_text(c, to, a.config);
-  std::vector<TensorPromise> tensors = promises_of(a, rows_of(to, a), dtype);
-  config["torch_dtype"] = dtype_name(tensors);
-  for (const char* id : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    if (c.layout->rows && to.rows && c.published.is_object() && c.published.contains(id)) config[id] = c.published[id];
-  if (c.format == "gguf" && to.rows)
-    for (const char* id : {"bos_token_id", "eos_token_id"})
-      if (const auto token = static_cast<const GgufFile*>(c.tensors.files.get())->integer(text("tokenizer.ggml.", id)))
-        config[id] = *token;
+  std::vector<TensorPromise> tensors = promises_of(a, rows_of(to, a), options);
+  config["torch_dtype"] = word_of(tensors.empty() ? "F32" : tensors.front().dtype);
+  config.update(companions.token_ids);
 
   AtomicFolder folder(out);
   std::optional<Tensors> buffers;
   if (!published.empty() && fs::exists(c.folder / kBuffers)) {
     buffers = safetensors_tensors((c.folder / kBuffers).string());
-    for (const auto& [name, stored] : buffers->all) tensors.push_back(promised(name, stored));
+    for (const auto& [name, stored] : buffers->all) tensors.push_back(promised(name, stored, {}));
   }
   write_safetensors((folder.path() / "model.safetensors").string(), tensors, {{"format", "pt"}});
   write_file_atomic(folder.path() / "config.json", published.empty() ? config.dump(2) + "\n" : published);
   if (!to.rows && c.layout->rows && !c.folder.empty()) {
     write_file_atomic(folder.path() / kConfig, read_file(c.folder / "config.json"));
     std::vector<TensorPromise> kept;
-    for (const std::string& name : c.ignored) kept.push_back(promised(name, c.tensors.all.at(name)));
+    for (const std::string& name : c.ignored) kept.push_back(promised(name, c.tensors.all.at(name), {}));
     if (!kept.empty()) write_safetensors((folder.path() / kBuffers).string(), kept, {{"format", "pt"}});
   }
   if (!to.rows && !c.layout->rows)
     for (const char* name : {kConfig, kBuffers})
       if (fs::exists(c.folder / name)) write_file_atomic(folder.path() / name, read_file(c.folder / name));
-  copy_beside(c, folder.path());
-  for (const auto& [name, bytes] : extra) write_file_atomic(folder.path() / name, bytes);
+  for (const ExtraFiles& files : {companions.files, options.extra})
+    for (const auto& [name, bytes] : files) write_file_atomic(folder.path() / name, bytes);
   folder.commit();
   Converted made{.tensors = tensors.size(), .restored = !published.empty()};
   for (const TensorPromise& tensor : tensors) {

@@ -1,6 +1,6 @@
 #pragma once
 #include "motet/checkpoints/checkpoint.h"
-#include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/companions.h"
 
 namespace motet {
 
@@ -16,17 +16,23 @@ struct Adaptation {
 /// naming the option that `to` cannot say. The checkpoint must outlive the tensors.
 Adaptation adapted(const Checkpoint&, const Layout& to);
 
-/// Writes the folder `out`: config.json and model.safetensors in the layout `to`, and what of tokenizer.json and the
-/// like lies beside the source. Numbers keep their type unless `dtype` is given. Into our layout, config.json and the
-/// tensors that are no parameters come along as published_config.json and published_buffers.safetensors; back in their
-/// own layout they are put where they were, so that the round trip gives the same bytes. One tensor at a time is in
-/// memory. `extra` files come along. The folder appears whole or not at all.
+struct ConvertOptions {
+  std::optional<at::ScalarType> dtype = {};  // of all numbers; else each keeps its type
+  bool allow_overflow = false;               // what a narrower type cannot hold becomes infinite
+  ExtraFiles extra = {};                     // further files of the folder
+};
+
+/// Writes the folder `out`: config.json and model.safetensors in the layout `to`, and the companions of the source.
+/// Into our layout, config.json and the tensors that are no parameters come along as published_config.json and
+/// published_buffers.safetensors; back in their own layout they are put where they were, so that the round trip gives
+/// the same bytes. One tensor at a time is in memory. The folder appears whole or not at all. Throws Error naming the
+/// tensor whose finite numbers `dtype` cannot hold.
 struct Converted {
   size_t tensors = 0;
   int64_t numbers = 0;
   bool restored = false;  // config.json is the published one
 };
 Converted convert_checkpoint(const Checkpoint&, const Layout& to, const std::filesystem::path& out,
-                             std::optional<at::ScalarType> dtype, const ExtraFiles& extra = {});
+                             const ConvertOptions& options = {});
 
 }  // namespace motet

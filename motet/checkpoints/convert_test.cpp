@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/retrofit.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
@@ -35,8 +36,8 @@ class Convert : public ::testing::Test {
  protected:
   fs::path path(const std::string& name) const { return folder_.path() / name; }
   void convert(const fs::path& from, const std::string& to, const std::string& name,
-               std::optional<at::ScalarType> dtype = {}) {
-    convert_checkpoint(open_checkpoint(from), find_layout(to), path(name), dtype);
+               const ConvertOptions& options = {}) {
+    convert_checkpoint(open_checkpoint(from), find_layout(to), path(name), options);
   }
   TemporaryFolder folder_;
 };
@@ -99,7 +100,7 @@ TEST_F(Convert, SecondVersionKeepsItsNames) {
 }
 
 TEST_F(Convert, NumbersKeepTheirTypeUnlessAsked) {
-  convert(kModels + "llama_mha", "llama", "half", at::kBFloat16);
+  convert(kModels + "llama_mha", "llama", "half", {.dtype = at::kBFloat16});
   EXPECT_EQ(read_json((path("half") / "config.json").string())["torch_dtype"], "bfloat16");
   convert(path("half"), "motet", "ours");
   for (const auto& [name, stored] : open_checkpoint(path("ours")).tensors.all) EXPECT_EQ(stored.stored_as, "BF16");
@@ -118,12 +119,91 @@ TEST_F(Convert, WhatALayoutCannotSayIsNamed) {
   EXPECT_FALSE(fs::exists(path("never")));
 }
 
-TEST_F(Convert, FilesOfTheTokenizerComeAlong) {
+// A model of which one number of one tensor is changed.
+void write_number(const fs::path& folder, const std::string& tensor, double number, at::ScalarType type) {
+  at::NoGradGuard no_grad;
+  Model model = fresh(tiny());
+  for (auto& item : model->named_parameters())
+    if (item.key() == tensor) item.value().view(-1)[3] = number;
+  const fs::path wide = folder.string() + "_float32";
+  save_model_folder(wide, *model, {});
+  convert_checkpoint(open_checkpoint(wide), find_layout("motet"), folder, {.dtype = type});
+}
+
+TEST_F(Convert, NumbersThatDoNotFitAreNamedAndRefused) {
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  write_number(path("m"), name, -65520, at::kFloat);  // float16 rounds it to infinity, 65519 to 65504
+  const auto refusal = [&](at::ScalarType type) {
+    return message_of<Error>([&] { convert(path("m"), "llama", "never", {.dtype = type}); });
+  };
+  EXPECT_EQ(refusal(at::kHalf), "tensor " + name +
+                                    ": 1 number, -65520, would become infinite in float16, want a wider --dtype or "
+                                    "--allow-overflow");
+  EXPECT_FALSE(fs::exists(path("never")));
+  convert(path("m"), "llama", "brain", {.dtype = at::kBFloat16});
+  convert(path("m"), "llama", "allowed", {.dtype = at::kHalf, .allow_overflow = true});
+  EXPECT_EQ(count_non_finite(open_checkpoint(path("allowed")).tensors.all.at(name).load()), 1);
+
+  write_number(path("fits"), name, -65519, at::kFloat);
+  convert(path("fits"), "llama", "half", {.dtype = at::kHalf});
+  EXPECT_EQ(open_checkpoint(path("half")).tensors.all.at(name).load().min().item<double>(), -65504);
+
+  write_number(path("infinite"), name, INFINITY, at::kFloat);  // no number before: nothing is lost
+  convert(path("infinite"), "llama", "infinite_half", {.dtype = at::kHalf});
+}
+
+TEST_F(Convert, WhatWasWrittenIsCountedAndNamed) {
+  const Checkpoint source = open_checkpoint(kModels + "gpt_neox");
+  int64_t numbers = 0;
+  for (const auto& [name, parameter] : load_model(source)->named_parameters().pairs()) numbers += parameter.numel();
+  for (const auto& [type, word] :
+       {std::pair(at::kHalf, "float16"), {at::kDouble, "float64"}, {at::kFloat, "float32"}}) {
+    const Converted made = convert_checkpoint(source, find_layout("motet"), path(word), {.dtype = type});
+    EXPECT_EQ(made.numbers, numbers);
+    EXPECT_EQ(made.tensors, load_model(source)->parameters().size());
+    EXPECT_FALSE(made.restored);
+    EXPECT_EQ(read_json((path(word) / "config.json").string())["torch_dtype"], word);
+  }
+  EXPECT_TRUE(convert_checkpoint(open_checkpoint(path("float32")), find_layout("gpt_neox"), path("back")).restored);
+}
+
+TEST_F(Convert, SeveralLostNumbersAreCounted) {
+  at::NoGradGuard no_grad;
+  Model model = fresh(tiny());
+  model->named_parameters()["model.norm.weight"].fill_(1e38);
+  save_model_folder(path("m"), *model, {});
+  convert(path("m"), "motet", "wide", {.dtype = at::kDouble});
+  convert(path("wide"), "motet", "narrow", {.dtype = at::kFloat});  // they fit
+  EXPECT_NE(message_of<Error>([&] {
+              convert(path("m"), "motet", "never", {.dtype = at::kHalf});
+            }).find("tensor model.norm.weight: 16 numbers, the first is 1e+38, would become infinite in float16"),
+            std::string::npos);
+}
+
+TEST_F(Convert, WhatLiesBesideAModelComesAlong) {
   fs::copy(kModels + "llama_mha", path("m"));
-  write_file_atomic(path("m") / "tokenizer.json", "{}");
+  const char* const beside[] = {"tokenizer.json",      "tokenizer.model",        "tokenizer_config.json",
+                                "merges.txt",          "generation_config.json", "vocab.json",
+                                "chat_template.jinja", "added_tokens.json",      "special_tokens_map.json"};
+  for (const char* name : beside) write_file_atomic(path("m") / name, std::string("{\"is\": \"") + name + "\"}");
   convert(path("m"), "motet", "ours");
-  EXPECT_EQ(read_file(path("ours") / "tokenizer.json"), "{}");
-  EXPECT_FALSE(fs::exists(path("ours") / "expected.safetensors"));
+  convert(path("ours"), "llama", "back");
+  fs::remove(path("ours") / "published_config.json");
+  convert(path("ours"), "llama", "new", {.extra = {{"merges.txt", "mine"}}});
+  const Checkpoint source = open_checkpoint(path("m"));
+  convert_checkpoint(as_checkpoint(retrofitted(source, "dcmha", 1), source), find_layout("motet"), path("dcmha"));
+  for (const char* made : {"ours", "back", "new", "dcmha"}) {
+    for (const std::string name : beside)
+      EXPECT_EQ(read_file(path(made) / name),
+                made == std::string("new") && name == "merges.txt" ? "mine" : "{\"is\": \"" + name + "\"}");
+    EXPECT_FALSE(fs::exists(path(made) / "expected.safetensors"));
+    const nlohmann::json config = read_json((path(made) / "config.json").string());
+    EXPECT_EQ(config["bos_token_id"], 1) << made;
+    EXPECT_EQ(config["eos_token_id"], 2) << made;
+    EXPECT_FALSE(config.contains("pad_token_id")) << made;
+    EXPECT_EQ(companions_of(open_checkpoint(path(made))).token_ids,
+              (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", 2}}));
+  }
 }
 
 }  // namespace

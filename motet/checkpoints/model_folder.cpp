@@ -8,11 +8,13 @@ namespace motet {
 
 namespace fs = std::filesystem;
 
-void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles& extra) {
+void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles& extra,
+                       const nlohmann::json& token_ids) {
   AtomicFolder folder(path);
   const bool wide = model.parameters().front().scalar_type() == at::kDouble;
   nlohmann::json config = config_json(model.config());
   if (wide) config["torch_dtype"] = "float64";
+  config.update(token_ids);
   write_file_atomic(folder.path() / "config.json", config.dump(2) + "\n");
   for (const auto& [name, bytes] : extra) write_file_atomic(folder.path() / name, bytes);
   std::vector<Tensor> kept;  // the views point into these

@@ -17,8 +17,9 @@ ModelConfig config_from_json(const nlohmann::json&, const std::string& where);
 using ExtraFiles = std::map<std::string, std::string>;
 
 /// Writes config.json, model.safetensors (float64 if the parameters are, else float32) and the extra files; the folder
-/// appears whole or not at all and replaces an older one.
-void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&);
+/// appears whole or not at all and replaces an older one. `token_ids`: of Companions (companions.h), for config.json.
+void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&,
+                       const nlohmann::json& token_ids = nlohmann::json::object());
 
 /// A model in float32 from a folder or file in any layout that open_checkpoint (checkpoint.h) reads. Tensors may be
 /// F32, F64, BF16, F16 or quantised. Throws Error in one line: what is missing, too many, of another shape or

@@ -28,6 +28,15 @@ TEST(ModelFolder, RoundTripComputesTheSame) {
   }
 }
 
+TEST(ModelFolder, IdsOfTokensStandInTheConfig) {
+  const TemporaryFolder folder;
+  const nlohmann::json ids{{"bos_token_id", 3}, {"eos_token_id", {4, 5}}, {"pad_token_id", 0}};
+  save_model_folder(folder.path() / "m", *fresh(tiny()), {}, ids);
+  const nlohmann::json config = read_json((folder.path() / "m/config.json").string());
+  for (const auto& [key, id] : ids.items()) EXPECT_EQ(config[key], id);
+  EXPECT_NO_THROW(load_model_folder(folder.path() / "m"));
+}
+
 class BrokenFolder : public ::testing::Test {
  protected:
   BrokenFolder() { save_model_folder(path(), *fresh(tiny()), {}); }

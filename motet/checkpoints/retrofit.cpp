@@ -168,6 +168,7 @@ Adaptation retrofitted(const Checkpoint& c, const std::string& name, uint64_t se
 Checkpoint as_checkpoint(const Adaptation& a, const Checkpoint& source) {
   Checkpoint made{.format = source.format, .layout = &layouts().front(), .config = a.config};
   made.folder = source.folder;
+  made.published = source.published;
   made.tensors = {.where = source.tensors.where, .all = {}, .files = source.tensors.files};
   for (const auto& [name, load] : a.tensors) {
     const Tensor first = load();  // for its shape and type; released at once

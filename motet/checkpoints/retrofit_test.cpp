@@ -56,6 +56,32 @@ TEST(Retrofit, WhatIsNewLearns) {
   }
 }
 
+// Glorot's deviation in, that of a fan-in out, and the seed alone decides.
+TEST(Retrofit, FreshNumbersHaveTheirDeviationAndTheirSeed) {
+  at::NoGradGuard no_grad;
+  const Checkpoint checkpoint = open_checkpoint("tests/golden/model/llama_mha");  // 6 heads, width 48
+  const auto fresh = [&](const char* name, uint64_t seed, const char* tensor) {
+    return retrofitted(checkpoint, name, seed).tensors.at(std::string("model.layers.1.self_attn.") + tensor)();
+  };
+  const Tensor hidden = fresh("dcmha", 1, "compose_hidden"), up = fresh("dcmha", 1, "compose_up");
+  const auto near = [](const Tensor& t, double wanted) {  // five standard errors of a standard deviation
+    const double error = wanted / std::sqrt(2.0 * static_cast<double>(t.numel()));
+    EXPECT_NEAR(t.std().item<double>(), wanted, 5 * error);
+  };
+  near(hidden, std::sqrt(2.0 / (48 + 24)));
+  near(up.slice(3, 0, 2), 1 / std::sqrt(24.0));
+  EXPECT_TRUE(up.slice(3, 2).eq(0).all().item<bool>());
+  near(fresh("coca", 1, "t_proj.weight"), 0.02);
+  near(fresh("key_size", 1, "q_proj.weight").unflatten(0, {6, 16}).slice(1, 8), 0.02);
+  for (const auto& [name, tensor] : {std::pair("dcmha", "compose_hidden"), {"coca", "t_proj.weight"}}) {
+    EXPECT_TRUE(fresh(name, 1, tensor).equal(fresh(name, 1, tensor)));
+    EXPECT_FALSE(fresh(name, 1, tensor).equal(fresh(name, 2, tensor)));
+    EXPECT_FALSE(
+        fresh(name, 1, tensor)
+            .equal(retrofitted(checkpoint, name, 1).tensors.at(std::string("model.layers.0.self_attn.") + tensor)()));
+  }
+}
+
 TEST(Retrofit, CocaKeepsAllButTheKeys) {
   for (const std::string& source : sources()) {
     const Checkpoint checkpoint = open_checkpoint(source);

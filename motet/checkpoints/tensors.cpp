@@ -45,6 +45,12 @@ Tensors tensors_of(const std::string& path) {
 
 }  // namespace
 
+int64_t count_non_finite(const Tensor& t) {
+  if (!at::isFloatingType(t.scalar_type())) return 0;
+  const bool narrow = t.element_size() < 2;  // torch looks at no numbers of 8 bits
+  return t.numel() - at::isfinite(narrow ? t.to(at::kFloat) : t).sum().item<int64_t>();
+}
+
 at::ScalarType torch_dtype_of(const std::string& name, const std::string& what) {
   for (const auto& [known, dtype] : dtypes())
     if (name == known) return dtype;

@@ -27,6 +27,9 @@ struct Tensors {
 /// readers do.
 Tensors safetensors_tensors(const std::string& path);
 
+/// Numbers of a tensor that are infinite or NaN.
+int64_t count_non_finite(const Tensor&);
+
 /// The dtype of a name of safetensors, "BF16" for instance; throws Error that begins with `what` for one that is none
 /// of torch's.
 at::ScalarType torch_dtype_of(const std::string& name, const std::string& what);

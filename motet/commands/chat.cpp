@@ -2,45 +2,46 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 
-#include "motet/checkpoints/model_folder.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/interrupt.h"
 #include "motet/formats/json.h"
+#include "motet/generate/end_tokens.h"
 
 namespace motet {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Form {
-  std::string source, where;
-  nlohmann::ordered_json variables;
-};
-
-// chat_template.jinja or tokenizer_config.json of a model folder.
-Form chat_form(const fs::path& folder) {
-  Form form;
-  const fs::path config = folder / "tokenizer_config.json", jinja = folder / "chat_template.jinja";
-  if (fs::exists(config)) {
-    const nlohmann::json given = read_json(config.string());
-    for (const char* token : {"bos_token", "eos_token"}) {
-      if (!given.contains(token)) continue;
-      const nlohmann::json& value = given[token];
-      if (value.is_string()) form.variables[token] = value.get<std::string>();
-      if (value.is_object() && value.contains("content")) form.variables[token] = value["content"].get<std::string>();
-    }
-    if (given.contains("chat_template") && given["chat_template"].is_string())
-      form.source = given["chat_template"].get<std::string>(), form.where = config.string();
+// chat_template.jinja, or chat_template of tokenizer_config.json.
+ChatTemplate chat_template(const Companions& beside, const fs::path& folder) {
+  const auto jinja = beside.files.find("chat_template.jinja"), config = beside.files.find("tokenizer_config.json");
+  if (jinja != beside.files.end()) return ChatTemplate(jinja->second, (folder / jinja->first).string());
+  if (config != beside.files.end()) {
+    const std::string where = (folder / config->first).string();
+    const nlohmann::json given = parse_json(config->second, where);
+    if (given.is_object() && given.contains("chat_template") && given["chat_template"].is_string())
+      return ChatTemplate(given["chat_template"].get<std::string>(), where);
   }
-  if (fs::exists(jinja)) form.source = read_file(jinja), form.where = jinja.string();
-  if (form.source.empty())
-    fail(folder.string(), ": no chat template, want chat_template.jinja or chat_template in tokenizer_config.json");
-  return form;
+  fail(folder.string(), ": no chat template, want chat_template.jinja or chat_template in tokenizer_config.json");
+}
+
+// What a template may use besides the messages: the texts of the tokens that begin and end.
+nlohmann::ordered_json token_variables(const LoadedModel& model) {
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  for (const char* role : {"bos_token", "eos_token"}) {
+    const nlohmann::json id = model.companions.token_ids.value(text(role, "_id"), nlohmann::json());
+    std::string name = token_name(model.companions, role);
+    if (name.empty() && id.is_number_integer() && id >= 0 && id < model.tokenizer->vocabulary_size())
+      name = model.tokenizer->piece(id.get<int32_t>());
+    if (!name.empty()) variables[role] = name;
+  }
+  return variables;
 }
 
 }  // namespace
@@ -49,24 +50,23 @@ int run_chat(const nlohmann::json& request) {
   const nlohmann::json values = request_values(sampling_options(), request);
   const fs::path folder = model_folder(request, "model");
   request_threads(request);
-  Model model = load_for_inference(folder, values);
-  const auto tokenizer = load_tokenizer(folder, model->config());
-  const Form form = chat_form(folder);
-  const ChatTemplate chat_template(form.source, form.where);
-  GenerateOptions options = generate_options(values);
-  options.stop = request.value("stop", std::vector<std::string>());
-  Chat chat(*model, *tokenizer, chat_template, form.variables, request.value("system", ""));
+  const LoadedModel loaded = load_for_inference(folder, values);
+  const ChatTemplate form = chat_template(loaded.companions, folder);
+  GenerateOptions options = generate_options(request, values, loaded);
+  options.end_at_special = !request.value("ignore_eos", false);
+  Model model = loaded.model;
+  Chat chat(*model, *loaded.tokenizer, form, token_variables(loaded), request.value("system", ""));
 
   const bool person = ::isatty(STDIN_FILENO) != 0;
   if (person) std::cerr << "Ctrl-C stops an answer, Ctrl-D ends the chat.\n";
   for (std::string message; true;) {
     if (person) std::cerr << "\n> " << std::flush;
-    if (!std::getline(std::cin, message)) break;
+    if (!read_line(std::cin, message, "standard input")) break;
     if (message.empty()) continue;
     try {
-      chat.answer(message, options, [](std::string_view text) { std::cout << text << std::flush; });
-    } catch (const Interrupted&) {
-      if (!person) throw;
+      chat.answer(message, options, show);
+    } catch (const Interrupted& interrupt) {
+      if (!person || interrupt.exit_code() != exit_code_of_signal(SIGINT)) throw;
       resume_after_interrupt();
     } catch (const UsageError&) {
       throw;
@@ -74,9 +74,8 @@ int run_chat(const nlohmann::json& request) {
       if (!person) throw;
       std::cerr << "motet: " << error.what() << "\n";  // the conversation goes on without this message
     }
-    std::cout << std::endl;
+    show("\n");
   }
-  check_interrupt();
   return 0;
 }
 

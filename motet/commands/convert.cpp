@@ -81,7 +81,10 @@ int run_convert(const nlohmann::json& request) {
     log_warn(
         text("--retrofit ", retrofit, ": does not start equal, train the fresh t_proj first (docs/checkpoints.md)"));
   const ExtraFiles tokenizer = gguf_tokenizer(opened, source);
-  const Converted made = convert_checkpoint(checkpoint, to, out, dtype_of(values["dtype"]), tokenizer);
+  const Converted made = convert_checkpoint(checkpoint, to, out,
+                                            {.dtype = dtype_of(values["dtype"]),
+                                             .allow_overflow = request.value("allow_overflow", false),
+                                             .extra = tokenizer});
   Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
   const auto row = [&](const std::string& what, const std::string& shown, const nlohmann::json& value) {
     table.rows.push_back({what, {shown, value}});

@@ -1,6 +1,8 @@
+#include "motet/checkpoints/companions.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/core/log.h"
 #include "motet/core/process.h"
 #include "motet/data/prepare.h"
@@ -55,6 +57,9 @@ int prepare(const nlohmann::json& request, std::vector<std::string> inputs) {
                          .threads = static_cast<int>(request.value("threads", processor_count()))};
   if (request.contains("separator")) options.documents.separator = request["separator"].get<std::string>();
   const Manifest manifest = prepare_data(choose_tokenizer(name, ""), options);
+  if (name != "bytes")  // chat template and names of tokens go with the tokenizer
+    for (const auto& [file, bytes] : companions_of_tokenizer(name).files)
+      write_file_atomic(std::filesystem::path(options.folder) / file, bytes);
   Table table = split_table();
   add_row(table, "train", manifest.train.tokens, &manifest.train);
   add_row(table, "validation", manifest.validation.tokens, &manifest.validation);

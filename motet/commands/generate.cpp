@@ -29,7 +29,7 @@ std::vector<Sample> stream(Decoder& decoder, const Tokenizer& tokenizer, const s
   auto samples = continue_text(decoder, tokenizer, options, [&](int64_t, std::string_view text) {
     if (!begun) std::cout << prompt;
     begun = true;
-    std::cout << text << std::flush;
+    show(text);
   });
   if (!begun) std::cout << prompt;  // a stop string may leave no text at all
   std::cout << std::endl;
@@ -75,10 +75,10 @@ int run_generate(const nlohmann::json& request) {
   const bool table = output_format(request) == TableFormat::table;
   if (table && request.contains("logprobs")) fail_usage("--logprobs needs -o json, jsonl or csv");
   request_threads(request);
-  Model model = load_for_inference(folder, values);
-  const auto tokenizer = load_tokenizer(folder, model->config());
-  GenerateOptions options = generate_options(values);
-  options.stop = request.value("stop", std::vector<std::string>());
+  const LoadedModel loaded = load_for_inference(folder, values);
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  Model model = loaded.model;
+  GenerateOptions options = generate_options(request, values, loaded);
   options.samples = own.at("samples").get<int64_t>();
   options.logprobs = own.at("logprobs").get<int64_t>();
 
@@ -86,16 +86,15 @@ int run_generate(const nlohmann::json& request) {
   const auto begin = now();
   auto drawing = begin;
   options.on_prompt = [&] { drawing = now(); };
-  Decoder decoder(*model, prompt_tokens(*tokenizer, prompt, model->config().context), options.max_tokens,
-                  options.cache);
+  Decoder decoder(*model, prompt_tokens(tokenizer, prompt, model->config().context), options.max_tokens, options.cache);
   const size_t prompt_size = decoder.ids().size();
   const bool streams = table && options.samples == 1;
   const auto samples =
-      streams ? stream(decoder, *tokenizer, prompt, options) : continue_text(decoder, *tokenizer, options);
+      streams ? stream(decoder, tokenizer, prompt, options) : continue_text(decoder, tokenizer, options);
   const auto end = now();
   size_t made = 0;
   for (const Sample& sample : samples) made += sample.tokens.size();
-  if (!streams) print_samples(samples, *tokenizer, request);
+  if (!streams) print_samples(samples, tokenizer, request);
   const auto pace = [](size_t tokens, std::chrono::duration<double> taken) {
     return text(tokens, " tokens in ", fixed(taken.count(), 2), " s (",
                 fixed(static_cast<double>(tokens) / taken.count(), 1), "/s)");

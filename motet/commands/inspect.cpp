@@ -1,6 +1,7 @@
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/core/interrupt.h"
 #include "motet/formats/gguf.h"
 #include "motet/formats/model_file.h"
 #include "motet/models/cost.h"
@@ -24,16 +25,23 @@ class Lines {
   Table table_{.columns = {{"what", Align::left}, {"value", Align::left}}};
 };
 
-// How many tensors there are, and how many numbers of each stored type.
+// How many tensors there are, how many numbers of each stored type, and how many that are infinite or none, with the
+// first tensor that has some.
 void add_tensors(Lines& lines, const Tensors& tensors) {
   std::map<std::string, int64_t> numbers;
+  int64_t non_finite = 0;
+  std::string first;
   for (const auto& [name, stored] : tensors.all) {
-    int64_t own = 1;
-    for (const int64_t n : stored.shape) own *= n;
-    numbers[stored.stored_as] += own;
+    check_interrupt();
+    const int64_t found = count_non_finite(stored.load());
+    if (found > 0 && first.empty()) first = name;
+    non_finite += found;
+    numbers[stored.stored_as] += c10::multiply_integers(stored.shape);
   }
   lines.count("tensors", static_cast<int64_t>(tensors.all.size()));
   for (const auto& [type, n] : numbers) lines.count("stored." + type, n);
+  lines.count("non_finite", non_finite);
+  if (!first.empty()) lines.row("non_finite.first", first, first);
 }
 
 void add_model(Lines& lines, const Checkpoint& checkpoint) {
@@ -48,7 +56,9 @@ void add_model(Lines& lines, const Checkpoint& checkpoint) {
   lines.row("activation", c.activation_name(), c.activation_name());
   lines.count("vocab_size", c.vocab_size);
   lines.count("context", c.context);
-  for (const auto& item : c.attention.items())
+  nlohmann::json attention = c.attention;  // what is derived is shown as it comes out
+  attention.update({{"head_dim", head_width(c)}, {"num_kv_heads", kv_heads(c)}});
+  for (const auto& item : attention.items())
     if (item.key() != "mechanism") lines.option("attention." + item.key(), item.value());
   lines.count("parameters", cost.parameters);
   for (const auto& [part, n] : cost.parts) lines.count("parameters." + part, n);

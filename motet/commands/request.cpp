@@ -4,14 +4,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <ctime>
 #include <iostream>
 
-#include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/formats/json.h"
+#include "motet/generate/end_tokens.h"
 #include "motet/text/load.h"
 
 namespace motet {
@@ -40,6 +43,10 @@ TableFormat output_format(const nlohmann::json& request) { return table_format(r
 
 void print_table(const Table& table, const nlohmann::json& request) {
   std::cout << render(table, output_format(request), request.value("color", false)) << std::flush;
+}
+
+void show(std::string_view text) {
+  if (!(std::cout << text << std::flush)) fail("cannot write the results to standard output");
 }
 
 namespace {
@@ -89,23 +96,62 @@ RunFolder::~RunFolder() {
   if (fs::file_size(path_ / "metrics.jsonl", ignored) == 0) fs::remove(path_ / "metrics.jsonl", ignored);
 }
 
+namespace {
+
+// The N of step_N; -1 for another name.
+int64_t step_of(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string(), prefix = "step_";
+  int64_t step = -1;
+  if (!name.starts_with(prefix)) return -1;
+  const auto end = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  return end.ec == std::errc() && end.ptr == name.data() + name.size() ? step : -1;
+}
+
+fs::path last_checkpoint(const fs::path& run) {
+  fs::path last;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none))
+    if (step_of(entry.path()) > step_of(last)) last = entry.path();
+  return last;
+}
+
+// The models of a comparison, as they would be named.
+std::vector<std::string> models_of(const fs::path& folder) {
+  std::vector<std::string> models;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder / "models", none))
+    if (fs::exists(entry.path() / "config.json")) models.push_back(entry.path().string());
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+}  // namespace
+
 fs::path model_folder(const nlohmann::json& request, const char* field) {
   const std::string given = request.value(field, "");
   if (given.empty()) fail_usage("--model is missing, want a model folder");
   const fs::path folder = given;
-  if (fs::exists(folder / "config.json") || !fs::is_directory(folder / "checkpoints")) return folder;
-  fs::path last;
-  for (const auto& entry : fs::directory_iterator(folder / "checkpoints"))
-    if (entry.path().filename().string().starts_with("step_") && entry.path() > last) last = entry.path();
-  if (last.empty()) fail(given, ": the run has no checkpoint");
-  return last;
+  if (fs::exists(folder / "config.json") || !fs::is_directory(folder)) return folder;
+  if (const fs::path last = last_checkpoint(folder); !last.empty()) return last;
+  constexpr size_t kMostShown = 20;
+  std::vector<std::string> models = models_of(folder);
+  const size_t count = models.size();
+  if (count > kMostShown) models.resize(kMostShown);
+  if (count > 0)
+    fail(given, ": a comparison, want one of its models: ", joined(models),
+         count > kMostShown ? text(" and ", count - kMostShown, " more") : "");
+  if (fs::exists(folder / "metrics.jsonl"))
+    fail(given, ": a run that has no checkpoint yet, want a finished run or a model folder");
+  return folder;
 }
 
-Model load_for_inference(const fs::path& folder, const nlohmann::json& values) {
-  Model model = load_model_folder(folder);
-  model->set_autocast(false);  // decoding computes in float32
-  model->prepare(parse_weight_type(values.at("weights").get<std::string>()));
-  return model;
+LoadedModel load_for_inference(const fs::path& folder, const nlohmann::json& values) {
+  const Checkpoint checkpoint = open_checkpoint(folder);
+  LoadedModel made{.model = load_model(checkpoint), .tokenizer = nullptr, .companions = companions_of(checkpoint)};
+  made.model->set_autocast(false);  // decoding computes in float32
+  made.model->prepare(parse_weight_type(values.at("weights").get<std::string>()));
+  made.tokenizer = load_tokenizer(folder, checkpoint.config);
+  return made;
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {
@@ -126,9 +172,9 @@ const OptionTable& sampling_options() {
       {"top_p", number, 0.95, 0, 1, {}, "only the likeliest tokens that sum to X"},
       {"min_p", number, 0, 0, 1, {}, "only tokens at least X times as likely as the likeliest"},
       {"typical_p", number, 1.0, 0.001, 1, {}, "only the most typical tokens that sum to X; 1: all"},
-      {"repeat_penalty", number, 1.0, 0.01, 100, {}, "divides the logits of tokens seen before; 1: off"},
-      {"frequency_penalty", number, 0, -100, 100, {}, "taken from a logit for each time that its token was seen"},
-      {"presence_penalty", number, 0, -100, 100, {}, "taken from the logits of tokens seen before"},
+      {"repeat_penalty", number, 1.0, 0.01, 100, {}, "divides the logits of tokens of prompt and text; 1: off"},
+      {"frequency_penalty", number, 0, -100, 100, {}, "taken from a logit for each time that its token was drawn"},
+      {"presence_penalty", number, 0, -100, 100, {}, "taken from the logits of tokens drawn before"},
       {"cache_type", string, "model", {}, {}, cache_type_names(), "how keys and values are kept"},
       {"weights", string, "float32", {}, {}, weight_type_names(), "how the model's matrices are kept"},
       {"compact_cache", boolean, false, {}, {}, {}, "keys in the mechanism's smaller form"},
@@ -138,9 +184,11 @@ const OptionTable& sampling_options() {
   return table;
 }
 
-GenerateOptions generate_options(const nlohmann::json& v) {
+GenerateOptions generate_options(const nlohmann::json& request, const nlohmann::json& v, const LoadedModel& model) {
+  const bool ends = !request.value("ignore_eos", false);
   return {.max_tokens = v.at("n_predict").get<int64_t>(),
-          .stop = {},
+          .stop = request.value("stop", std::vector<std::string>()),
+          .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
           .sampler = {.temperature = v.at("temp").get<double>(),
                       .top_k = v.at("top_k").get<int64_t>(),
                       .top_p = v.at("top_p").get<double>(),

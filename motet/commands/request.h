@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 
+#include "motet/checkpoints/companions.h"
 #include "motet/core/options.h"
 #include "motet/generate/generate.h"
 #include "motet/report/table.h"
@@ -17,6 +18,9 @@ int64_t request_threads(const nlohmann::json& request);
 void print_table(const Table&, const nlohmann::json& request);
 TableFormat output_format(const nlohmann::json& request);
 
+/// Puts a part of a text on stdout at once. Throws Error when nobody can take it any more: the rest is not made then.
+void show(std::string_view text);
+
 /// The folder of a new run: --out, or runs/<kind>-<time>, with -2, -3 ... behind it when that is taken. It is made and
 /// holds an empty metrics.jsonl, by which no two runs get the same folder; a run that ends without a record takes that
 /// away, so that it can be tried again. Throws UsageError for an --out that has one.
@@ -31,17 +35,24 @@ class RunFolder {
   std::filesystem::path path_;
 };
 
-/// A model folder itself, or the last checkpoint of a run folder. Throws UsageError without --model.
+/// A model folder itself, or the last checkpoint of a run folder. Throws UsageError without --model, Error for a
+/// comparison and for a run that has no checkpoint, naming the models that there are.
 std::filesystem::path model_folder(const nlohmann::json& request, const char* field);
 
-/// A model that is only to be run, its matrices kept as --weights says.
-Model load_for_inference(const std::filesystem::path& folder, const nlohmann::json& values);
+/// A model that is only to be run, its matrices kept as --weights says, and what lies beside it.
+struct LoadedModel {
+  Model model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  Companions companions;
+};
+LoadedModel load_for_inference(const std::filesystem::path& folder, const nlohmann::json& values);
 
-/// The tokenizer beside a model. Throws Error when it has another number of tokens than the model.
+/// The tokenizer beside a model. Throws Error when it has more tokens than the model.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder, const ModelConfig&);
 
 /// --n-predict, --temp, --top-k ... and their checks.
 const OptionTable& sampling_options();
-GenerateOptions generate_options(const nlohmann::json& values);
+/// With --stop, and the end tokens of the model unless --ignore-eos.
+GenerateOptions generate_options(const nlohmann::json& request, const nlohmann::json& values, const LoadedModel&);
 
 }  // namespace motet

@@ -53,6 +53,56 @@ TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
   fs::current_path(before);
 }
 
+void put_model(const fs::path& folder) {
+  fs::create_directories(folder);
+  write_file_atomic(folder / "config.json", "{}");
+}
+
+fs::path chosen(const fs::path& folder) { return model_folder({{"model", folder.string()}}, "model"); }
+
+TEST(ModelFolder, TheLastCheckpointOfARunIsTheOneOfTheLargestNumber) {
+  const TemporaryFolder folder;
+  for (const char* step : {"step_00000002", "step_00000004", "step_00000010", "step_00000009"}) {
+    put_model(folder.path() / "checkpoints" / step);
+  }
+  put_model(folder.path() / "checkpoints/step_x99999999");
+  put_model(folder.path() / "checkpoints/step_99999999.old");
+  put_model(folder.path() / "checkpoints/zzz");
+  EXPECT_EQ(chosen(folder.path()), folder.path() / "checkpoints/step_00000010");
+  put_model(folder.path() / "checkpoints/step_99999999");
+  put_model(folder.path() / "checkpoints/step_100000000");
+  EXPECT_EQ(chosen(folder.path()), folder.path() / "checkpoints/step_100000000");
+  const fs::path itself = folder.path() / "checkpoints/step_00000002";
+  EXPECT_EQ(chosen(itself), itself);
+  EXPECT_EQ(chosen(folder.path() / "none"), folder.path() / "none");  // the reader says what is wrong
+}
+
+TEST(ModelFolder, AComparisonNamesItsModels) {
+  const TemporaryFolder folder;
+  put_model(folder.path() / "models/mha-seed2");
+  put_model(folder.path() / "models/dcmha-seed1");
+  fs::create_directories(folder.path() / "models/empty");
+  write_file_atomic(folder.path() / "metrics.jsonl", "{}");
+  EXPECT_EQ(message_of<Error>([&] { chosen(folder.path()); }),
+            folder.path().string() + ": a comparison, want one of its models: " + (folder / "models/dcmha-seed1") +
+                ", " + (folder / "models/mha-seed2"));
+  for (int i = 10; i < 30; ++i) put_model(folder.path() / text("models/mha-seed", i));
+  const std::string message = message_of<Error>([&] { chosen(folder.path()); });
+  EXPECT_TRUE(message.ends_with("mha-seed27 and 2 more")) << message;
+}
+
+TEST(ModelFolder, ARunWithoutACheckpointSaysSo) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder.path() / "metrics.jsonl", "");
+  const std::string wanted =
+      folder.path().string() + ": a run that has no checkpoint yet, want a finished run or a model folder";
+  EXPECT_EQ(message_of<Error>([&] { chosen(folder.path()); }), wanted);
+  fs::create_directories(folder.path() / "checkpoints");
+  EXPECT_EQ(message_of<Error>([&] { chosen(folder.path()); }), wanted);
+  EXPECT_EQ(message_of<UsageError>([] { model_folder(json::object(), "model"); }),
+            "--model is missing, want a model folder");
+}
+
 TEST(LoadTokenizer, MoreTokensThanTheModelHasAreRefused) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "tokenizer.json", CharTokenizer("abc").to_json().dump());

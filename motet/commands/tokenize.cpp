@@ -43,8 +43,12 @@ void read_parts(const std::string& path, const Visit& visit) {
 }
 
 std::string read_all(const std::string& path) {
+  if (path != "-") return read_file(path);
   std::string out;
-  read_parts(path, [&](std::string_view part) { out += part; });
+  read_parts(path, [&](std::string_view part) {
+    out += part;
+    if (out.size() > kStreamBytes) fail("standard input: more than ", kStreamBytes, " bytes, want at most that many");
+  });
   return out;
 }
 
@@ -130,8 +134,7 @@ void print_tokens(const Tokenizer& tokenizer, std::string_view text, const Encod
 // Each line of the input is a text as a JSON string; each line of the output describes one.
 void print_lines(const Tokenizer& tokenizer, const EncodeOptions& options) {
   std::string line;
-  for (size_t number = 1; std::getline(std::cin, line); ++number) {
-    check_interrupt();
+  for (size_t number = 1; read_line(std::cin, line, "standard input"); ++number) {
     const std::string where = text("standard input:", number);
     const json value = parse_json(line, where);
     if (!value.is_string()) fail(where, ": is ", quote(line), ", want a text as a JSON string");
@@ -143,19 +146,16 @@ void print_lines(const Tokenizer& tokenizer, const EncodeOptions& options) {
     out["decoded"] = tokenizer.text(ids, false);
     std::cout << dumped(out) << "\n";
   }
-  check_interrupt();
 }
 
 // Each line of the input is an object of a chat template's variables; each line of the output is its text as JSON.
 void print_chats(const std::string& path) {
   const ChatTemplate chat(read_file(path), path);
   std::string line;
-  for (size_t number = 1; std::getline(std::cin, line); ++number) {
-    check_interrupt();
+  for (size_t number = 1; read_line(std::cin, line, "standard input"); ++number) {
     parse_json(line, text("standard input:", number));  // limits and messages; the next one keeps the members' order
     std::cout << dumped(chat.render(nlohmann::ordered_json::parse(line))) << "\n";
   }
-  check_interrupt();
 }
 
 void print_decoded(const Tokenizer& tokenizer, const std::string& text) {
@@ -222,6 +222,9 @@ int train(const json& request) {
   Progress reading("read", 0);
   for (const std::string& path : paths) {
     read_parts(path, [&](std::string_view part) {
+      if (const size_t zero = part.find('\0'); zero != part.npos)
+        fail("cannot use ", quote(path), ": a zero byte at offset ", static_cast<size_t>(done) + zero,
+             ", want text and not binary data");
       trainer.add(part);
       reading.update(done += static_cast<int64_t>(part.size()));
     });

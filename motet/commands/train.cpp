@@ -1,14 +1,17 @@
 #include <iostream>
 
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/commands/run_companions.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
 #include "motet/formats/toml.h"
+#include "motet/generate/end_tokens.h"
 #include "motet/report/metrics.h"
 #include "motet/train/freeze.h"
 #include "motet/train/plan.h"
@@ -44,9 +47,9 @@ int64_t checkpoints_of(const RunConfig& run) {
 
 class TrainRun {
  public:
-  TrainRun(const RunConfig& run, const TextData& data, Model model, std::filesystem::path folder)
+  TrainRun(const RunConfig& run, const TextData& data, Model model, Companions companions, std::filesystem::path folder)
       : run_(run),
-        data_(data),
+        companions_(std::move(companions)),
         folder_(std::move(folder)),
         metrics_(folder_ / "metrics.jsonl"),
         trainer_(std::move(model), data, run.train),
@@ -78,19 +81,44 @@ class TrainRun {
     char name[32];
     std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
     last_ = folder_ / "checkpoints" / name;
-    save_model_folder(last_, trainer_.model(), {{"tokenizer.json", data_.tokenizer->to_json().dump()}});
+    save_model_folder(last_, trainer_.model(), companions_.files, companions_.token_ids);
   }
 
   const RunConfig& run_;
-  const TextData& data_;
+  Companions companions_;
   std::filesystem::path folder_, last_;
   MetricsWriter metrics_;
   Trainer trainer_;
   Progress progress_;
 };
 
+Table results_table(const RunConfig& run, const TrainResult& result, const std::filesystem::path& checkpoint,
+                    int64_t threads) {
+  const EvalRecord& last = result.evals.back();
+  const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
+                        run.train["context"].get<double>();
+  return {
+      .columns = {{"mechanism", Align::left},
+                  {"steps"},
+                  {"validation loss", Align::right, "nats/token", "loss"},
+                  {"+-", Align::right, "", "standard_error"},
+                  {"tokens scored", Align::right, "", "tokens_scored"},
+                  {"bits/byte", Align::right, "", "bits_per_byte"},
+                  {"tokens/s", Align::right, text(threads, threads == 1 ? " thread" : " threads"), "tokens_per_second"},
+                  {"checkpoint", Align::left}},
+      .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
+                {std::to_string(result.steps.size()), result.steps.size()},
+                {fixed(last.loss, 4), last.loss},
+                {fixed(last.error, 4), last.error},
+                {std::to_string(last.tokens), last.tokens},
+                {fixed(last.bits_per_byte(), 4), last.bits_per_byte()},
+                {short_count(tokens / result.seconds), tokens / result.seconds},
+                checkpoint.string()}}};
+}
+
 // What the training starts from: a fresh model, or that of --init with its tokenizer.
 struct Start {
+  std::optional<Checkpoint> checkpoint;  // of --init
   Model model{nullptr};
   std::shared_ptr<const Tokenizer> tokenizer;
 };
@@ -101,7 +129,8 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
     if (const std::string key = pair[0]; key.starts_with("model.") || key == "data.tokenizer")
       fail_usage("--init: ", key, " comes from the checkpoint, want it left out");
   const std::filesystem::path folder = model_folder(request, "init");
-  Start start{.model = load_model_folder(folder)};
+  Start start{.checkpoint = open_checkpoint(folder)};
+  start.model = load_model(*start.checkpoint);
   const ModelConfig& config = start.model->config();
   run.model = config.options;
   run.attention_given = config.attention;
@@ -143,34 +172,18 @@ int run_train(const nlohmann::json& request) {
     model->initialize(run.train["seed"].get<uint64_t>());
   }
   freeze(*model, frozen);
+  const Companions companions = run_companions(run, *data.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
   const RunFolder folder(request, "train");
   check_disk(folder.path(), plan.checkpoint_bytes * checkpoints_of(run));
   write_file_atomic(folder.path() / "config.toml", toml_text(run.resolved()));
-  TrainRun training(run, data, model, folder.path());
+  TrainRun training(run, data, model, companions, folder.path());
   const TrainResult result = training.run();
-  const EvalRecord& last = result.evals.back();
-  const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
-                        run.train["context"].get<double>();
-  const Table table{
-      .columns = {{"mechanism", Align::left},
-                  {"steps"},
-                  {"validation loss", Align::right, "nats/token", "loss"},
-                  {"+-", Align::right, "", "standard_error"},
-                  {"tokens scored", Align::right, "", "tokens_scored"},
-                  {"bits/byte", Align::right, "", "bits_per_byte"},
-                  {"tokens/s", Align::right, text(threads, threads == 1 ? " thread" : " threads"), "tokens_per_second"},
-                  {"checkpoint", Align::left}},
-      .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
-                {std::to_string(result.steps.size()), result.steps.size()},
-                {fixed(last.loss, 4), last.loss},
-                {fixed(last.error, 4), last.error},
-                {std::to_string(last.tokens), last.tokens},
-                {fixed(last.bits_per_byte(), 4), last.bits_per_byte()},
-                {short_count(tokens / result.seconds), tokens / result.seconds},
-                training.last_checkpoint().string()}}};
-  print_table(table, request);
+  print_table(results_table(run, result, training.last_checkpoint(), threads), request);
   if (!prompt.empty() && format == TableFormat::table) {
-    const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(), .stop = {}, .sampler = {.seed = 1}};
+    const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(),
+                                  .stop = {},
+                                  .end_tokens = end_tokens(companions, *data.tokenizer),
+                                  .sampler = {.seed = 1}};
     std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options)[0].text << std::endl;
   }
   return 0;

@@ -29,6 +29,25 @@ size_t distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
+// "params" of "parameters": the first letter, and all others in their order.
+bool abbreviates(std::string_view name, std::string_view whole) {
+  if (name.size() < 3 || whole.empty() || name[0] != whole[0]) return false;
+  for (const char letter : name) {
+    const size_t at = whole.find(letter);
+    if (at == whole.npos) return false;
+    whole.remove_prefix(at + 1);
+  }
+  return true;
+}
+
+// Slips between two names that may still mean the same.
+size_t allowed_slips(std::string_view name, std::string_view candidate) {
+  const size_t section = name.rfind('.') + 1;  // 0 without a dot
+  if (candidate.starts_with(name.substr(0, section))) name.remove_prefix(section), candidate.remove_prefix(section);
+  const size_t longer = std::max(name.size(), candidate.size());
+  return abbreviates(name, candidate) ? longer / 2 : std::max<size_t>(longer, 3) / 3;
+}
+
 }  // namespace
 
 std::string quote(std::string_view bytes) {
@@ -64,7 +83,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   size_t best_distance = SIZE_MAX;
   for (const std::string& candidate : known) {
     const size_t d = distance(name, candidate);
-    if (2 * d <= std::max(name.size(), candidate.size()) && d < best_distance) {
+    if (d <= allowed_slips(name, candidate) && d < best_distance) {
       best = candidate;
       best_distance = d;
     }

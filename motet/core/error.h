@@ -23,11 +23,11 @@ class UsageError : public Error {
   int exit_code() const override { return 2; }
 };
 
-// The user pressed Ctrl-C, or the process was asked to end. Exit code 130.
+// The user pressed Ctrl-C (exit code 130), or the process was asked to end (SIGTERM, 143).
 class Interrupted : public Error {
  public:
   using Error::Error;
-  int exit_code() const override { return 130; }
+  int exit_code() const override;  // core/interrupt knows the signal
 };
 
 // All parts behind each other, as operator<< prints them.
@@ -58,7 +58,8 @@ std::string quote(std::string_view bytes);
 std::string joined(const std::vector<std::string>& known);
 
 // The entry of `known` with the fewest insertions, deletions, replacements and swaps of neighbours away from `name`
-// (case ignored; the first of equals). Empty when `known` is empty or every entry is more than half wrong.
+// (case ignored; the first of equals). Empty when none is near: one slip in three letters of the longer of the two, or
+// in two where `name` is an abbreviation ("params" of "parameters"). A common section ("train.") does not count.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 // "unknown mechanism 'dcmah': nearest is 'dcmha'; known: coca, dcmha"; without "nearest ..." when nothing is near.

@@ -7,7 +7,7 @@ namespace {
 
 using testing::message_of;
 
-TEST(Error, ExitCodesAreOneTwoAndOneHundredThirty) {
+TEST(Error, ExitCodesAreOneTwoAndOneHundredThirty) {  // 143 after SIGTERM: interrupt_test.cpp
   EXPECT_EQ(Error("").exit_code(), 1);
   EXPECT_EQ(UsageError("").exit_code(), 2);
   EXPECT_EQ(Interrupted("").exit_code(), 130);
@@ -24,6 +24,32 @@ TEST(Error, NearestNameAcceptsOneSwapOneSlipAndAnyCase) {
   EXPECT_EQ(nearest_name("talkingheads", known), "talking_heads");
   EXPECT_EQ(nearest_name("COCA", known), "coca");
   EXPECT_EQ(nearest_name("mhaa", known), "mha");
+}
+
+TEST(Error, NearestNameAllowsOneSlipInThreeLetters) {
+  EXPECT_EQ(nearest_name("bench", {"bexch"}), "bexch");
+  EXPECT_EQ(nearest_name("each", {"bench"}), "");  // 2 of 5
+  EXPECT_EQ(nearest_name("abcdef", {"abcdxy"}), "abcdxy");
+  EXPECT_EQ(nearest_name("abcdef", {"abcxyz"}), "");             // 3 of 6
+  EXPECT_EQ(nearest_name("ab", {"ax"}), "ax");                   // 1 is always allowed
+  EXPECT_EQ(nearest_name("set", {"seed"}), "");                  // 2 of 4
+  EXPECT_EQ(nearest_name("seed", {"speed", "seeds"}), "speed");  // the first of equals
+  EXPECT_EQ(nearest_name("speeds", {"seed", "speed"}), "speed");
+}
+
+TEST(Error, NearestNameTakesAbbreviations) {
+  EXPECT_EQ(nearest_name("params", {"flops", "parameters"}), "parameters");
+  EXPECT_EQ(nearest_name("talk_head", {"talking_heads"}), "talking_heads");
+  EXPECT_EQ(nearest_name("cfg", {"config"}), "config");
+  EXPECT_EQ(nearest_name("arams", {"parameters"}), "");  // another beginning
+  EXPECT_EQ(nearest_name("par", {"parameters"}), "");    // less than half of it
+  EXPECT_EQ(nearest_name("sp", {"step"}), "");
+}
+
+TEST(Error, NearestNameDoesNotCountACommonSection) {
+  EXPECT_EQ(nearest_name("model.attention.foo", {"model.attention.bias"}), "");
+  EXPECT_EQ(nearest_name("train.stesp", {"train.seed", "train.steps"}), "train.steps");
+  EXPECT_EQ(nearest_name("trian.steps", {"train.steps"}), "train.steps");
 }
 
 TEST(Error, NearestNameIsEmptyWhenNothingIsNear) {

@@ -5,13 +5,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <istream>
 #include <utility>
 
 #include "motet/core/error.h"
+#include "motet/core/interrupt.h"
+#include "motet/core/log.h"
 
 namespace motet {
 namespace {
@@ -30,17 +34,27 @@ struct Descriptor {
   }
 };
 
-// Opens for reading; `size` is set. Refuses folders.
-int open_for_reading(const fs::path& path, size_t& size) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_file("read", path, errno);
+// What the path is, without opening it: a pipe would give its bytes to whoever opens it. Refuses folders.
+struct stat status_of(const fs::path& path) {
   struct stat status = {};
-  const int error = ::fstat(descriptor, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
-  if (error) {
-    ::close(descriptor);
-    fail_file("read", path, error);
+  if (::stat(path.c_str(), &status) != 0) fail_file("read", path, errno);
+  if (S_ISDIR(status.st_mode)) fail_file("read", path, EISDIR);
+  return status;
+}
+
+// Of the file that is open: another may have its name by now.
+size_t size_of(const Descriptor& descriptor, const fs::path& path) {
+  struct stat status = {};
+  if (::fstat(descriptor.value, &status) != 0) fail_file("read", path, errno);
+  return static_cast<size_t>(status.st_size);
+}
+
+int open_for_reading(const fs::path& path) {
+  int descriptor;
+  while ((descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {  // a pipe waits for its writer
+    if (errno != EINTR) fail_file("read", path, errno);
+    check_interrupt();
   }
-  size = static_cast<size_t>(status.st_size);
   return descriptor;
 }
 
@@ -77,23 +91,46 @@ void replace_folder(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
-  size_t size = 0;
-  const Descriptor descriptor{open_for_reading(path, size)};
+std::string read_file(const fs::path& path, size_t most) {
+  const struct stat status = status_of(path);
+  const bool stream = !S_ISREG(status.st_mode);
+  const size_t limit = stream ? std::min(most, kStreamBytes) : most;
+  if (S_ISFIFO(status.st_mode)) log_info(text("waiting for the end of ", quote(path.string()), ", a pipe"));
+  const Descriptor descriptor{open_for_reading(path)};
+  const size_t size = size_of(descriptor, path);
   std::string out;
-  out.reserve(size);
+  if (size <= limit) out.reserve(size);
   char buffer[1 << 16];
-  while (true) {  // until the end and not until `size`, which is 0 for pipes and /proc
+  while (out.size() <= limit) {  // until the end and not until `size`, which is 0 for pipes and /proc
     const ssize_t count = ::read(descriptor.value, buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_file("read", path, errno);
+    if (count < 0 && errno != EINTR) fail_file("read", path, errno);
     if (count == 0) return out;
-    out.append(buffer, static_cast<size_t>(count));
+    if (count > 0) out.append(buffer, static_cast<size_t>(count));
+    if (stream) check_interrupt();
   }
+  fail("cannot read ", quote(path.string()), ": more than ", limit, " bytes, want at most that many");
+}
+
+bool read_line(std::istream& in, std::string& line, const std::string& where) {
+  line.clear();
+  std::streambuf& bytes = *in.rdbuf();
+  constexpr int kEnd = std::char_traits<char>::eof();
+  for (int next; (next = bytes.sbumpc()) != '\n'; line += static_cast<char>(next)) {
+    if (next == kEnd) {
+      check_interrupt();  // an interrupted read looks like the end
+      return !line.empty();
+    }
+    if (line.size() == kLineBytes) fail(where, ": a line of more than ", kLineBytes, " bytes, want a shorter one");
+  }
+  check_interrupt();
+  return true;
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor descriptor{open_for_reading(path, size_)};
+  const struct stat status = status_of(path);
+  if (!S_ISREG(status.st_mode)) fail("cannot read ", quote(path.string()), ": no regular file, want one");
+  const Descriptor descriptor{open_for_reading(path)};
+  size_ = size_of(descriptor, path);
   if (size_ == 0) return;  // mmap refuses empty ranges
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor.value, 0);
   if (address == MAP_FAILED) fail_file("read", path, errno);

@@ -4,21 +4,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace motet {
 
-// All bytes of a file; an empty file is an empty string. Throws Error naming the path and the reason: missing, a
-// folder, not readable.
-std::string read_file(const std::filesystem::path& path);
+// What is read at most of a pipe or a device, whose end nobody knows; and of a line.
+inline constexpr size_t kStreamBytes = size_t{1} << 30, kLineBytes = 100'000'000;
+
+// All bytes of a file; an empty file is an empty string. A pipe is read to its end, and a line on stderr says that this
+// is waited for. Throws Error naming the path and the reason: missing, a folder, not readable, more than `most` bytes
+// (of a pipe or a device kStreamBytes, if that is less); Interrupted.
+std::string read_file(const std::filesystem::path& path, size_t most = SIZE_MAX);
+
+// The next line of a stream without its break; false at the end. Throws Error that begins with `where` for a line of
+// more than kLineBytes; Interrupted.
+bool read_line(std::istream& in, std::string& line, const std::string& where);
 
 // A file in memory, read-only. The bytes live as long as the object; it can be moved. If another program shortens the
 // file meanwhile, reading the lost part ends the process (SIGBUS): checkpoints are replaced, never rewritten.
 class MappedFile {
  public:
-  // Throws as read_file does.
+  // Throws as read_file does, and for what is no regular file.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

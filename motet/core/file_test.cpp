@@ -1,11 +1,16 @@
 #include "motet/core/file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <fstream>
+#include <sstream>
+#include <thread>
 
 #include "motet/core/error.h"
+#include "motet/core/interrupt.h"
 #include "motet/core/testing.h"
 
 namespace motet {
@@ -42,6 +47,89 @@ TEST(File, MissingFilesAndFoldersAreRefused) {
     EXPECT_EQ(message_of<Error>([&] { read(missing); }), "cannot read '" + missing + "': No such file or directory");
     EXPECT_EQ(message_of<Error>([&] { read(inside); }), "cannot read '" + inside + "': Is a directory");
   }
+}
+
+TEST(File, MoreThanTheLimitIsRefused) {
+  const TemporaryFolder folder;
+  put(folder / "a", "12345");
+  EXPECT_EQ(read_file(folder / "a", 5), "12345");
+  EXPECT_EQ(message_of<Error>([&] { read_file(folder / "a", 4); }),
+            "cannot read '" + (folder / "a") + "': more than 4 bytes, want at most that many");
+  EXPECT_EQ(message_of<Error>([] { read_file("/dev/zero", 1000); }),
+            "cannot read '/dev/zero': more than 1000 bytes, want at most that many");
+  EXPECT_EQ(message_of<Error>([] { read_file("/dev/zero"); }),
+            "cannot read '/dev/zero': more than 1073741824 bytes, want at most that many");
+  EXPECT_EQ(read_file("/dev/null"), "");
+}
+
+// The file is larger than all memory.
+TEST(File, ALargeFileIsRefusedByItsSize) {
+  const TemporaryFolder folder;
+  put(folder / "a", "");
+  ASSERT_EQ(::truncate((folder / "a").c_str(), off_t{1} << 42), 0);
+  EXPECT_NE(message_of<Error>([&] { read_file(folder / "a", 1 << 20); }).find("more than 1048576 bytes"),
+            std::string::npos);
+}
+
+TEST(File, APipeIsReadToItsEndAndTheWaitIsSaid) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe", bytes(300000, 'x');
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::ofstream file(pipe, std::ios::binary);
+    file << bytes.substr(0, 100000) << std::flush;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    file << bytes.substr(100000);
+  });
+  ::testing::internal::CaptureStderr();
+  const std::string got = read_file(pipe);
+  writer.join();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "waiting for the end of '" + pipe + "', a pipe\n");
+  EXPECT_EQ(got, bytes);
+}
+
+TEST(File, AnInterruptEndsTheWaitForAPipe) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const bool writes : {false, true})  // while it waits for a writer, and for more of one
+    EXPECT_EXIT(
+        {
+          install_interrupt_handler();
+          const int writer = writes ? ::open(pipe.c_str(), O_RDWR) : -1;
+          ::alarm(20);  // the test's end if this waits for ever
+          const pthread_t reader = ::pthread_self();
+          std::thread killer([reader] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+            ::pthread_kill(reader, SIGTERM);
+          });
+          try {
+            read_file(pipe);
+          } catch (const Interrupted& error) {
+            ::_exit(error.exit_code());
+          }
+          ::_exit(writer);
+        },
+        ::testing::ExitedWithCode(143), "waiting for the end");
+}
+
+TEST(File, OnlyRegularFilesAreMapped) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")})
+    EXPECT_EQ(message_of<Error>([&] { MappedFile{path}; }), "cannot read '" + path + "': no regular file, want one");
+}
+
+TEST(File, LinesAreReadOneByOne) {
+  std::istringstream in("one\n\n three \r\nlast");
+  std::vector<std::string> lines;
+  for (std::string line; read_line(in, line, "in");) lines.push_back(line);
+  EXPECT_EQ(lines, (std::vector<std::string>{"one", "", " three \r", "last"}));
+  std::istringstream ended("a\n");
+  std::string line;
+  EXPECT_TRUE(read_line(ended, line, "in"));
+  EXPECT_FALSE(read_line(ended, line, "in"));
 }
 
 TEST(File, AMappedFileCanBeMoved) {

@@ -7,9 +7,9 @@
 namespace motet {
 namespace {
 
-volatile std::sig_atomic_t flag = 0;
+volatile std::sig_atomic_t flag = 0;  // the signal; 0: none came
 
-void on_signal(int) { flag = 1; }
+void on_signal(int signal) { flag = signal; }
 
 }  // namespace
 
@@ -27,6 +27,8 @@ void resume_after_interrupt() {
 }
 
 bool interrupted() { return flag != 0; }
+
+int Interrupted::exit_code() const { return exit_code_of_signal(flag == SIGTERM ? SIGTERM : SIGINT); }
 
 void check_interrupt() {
   if (flag) throw Interrupted("interrupted");

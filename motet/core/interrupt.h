@@ -6,6 +6,9 @@ namespace motet {
 // From here on the first SIGINT or SIGTERM sets the flag, and a second one of the same kind ends the process.
 void install_interrupt_handler();
 
+// What a shell reports of a program that this signal ended: 130 for SIGINT, 143 for SIGTERM.
+constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
+
 // Whether the flag is set. Cheap, callable from any thread.
 bool interrupted();
 

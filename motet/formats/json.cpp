@@ -141,6 +141,8 @@ json parse_json_members(std::string_view bytes, const std::string& where, const 
   return built(builder, bytes, where, kJsonBytes);
 }
 
-json read_json(const std::string& path, size_t max_bytes) { return parse_json(read_file(path), path, max_bytes); }
+json read_json(const std::string& path, size_t max_bytes) {
+  return parse_json(read_file(path, max_bytes), path, max_bytes);
+}
 
 }  // namespace motet

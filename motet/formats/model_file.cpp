@@ -13,6 +13,7 @@ std::string beginning(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) fail(path, ": no such file");
   if (std::filesystem::is_directory(path, error)) fail(path, ": is a folder, want a file");
+  if (!std::filesystem::is_regular_file(path, error)) fail(path, ": is no regular file, want one");
   std::ifstream file(path, std::ios::binary);
   char bytes[8] = {};
   file.read(bytes, sizeof bytes);

@@ -96,7 +96,9 @@ json parse_toml(std::string_view bytes, const std::string& where) {
   }
 }
 
-json read_toml(const std::string& path) { return parse_toml(read_file(path), path); }
+constexpr size_t kTomlBytes = size_t{1} << 24;
+
+json read_toml(const std::string& path) { return parse_toml(read_file(path, kTomlBytes), path); }
 
 std::string toml_text(const json& object) {
   if (!object.is_object()) fail("toml_text: the value is ", object.type_name(), ", want an object");

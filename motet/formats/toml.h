@@ -11,7 +11,7 @@ namespace motet {
 // are not finite, more than 64 levels.
 nlohmann::json parse_toml(std::string_view bytes, const std::string& where);
 
-// parse_toml of a whole file.
+// parse_toml of a whole file of at most 16 MiB.
 nlohmann::json read_toml(const std::string& path);
 
 // An object as TOML text that parse_toml turns into the same value. Names come in alphabetic order, plain values before

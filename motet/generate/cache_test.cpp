@@ -173,6 +173,38 @@ TEST(Cache, NarrowTypesStoreLessAndComeNear) {
   }
 }
 
+// Each number is within half a step of its row's scale, which is its largest number over 127.
+TEST(Cache, EightBitsAreRoundedToTheNearestStep) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(9);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const Tensor given = at::randn({2, 30, 3, 16}, type) * at::logspace(-3, 3, 30, 10.0, type).view({30, 1, 1});
+    KeyRows rows(given.slice(1, 0, 1), CacheType::int8, 4);
+    rows.write(0, given.slice(1, 0, 3));
+    rows.write(3, given.slice(1, 3));  // grows
+    const Tensor half_step = given.abs().amax(-1, true) / 254;
+    EXPECT_TRUE(((rows.read(30) - given).abs() <= half_step * (1 + 1e-5)).all().item<bool>());
+    rows.keep(10, 5, 8);
+    EXPECT_TRUE(
+        ((rows.read(5) - given.slice(1, 10, 15)).abs() <= half_step.slice(1, 10, 15) * (1 + 1e-5)).all().item<bool>());
+    EXPECT_EQ(rows.bytes(), 2 * 8 * 3 * (16 + 4));
+  }
+  KeyRows zeros(at::zeros({1, 1, 1, 4}), CacheType::int8, 1);
+  zeros.write(0, at::zeros({1, 1, 1, 4}));
+  EXPECT_TRUE(zeros.read(1).equal(at::zeros({1, 1, 1, 4})));
+}
+
+TEST(Cache, ItsBytesAreKnownBefore) {
+  at::NoGradGuard no_grad;
+  for (const json& attention : all_attentions())
+    for (const CacheType type : {CacheType::model, CacheType::bfloat16, CacheType::int8}) {
+      Model model = wide(attention);
+      Cache cache(model->config(), kTokens, {0}, {.type = type});
+      stepped(cache, model, random_ids(model, 1, kTokens), {kTokens - 1, 1}, kTokens);
+      EXPECT_EQ(cache.bytes(), cache_bytes(*model, kTokens, {.type = type})) << attention << " " << name(type);
+    }
+}
+
 // In float32 the operator reads 16-bit keys as they lie.
 TEST(Cache, SixteenBitsComeNearInFloat32) {
   at::NoGradGuard no_grad;

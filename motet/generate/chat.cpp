@@ -30,20 +30,18 @@ std::vector<int32_t> Chat::prompt(int64_t room) {
   }
 }
 
-std::string Chat::answer(const std::string& message, const GenerateOptions& given,
+std::string Chat::answer(const std::string& message, const GenerateOptions& options,
                          const std::function<void(std::string_view)>& on_text) {
   const ordered_json before = messages_;
   messages_.push_back({{"role", "user"}, {"content", message}});
   std::string said;
   try {
-    const std::vector<int32_t> ids = prompt(std::min(given.max_tokens, model_.config().context / 4));
+    const std::vector<int32_t> ids = prompt(std::min(options.max_tokens, model_.config().context / 4));
     if (!decoder_)
-      decoder_.emplace(model_, ids, model_.config().context, given.cache);
+      decoder_.emplace(model_, ids, model_.config().context, options.cache);
     else
       decoder_->replace(ids);
     computed_ += decoder_->pending();
-    GenerateOptions options = given;
-    options.end_at_special = true;
     continue_text(*decoder_, tokenizer_, options, [&](int64_t, std::string_view text) {
       said += text;
       on_text(text);

@@ -15,9 +15,9 @@ class Chat {
   /// `variables`: what the template may use besides messages, such as bos_token. `system` may be empty.
   Chat(ModelImpl&, const Tokenizer&, const ChatTemplate&, nlohmann::ordered_json variables, const std::string& system);
 
-  /// The answer to a message; it ends at the first special token. Throws Error for a message that does not fit the
+  /// The answer to a message; it ends where the options say. Throws Error for a message that does not fit the
   /// context, Interrupted on Ctrl-C; what was said until then stays in the history.
-  std::string answer(const std::string& message, const GenerateOptions&,
+  std::string answer(const std::string& message, const GenerateOptions& options,
                      const std::function<void(std::string_view)>& on_text);
 
   const nlohmann::ordered_json& messages() const { return messages_; }

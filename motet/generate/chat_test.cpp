@@ -13,8 +13,8 @@ using namespace testing;
 
 class ChatTest : public ::testing::Test {
  protected:
-  Model model_ = fresh(tiny({}, {}, 11, 64));
-  CharTokenizer tokenizer_{"abcdefghij|"};
+  Model model_ = fresh(tiny({{"initializer_range", 0.3}}, {}, 13, 64));
+  CharTokenizer tokenizer_{"abcdefghijsu|"};
   ChatTemplate form_{"{% for m in messages %}{{ m.content }}|{% endfor %}"};
   GenerateOptions options_{.max_tokens = 6, .stop = {"|"}, .sampler = {.temperature = 0}};
 
@@ -56,13 +56,55 @@ TEST_F(ChatTest, TheOldestTurnsAreLeftOutWhenTheContextIsFull) {
   EXPECT_EQ(talk.messages()[1]["role"], "user");
 }
 
+TEST_F(ChatTest, AnAnswerHasRoomForAQuarterOfTheContextAtMost) {
+  options_.max_tokens = 1000;
+  Chat talk = chat();
+  EXPECT_EQ(message_of<Error>([&] { say(talk, std::string(70, 'a')); }),
+            "chat: the message has 71 tokens with its form, want at most 48 of the context of 64");
+}
+
+TEST_F(ChatTest, TheTemplateKnowsRolesAndThatAnAnswerFollows) {
+  const ChatTemplate form(
+      "{{ extra }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}b{% endif %}");
+  Chat talk(*model_, tokenizer_, form, {{"extra", "j"}}, "d");
+  const std::string first = say(talk, "ac");
+  EXPECT_EQ(first, generate(*model_, tokenizer_, "jsduacb", options_)[0].text);
+  EXPECT_EQ(say(talk, "e"), generate(*model_, tokenizer_, "jsduaca" + first + "ueb", options_)[0].text);
+}
+
+TEST_F(ChatTest, WhatWasSaidBeforeAnInterruptStaysInTheHistory) {
+  options_.stop = {};
+  Chat talk = chat();
+  std::string shown;
+  EXPECT_THROW(talk.answer("ab", options_,
+                           [&](std::string_view text) {
+                             shown += text;
+                             if (shown.size() >= 3) throw Interrupted("interrupted");
+                           }),
+               Interrupted);
+  ASSERT_EQ(talk.messages().size(), 2u);
+  EXPECT_EQ(talk.messages()[1]["role"], "assistant");
+  EXPECT_EQ(talk.messages()[1]["content"], shown);
+}
+
+TEST_F(ChatTest, AnAnswerEndsAtAnEndToken) {
+  options_.stop = {};
+  Chat plain = chat(), ending = chat();
+  const std::string whole = say(plain, "abc");
+  ASSERT_EQ(whole.size(), 6u);
+  options_.end_tokens = tokenizer_.encode(whole.substr(2, 1));
+  EXPECT_EQ(say(ending, "abc"), whole.substr(0, whole.find(whole[2])));
+}
+
 TEST_F(ChatTest, AMessageThatNeverFitsIsRefusedAndForgotten) {
   Chat talk = chat();
   say(talk, "a");
   EXPECT_EQ(message_of<Error>([&] { say(talk, std::string(70, 'a')); }),
             "chat: the message has 71 tokens with its form, want at most 58 of the context of 64");
   EXPECT_EQ(talk.messages().size(), 2u);
-  EXPECT_FALSE(say(talk, "b").empty());
+  say(talk, "b");
+  EXPECT_EQ(talk.messages().size(), 4u);
 }
 
 }  // namespace

@@ -44,22 +44,23 @@ class StopFilter {
 // One sample: logits in, the next token and text out.
 class Writer {
  public:
-  Writer(const Tokenizer& tokenizer, const GenerateOptions& options, int64_t number, const OnText& on_text)
+  Writer(const Decoder& prompt, const Tokenizer& tokenizer, const GenerateOptions& options, int64_t number,
+         const OnText& on_text)
       : tokenizer_(tokenizer),
         options_(options),
         number_(number),
         on_text_(on_text),
-        sampler_(options.sampler, static_cast<uint64_t>(number)),
+        sampler_(options.sampler, static_cast<uint64_t>(number), prompt.ids()),
         decoder_(tokenizer),
         filter_(options.stop) {}
 
   bool done() const { return sample_.stopped; }
 
   // The next token; one without meaning after the end.
-  int32_t next(std::span<const float> logits_V, std::span<const int32_t> ids) {
-    if (done()) return ids.back();
-    const int32_t id = sampler_.next(logits_V, ids);
-    sample_.stopped = options_.end_at_special && tokenizer_.special(id);
+  int32_t next(std::span<const float> logits_V) {
+    if (done()) return 0;
+    const int32_t id = sampler_.next(logits_V);
+    sample_.stopped = ends(id);
     if (done()) return id;
     GeneratedToken token{{id}, {}};
     if (options_.logprobs >= 0) {
@@ -80,6 +81,11 @@ class Writer {
   }
 
  private:
+  bool ends(int32_t id) const {
+    return std::find(options_.end_tokens.begin(), options_.end_tokens.end(), id) != options_.end_tokens.end() ||
+           (options_.end_at_special && tokenizer_.special(id));
+  }
+
   void emit(const std::string& text) {
     if (text.empty()) return;
     sample_.text += text;
@@ -109,7 +115,7 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
 std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
                                   const OnText& on_text) {
   std::deque<Writer> writers;
-  for (int64_t i = 0; i < options.samples; ++i) writers.emplace_back(tokenizer, options, i, on_text);
+  for (int64_t i = 0; i < options.samples; ++i) writers.emplace_back(decoder, tokenizer, options, i, on_text);
   const auto all_done = [&] {
     return std::all_of(writers.begin(), writers.end(), [](const Writer& w) { return w.done(); });
   };
@@ -126,7 +132,7 @@ std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, 
     const size_t known = static_cast<size_t>(std::min(width, tokenizer.vocabulary_size()));
     for (size_t i = 0; i < writers.size(); ++i) {
       const float* const row = logits.const_data_ptr<float>() + (rows > 1 ? static_cast<int64_t>(i) * width : 0);
-      next[i] = writers[i].next({row, known}, decoder.ids(static_cast<int64_t>(i)));
+      next[i] = writers[i].next({row, known});
     }
     decoder.push(next);
   }

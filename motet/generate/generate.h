@@ -11,8 +11,9 @@ namespace motet {
 
 struct GenerateOptions {
   int64_t max_tokens = 128;
-  std::vector<std::string> stop;  // the text ends before the first of these
-  bool end_at_special = false;    // and at a special token, as answers do
+  std::vector<std::string> stop;    // the text ends before the first of these
+  std::vector<int32_t> end_tokens;  // and at one of these tokens (end_tokens.h)
+  bool end_at_special = false;      // and at any special token, as answers do
   int64_t samples = 1;
   int64_t logprobs = -1;  // of each token, and of so many of the likeliest; -1: none
   SamplerOptions sampler;
@@ -29,7 +30,7 @@ struct GeneratedToken : ScoredToken {
 struct Sample {
   std::string text;
   std::vector<GeneratedToken> tokens;  // the one that ended the text is not among them
-  bool stopped = false;                // by a stop string or a special token, not by max_tokens
+  bool stopped = false;                // by a stop string or an end token, not by max_tokens
 };
 
 /// Receives the text of sample number i as it becomes certain: whole UTF-8 characters that no stop string can still

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <random>
+#include <map>
 #include <set>
 
 #include "motet/core/error.h"
@@ -22,7 +21,7 @@ class Generate : public ::testing::Test {
     return generate(*model_, tokenizer_, prompt, options)[0].text;
   }
   CharTokenizer tokenizer_{"abcdefghijk"};
-  Model model_ = fresh(tiny());
+  Model model_ = fresh(tiny({{"initializer_range", 0.3}}));  // smaller: the next token depends on the last alone
 };
 
 TEST_F(Generate, GreedyIsTheArgmaxStepByStep) {
@@ -82,6 +81,120 @@ TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
           .text;
   EXPECT_EQ(text, whole.substr(0, whole.find(stop)));
   EXPECT_EQ(streamed, text);
+}
+
+TEST_F(Generate, OfSeveralStopStringsTheFirstInTheTextEndsIt) {
+  const GenerateOptions plain{.max_tokens = 30, .sampler = {.temperature = 1, .seed = 3}};
+  const std::string whole = run(plain), early = whole.substr(5, 3), late = whole.substr(12, 3);
+  ASSERT_LT(whole.find(early), whole.find(late));
+  for (const std::vector<std::string>& stops : {std::vector{early, late}, {late, early}}) {
+    GenerateOptions options = plain;
+    options.stop = stops;
+    EXPECT_EQ(run(options), whole.substr(0, whole.find(early)));
+  }
+}
+
+// A tokenizer whose last character is a special token.
+class SpecialTokenizer : public CharTokenizer {
+ public:
+  using CharTokenizer::CharTokenizer;
+  bool special(int32_t id) const override { return id == vocabulary_size() - 1; }
+};
+
+TEST_F(Generate, EachSampleEndsAtItsOwnEndToken) {
+  const SpecialTokenizer tokenizer("abcdefghijk");
+  GenerateOptions options{.max_tokens = 24, .samples = 8, .sampler = {.temperature = 1.2, .seed = 4}};
+  const auto whole = generate(*model_, tokenizer, "ab", options);
+  const auto ends_at = [&](GenerateOptions ending, const std::string& ends) {
+    const auto cut = generate(*model_, tokenizer, "ab", ending);
+    std::set<size_t> lengths;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      const size_t at = whole[i].text.find_first_of(ends);
+      EXPECT_EQ(cut[i].text, whole[i].text.substr(0, at));
+      EXPECT_EQ(cut[i].tokens.size(), cut[i].text.size());  // the token that ends it is not among them
+      EXPECT_EQ(cut[i].stopped, at != std::string::npos);
+      lengths.insert(cut[i].text.size());
+    }
+    EXPECT_GT(lengths.size(), 3u);
+  };
+  EXPECT_FALSE(whole[0].stopped);
+  GenerateOptions by_ids = options, by_kind = options;
+  by_ids.end_tokens = {2, 7};
+  by_kind.end_at_special = true;
+  ends_at(by_ids, "ch");
+  ends_at(by_kind, "k");
+  by_kind.end_tokens = {2};
+  ends_at(by_kind, "ck");
+}
+
+TEST_F(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverDrawn) {
+  at::NoGradGuard no_grad;
+  Model padded = fresh(tiny({}, {}, 16));
+  padded->named_parameters()["lm_head.weight"].slice(0, 11).mul_(1000);  // the largest logits and the smallest
+  const auto samples =
+      generate(*padded, tokenizer_, "ab", {.max_tokens = 40, .samples = 4, .sampler = {.temperature = 5}});
+  for (const Sample& sample : samples) {
+    EXPECT_EQ(sample.tokens.size(), 40u);
+    for (const GeneratedToken& token : sample.tokens) EXPECT_LT(token.id, 11);
+  }
+}
+
+// Penalties from prompt and text as they are said to work, over logits of the full forward pass.
+TEST_F(Generate, PenaltiesKnowThePromptAndWhatWasDrawn) {
+  at::NoGradGuard no_grad;
+  SamplerOptions sampler{.temperature = 0, .repeat_penalty = 1.3, .frequency_penalty = 0.4, .presence_penalty = 0.2};
+  std::vector<int64_t> ids{0, 1, 1};
+  std::map<int64_t, int> drawn;
+  std::string wanted;
+  while (ids.size() < 16) {
+    Tensor logits = model_->forward(at::tensor(ids, at::kLong).unsqueeze(0))[0][-1].to(at::kDouble);
+    for (int64_t id = 0; id < 11; ++id) {
+      double x = logits[id].item<double>();
+      if (std::find(ids.begin(), ids.end(), id) != ids.end()) x = x > 0 ? x / 1.3 : x * 1.3;
+      if (drawn[id] > 0) x -= 0.4 * drawn[id] + 0.2;
+      logits[id] = x;
+    }
+    ids.push_back(logits.argmax().item<int64_t>());
+    ++drawn[ids.back()];
+    wanted += "abcdefghijk"[ids.back()];
+  }
+  EXPECT_EQ(run({.max_tokens = 13, .sampler = sampler}, "abb"), wanted);
+  EXPECT_NE(run({.max_tokens = 13, .sampler = {.temperature = 0}}, "abb"), wanted);
+}
+
+TEST_F(Generate, PartOfACharacterAtTheEndIsShownAsOne) {
+  at::NoGradGuard no_grad;
+  const ByteTokenizer bytes;
+  Model model = fresh(tiny({}, {}, 256));
+  Tensor rows = model->named_parameters()["lm_head.weight"];
+  const Tensor ids = at::tensor({'a', 'b'}, at::kLong).unsqueeze(0);
+  rows.zero_();
+  rows[0xC3].copy_(model->hidden(ids)[0][-1]);  // the only logit above 0, for a character of two bytes
+  std::string shown;
+  const Sample made = generate(*model, bytes, "ab", {.max_tokens = 1, .sampler = {.temperature = 0}},
+                               [&](int64_t, std::string_view text) { shown += text; })[0];
+  ASSERT_EQ(made.tokens.at(0).id, 0xC3);
+  EXPECT_EQ(made.text, "\xEF\xBF\xBD");
+  EXPECT_EQ(shown, made.text);
+}
+
+TEST_F(Generate, ThePromptIsSaidToBeDoneOnceAndBeforeTheText) {
+  int done = 0;
+  const GenerateOptions options{.max_tokens = 3, .samples = 2, .on_prompt = [&] { ++done; }};
+  generate(*model_, tokenizer_, "ab", options, [&](int64_t, std::string_view) { EXPECT_EQ(done, 1); });
+  EXPECT_EQ(done, 1);
+}
+
+TEST_F(Generate, NothingIsDrawnBehindTheLastToken) {
+  EXPECT_EQ(run({.max_tokens = 1}, "abcdefghijkabcde").size(), 1u);  // a prompt that fills the context
+  int steps = 0;
+  const auto samples = generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .samples = 1, .logprobs = 3});
+  for (const GeneratedToken& token : samples[0].tokens) {
+    EXPECT_EQ(token.top.size(), 3u);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 5);
+  EXPECT_FALSE(samples[0].stopped);
 }
 
 TEST_F(Generate, PromptsThatCannotBeAreRefused) {
@@ -144,7 +257,7 @@ TEST_F(Generate, ACacheThatDoesNotFitIsRefusedWithItsBytes) {
 TEST_F(Generate, WeightsInFewerBitsGiveNearlyTheSameText) {
   at::NoGradGuard no_grad;
   const Tensor ids = at::tensor({0, 1, 5, 3}, at::kLong).unsqueeze(0);
-  const Tensor exact = model_->forward(ids);
+  const Tensor exact = fresh(tiny())->forward(ids);
   for (const auto& [type, tolerance] : {std::pair{WeightType::bfloat16, 0.02}, {WeightType::int8, 0.03}}) {
     Model narrow = fresh(tiny());
     narrow->prepare(type);
@@ -153,102 +266,6 @@ TEST_F(Generate, WeightsInFewerBitsGiveNearlyTheSameText) {
     const Tensor many = narrow->forward(ids.repeat({8, 1}));  // 32 rows: through torch
     EXPECT_LT((many[0] - made[0]).abs().max().item<double>(), 1e-5);
   }
-}
-
-TEST(Sampler, FiltersLeaveOnlyLikelyTokens) {
-  const std::vector<float> logits{1, 3, 2.9f, -1};
-  const auto seen = [&](SamplerOptions options) {
-    options.temperature = 5;
-    Sampler sampler(options);
-    std::set<int32_t> ids;
-    for (int i = 0; i < 300; ++i) ids.insert(sampler.next(logits, {}));
-    return ids;
-  };
-  EXPECT_EQ(seen({.top_k = 0, .top_p = 1}), (std::set<int32_t>{0, 1, 2, 3}));
-  EXPECT_EQ(seen({.top_k = 1, .top_p = 1}), (std::set<int32_t>{1}));
-  EXPECT_EQ(seen({.top_k = 0, .top_p = 0.6}), (std::set<int32_t>{1, 2}));
-  EXPECT_EQ(seen({.top_k = 0, .top_p = 1, .min_p = 0.5}), (std::set<int32_t>{1, 2}));
-}
-
-TEST(Sampler, RepeatPenaltyLowersSeenTokens) {
-  Sampler sampler({.temperature = 0, .repeat_penalty = 2});
-  const int32_t seen = 1;
-  EXPECT_EQ(sampler.next(std::vector<float>{2, 3}, {&seen, 1}), 0);
-}
-
-TEST(Sampler, FrequencyAndPresencePenaltiesCount) {
-  const std::vector<float> logits{2, 1.6f, 1, 0.5f};
-  const auto best = [&](SamplerOptions options) {
-    options.temperature = 0;
-    return Sampler(options).next(logits, std::vector<int32_t>{0, 0, 1});
-  };
-  EXPECT_EQ(best({}), 0);
-  EXPECT_EQ(best({.frequency_penalty = 0.5}), 1);  // 1.0, 1.1
-  EXPECT_EQ(best({.presence_penalty = 0.5}), 0);   // 1.5, 1.1
-  EXPECT_EQ(best({.presence_penalty = 1.5}), 2);
-}
-
-TEST(Sampler, TypicalLeavesOutTheObviousAndTheFar) {
-  // Surprises 0.69, 1.39, 2.08, 2.08; entropy 1.21: the second token is the most typical one.
-  const std::vector<float> logits{std::log(.5f), std::log(.25f), std::log(.125f), std::log(.125f)};
-  std::set<int32_t> seen;
-  Sampler sampler({.temperature = 1, .top_k = 0, .top_p = 1, .typical_p = 0.2});
-  for (int i = 0; i < 200; ++i) seen.insert(sampler.next(logits, {}));
-  EXPECT_EQ(seen, std::set<int32_t>{1});
-}
-
-TEST(Sampler, NonFiniteLogitsAreRefused) {
-  Sampler sampler({});
-  EXPECT_THROW(sampler.next(std::vector<float>{NAN, 1}, {}), Error);
-  EXPECT_THROW(sampler.next(std::vector<float>{-INFINITY, -INFINITY}, {}), Error);
-  EXPECT_EQ(Sampler({.temperature = 0}).next(std::vector<float>{-INFINITY, 1}, {}), 1);
-}
-
-TEST(Sampler, FrequenciesAreThoseOfTheSoftmax) {
-  const std::vector<float> logits{std::log(.5f), std::log(.3f), std::log(.2f)};
-  for (const int64_t top_k : {0, 3}) {
-    Sampler sampler({.temperature = 1, .top_k = top_k, .top_p = 1});
-    std::array<int, 3> times{};
-    for (int i = 0; i < 20000; ++i) ++times[static_cast<size_t>(sampler.next(logits, {}))];
-    EXPECT_NEAR(times[0], 10000, 350);  // five standard deviations
-    EXPECT_NEAR(times[1], 6000, 325);
-    EXPECT_NEAR(times[2], 4000, 285);
-  }
-}
-
-TEST(Sampler, FiltersOfALargeVocabularyKeepWhatTheirDefinitionsSay) {
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal(0, 3);
-  std::vector<float> logits(20000);
-  for (float& x : logits) x = normal(random);
-  std::vector<float> sorted = logits;
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  double total = 0, before = 0;
-  for (const float x : sorted) total += std::exp(x);
-  size_t nucleus = 0;
-  while (before < 0.9 * total) before += std::exp(sorted[nucleus++]);
-  ASSERT_GT(nucleus, 64u);
-  const auto lowest_of = [&](SamplerOptions options) {
-    options.temperature = 100;  // nearly uniform over what is left
-    Sampler sampler(options);
-    float lowest = sorted[0];
-    for (int i = 0; i < 30000; ++i) lowest = std::min(lowest, logits[static_cast<size_t>(sampler.next(logits, {}))]);
-    return lowest;
-  };
-  EXPECT_EQ(lowest_of({.top_k = 0, .top_p = 0.9}), sorted[nucleus - 1]);
-  EXPECT_EQ(lowest_of({.top_k = 2000, .top_p = 1}), sorted[1999]);
-}
-
-TEST(Sampler, LogProbabilitiesAreTheLogSoftmax) {
-  const std::vector<float> logits{1, 3, -2, 3};
-  const double norm = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(-2.0));
-  EXPECT_NEAR(log_probability(logits, 0), 1 - norm, 1e-12);
-  const std::vector<ScoredToken> best = likeliest(logits, 3);
-  ASSERT_EQ(best.size(), 3u);
-  EXPECT_EQ(best[0].id, 1);
-  EXPECT_EQ(best[1].id, 3);
-  EXPECT_EQ(best[2].id, 0);
-  EXPECT_NEAR(best[0].logprob, 3 - norm, 1e-12);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "motet/core/error.h"
 
@@ -44,9 +43,12 @@ double log_sum(std::span<const float> logits) {
 
 }  // namespace
 
-Sampler::Sampler(SamplerOptions options, uint64_t sample) : options_(options), random_(seeded(options.seed, sample)) {}
+Sampler::Sampler(SamplerOptions options, uint64_t sample, std::span<const int32_t> prompt)
+    : options_(options), random_(seeded(options.seed, sample)) {
+  for (const int32_t id : prompt) drawn_.emplace(id, 0);
+}
 
-void Sampler::gather(std::span<const float> logits, std::span<const int32_t> recent) {
+void Sampler::gather(std::span<const float> logits) {
   candidates_.resize(logits.size());
   bool any = false, all = true;
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -54,13 +56,16 @@ void Sampler::gather(std::span<const float> logits, std::span<const int32_t> rec
     any = any || std::isfinite(logits[i]), all = all && !std::isnan(logits[i]);
   }
   if (!any || !all) fail("generate: the model's logits are not finite");
+}
+
+// Candidate i is token i still.
+void Sampler::apply_penalties() {
   if (options_.repeat_penalty == 1 && options_.frequency_penalty == 0 && options_.presence_penalty == 0) return;
-  std::map<int32_t, int64_t> times;
-  for (const int32_t id : recent) ++times[id];
-  for (const auto& [id, count] : times) {
+  for (const auto& [id, times] : drawn_) {
+    if (static_cast<size_t>(id) >= candidates_.size()) continue;  // of the prompt, and never drawn
     double& x = candidates_[static_cast<size_t>(id)].logit;
     x = x > 0 ? x / options_.repeat_penalty : x * options_.repeat_penalty;
-    x -= static_cast<double>(count) * options_.frequency_penalty + options_.presence_penalty;
+    if (times > 0) x -= static_cast<double>(times) * options_.frequency_penalty + options_.presence_penalty;
   }
 }
 
@@ -127,11 +132,18 @@ int32_t Sampler::draw() {
   return last;
 }
 
-int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> recent) {
-  gather(logits, recent);
+int32_t Sampler::choose() {
   if (options_.temperature == 0) return std::min_element(candidates_.begin(), candidates_.end(), better)->id;
   keep_top_k(), keep_top_p(), keep_min_p(), keep_typical();
   return draw();
+}
+
+int32_t Sampler::next(std::span<const float> logits) {
+  gather(logits);
+  apply_penalties();
+  const int32_t id = choose();
+  ++drawn_[id];
+  return id;
 }
 
 double log_probability(std::span<const float> logits, int32_t id) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace motet {
@@ -13,8 +14,9 @@ struct SamplerOptions {
   double top_p = 0.95;          // 1: all
   double min_p = 0.0;           // tokens below min_p times the likeliest are left out
   double typical_p = 1.0;       // 1: all; locally typical sampling, arXiv:2202.00666
-  double repeat_penalty = 1.0;  // divides positive and multiplies negative logits of recent tokens
-  double frequency_penalty = 0.0, presence_penalty = 0.0;  // taken from their logits, each time and once
+  double repeat_penalty = 1.0;  // divides positive and multiplies negative logits of tokens of prompt and continuation
+  double frequency_penalty = 0.0,
+         presence_penalty = 0.0;  // taken from logits for each time a token was drawn, and once
   uint64_t seed = 0;
 };
 
@@ -27,17 +29,20 @@ struct ScoredToken {
 class Sampler {
  public:
   /// `sample`: which of several samples of one request; each has random numbers of its own, whatever their number.
-  explicit Sampler(SamplerOptions, uint64_t sample = 0);
-  /// The next token from logits [V]; `recent` are the tokens that the penalties apply to. Throws Error for a NaN, and
-  /// when no logit is finite.
-  int32_t next(std::span<const float> logits_V, std::span<const int32_t> recent);
+  /// `prompt`: tokens that the repeat penalty knows from the beginning.
+  explicit Sampler(SamplerOptions, uint64_t sample = 0, std::span<const int32_t> prompt = {});
+  /// The next token from logits [V]; the penalties of later ones know it. Throws Error for a NaN, and when no logit is
+  /// finite.
+  int32_t next(std::span<const float> logits_V);
 
  private:
   struct Candidate {
     double logit;
     int32_t id;
   };
-  void gather(std::span<const float> logits_V, std::span<const int32_t> recent);
+  void gather(std::span<const float> logits_V);
+  void apply_penalties();
+  int32_t choose();
   void keep_top_k();
   void keep_top_p();
   void keep_min_p();
@@ -46,7 +51,8 @@ class Sampler {
 
   SamplerOptions options_;
   std::mt19937_64 random_;
-  std::vector<Candidate> candidates_;  // memory kept from token to token
+  std::vector<Candidate> candidates_;           // memory kept from token to token
+  std::unordered_map<int32_t, int64_t> drawn_;  // how often each token was; 0: it is in the prompt alone
 };
 
 /// Log softmax of the logits at `id`, and at the `count` likeliest tokens, best first.

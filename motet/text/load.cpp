@@ -77,7 +77,7 @@ std::unique_ptr<Tokenizer> load_json(const fs::path& path) {
     const fs::path other = sibling(path, vocabulary, merges);
     if (!other.empty()) return read_gpt2(path, other);
   }
-  return read_tokenizer_json(read_file(path), path.string());
+  return read_tokenizer_json(read_file(path, kJsonBytes), path.string());
 }
 
 }  // namespace

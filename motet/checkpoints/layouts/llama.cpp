@@ -113,6 +113,7 @@ Layout diffllama_layout() {
           .read =
               [](Published& c) {
                 c.ignore({"lambda_std_dev"});
+                c.set_otherwise("rms_norm_eps", 1e-5);  // LLaMA's default is another
                 return read_llama_body(c, {{"mechanism", "differential"},
                                            {"version", "v1"},
                                            {"head_norm", "plain"},

@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include "motet/checkpoints/checkpoint.h"
+#include "motet/checkpoints/companions.h"
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/testing.h"
+#include "motet/formats/gguf.h"
+#include "motet/models/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+
+constexpr int64_t kHeads = 4, kKeyHeads = 2, kVocabulary = 11, kContext = 24;
+
+template <class Number>
+std::string raw(Number value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string word(const std::string& s) { return raw<uint64_t>(s.size()) + s; }
+
+std::string entry(const std::string& key, GgufType type, const std::string& value) {
+  return word(key) + raw(static_cast<uint32_t>(type)) + value;
+}
+
+std::string bytes_of(const Tensor& t) {
+  const Tensor whole = t.detach().to(at::kFloat).contiguous();
+  return {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
+}
+
+// Rows of rotary pairs (j, j + D/2) of each head where llama.cpp and llama2.c have (2j, 2j + 1).
+Tensor interleaved(const Tensor& rows, int64_t heads) {
+  const int64_t width = rows.size(0) / heads;
+  std::vector<Tensor> out;
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t i = 0; i < width; ++i) out.push_back(rows[head * width + i / 2 + (i % 2) * (width / 2)]);
+  return at::stack(out);
+}
+
+ModelConfig grouped(bool tied) {
+  return tiny({{"hidden_size", 16}, {"intermediate_size", 24}, {"tie_embeddings", tied}, {"norm_eps", 1e-5}},
+              {{"num_heads", kHeads}, {"num_kv_heads", kKeyHeads}, {"rope_base", 5000.0}}, kVocabulary, kContext);
+}
+
+class SingleFile : public ::testing::Test {
+ protected:
+  Tensor stored(const std::string& name) {
+    const Tensor t = parameters_[name];
+    if (name.ends_with("q_proj.weight")) return interleaved(t, kHeads);
+    return name.ends_with("k_proj.weight") ? interleaved(t, kKeyHeads) : t;
+  }
+  void expect_same(const std::string& path) {
+    const Checkpoint made = open_checkpoint(path);
+    Model model = load_model(made);
+    for (const auto& item : model->named_parameters())
+      EXPECT_TRUE(item.value().equal(parameters_[item.key()])) << item.key();
+    EXPECT_EQ(model->config().context, kContext);
+    const Tensor ids = at::arange(kVocabulary).unsqueeze(0);
+    EXPECT_TRUE(model->forward(ids).equal(model_->forward(ids)));
+  }
+  void begin(bool tied) {
+    model_ = fresh(grouped(tied));
+    for (const auto& item : model_->named_parameters()) parameters_[item.key()] = item.value();
+  }
+
+  at::NoGradGuard no_grad_;
+  TemporaryFolder folder_;
+  Model model_{nullptr};
+  std::map<std::string, Tensor> parameters_;
+};
+
+std::string gguf(const std::vector<std::string>& metadata, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  std::string head = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(tensors.size()) + raw<uint64_t>(metadata.size()), data;
+  for (const std::string& one : metadata) head += one;
+  for (const auto& [name, t] : tensors) {
+    head += word(name) + raw(static_cast<uint32_t>(t.dim()));
+    for (int64_t i = t.dim(); i-- > 0;) head += raw(static_cast<uint64_t>(t.size(i)));  // the fastest axis first
+    head += raw<uint32_t>(0) + raw<uint64_t>(data.size());
+    data += bytes_of(t);
+    data.resize((data.size() + 31) / 32 * 32);
+  }
+  head.resize((head.size() + 31) / 32 * 32);
+  return head + data;
+}
+
+TEST_F(SingleFile, GgufWithGroupedHeadsIsTheModelItWasMadeOf) {
+  for (const bool tied : {false, true}) {
+    begin(tied);
+    const auto count = [](const char* key, uint32_t n) { return entry(key, GgufType::u32, raw(n)); };
+    std::vector<std::string> metadata{entry("general.architecture", GgufType::string, word("llama")),
+                                      count("llama.embedding_length", 16),
+                                      count("llama.context_length", kContext),
+                                      count("llama.block_count", 2),
+                                      count("llama.feed_forward_length", 24),
+                                      count("llama.attention.head_count", kHeads),
+                                      count("llama.attention.head_count_kv", kKeyHeads),
+                                      entry("llama.attention.layer_norm_rms_epsilon", GgufType::f32, raw(1e-5f)),
+                                      entry("llama.rope.freq_base", GgufType::f32, raw(5000.0f)),
+                                      count("tokenizer.ggml.bos_token_id", 1),
+                                      count("tokenizer.ggml.eos_token_id", 2),
+                                      count("tokenizer.ggml.padding_token_id", 3),
+                                      count("tokenizer.ggml.eot_token_id", 7),
+                                      entry("tokenizer.chat_template", GgufType::string, word("{{ messages }}"))};
+    std::vector<std::pair<std::string, Tensor>> tensors{{"token_embd.weight", stored("model.embed_tokens.weight")},
+                                                        {"output_norm.weight", stored("model.norm.weight")}};
+    if (!tied) tensors.emplace_back("output.weight", stored("lm_head.weight"));
+    for (const char* layer : {"0", "1"})
+      for (const auto& [theirs, ours] : {std::pair("attn_norm", "input_layernorm"),
+                                         {"ffn_norm", "post_attention_layernorm"},
+                                         {"attn_q", "self_attn.q_proj"},
+                                         {"attn_k", "self_attn.k_proj"},
+                                         {"attn_v", "self_attn.v_proj"},
+                                         {"attn_output", "self_attn.o_proj"},
+                                         {"ffn_gate", "mlp.gate_proj"},
+                                         {"ffn_up", "mlp.up_proj"},
+                                         {"ffn_down", "mlp.down_proj"}})
+        tensors.emplace_back(text("blk.", layer, ".", theirs, ".weight"),
+                             stored(text("model.layers.", layer, ".", ours, ".weight")));
+    const std::string path = folder_ / "m.gguf";
+    write_file_atomic(path, gguf(metadata, tensors));
+    expect_same(path);
+    for (const Companions& beside : {companions_of(open_checkpoint(path)), companions_of_tokenizer(path)}) {
+      EXPECT_EQ(beside.token_ids, (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", {2, 7}}, {"pad_token_id", 3}}));
+      EXPECT_EQ(beside.files, (ExtraFiles{{"chat_template.jinja", "{{ messages }}"}}));
+    }
+  }
+}
+
+TEST_F(SingleFile, Llama2cWithGroupedHeadsIsTheModelItWasMadeOf) {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = grouped(tied);
+    config.attention["rope_base"] = 10000.0;  // the only one of the format
+    model_ = fresh(config);
+    for (const auto& item : model_->named_parameters()) parameters_[item.key()] = item.value();
+    const auto vocabulary = static_cast<int32_t>(tied ? kVocabulary : -kVocabulary);
+    std::string file;
+    for (const int32_t n : {16, 24, 2, static_cast<int32_t>(kHeads), static_cast<int32_t>(kKeyHeads), vocabulary,
+                            static_cast<int32_t>(kContext)})
+      file += raw(n);
+    file += bytes_of(stored("model.embed_tokens.weight"));
+    for (const char* name :
+         {"input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+          "post_attention_layernorm", "mlp.gate_proj", "mlp.down_proj", "mlp.up_proj"})
+      for (const char* layer : {"0", "1"}) file += bytes_of(stored(text("model.layers.", layer, ".", name, ".weight")));
+    file += bytes_of(stored("model.norm.weight")) + std::string(2 * kContext * 2 * sizeof(float), '\0');
+    if (!tied) file += bytes_of(stored("lm_head.weight"));
+    write_file_atomic(folder_ / "m.bin", file);
+    expect_same(folder_ / "m.bin");
+    EXPECT_TRUE(companions_of(open_checkpoint(folder_ / "m.bin")).files.empty());
+  }
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,243 @@
+#include "motet/generate/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+TEST(Sampler, FiltersLeaveOnlyLikelyTokens) {
+  const std::vector<float> logits{1, 3, 2.9f, -1};
+  const auto seen = [&](SamplerOptions options) {
+    options.temperature = 5;
+    Sampler sampler(options);
+    std::set<int32_t> ids;
+    for (int i = 0; i < 300; ++i) ids.insert(sampler.next(logits));
+    return ids;
+  };
+  EXPECT_EQ(seen({.top_k = 0, .top_p = 1}), (std::set<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(seen({.top_k = 1, .top_p = 1}), (std::set<int32_t>{1}));
+  EXPECT_EQ(seen({.top_k = 0, .top_p = 0.6}), (std::set<int32_t>{1, 2}));
+  EXPECT_EQ(seen({.top_k = 0, .top_p = 1, .min_p = 0.5}), (std::set<int32_t>{1, 2}));
+}
+
+TEST(Sampler, RepeatPenaltyLowersPositiveAndNegativeLogitsOfPromptAndText) {
+  const auto first = [](std::vector<float> logits, std::vector<int32_t> prompt) {
+    return Sampler({.temperature = 0, .repeat_penalty = 2}, 0, prompt).next(logits);
+  };
+  EXPECT_EQ(first({2, 3}, {}), 1);
+  EXPECT_EQ(first({2, 3}, {1}), 0);  // 2 against 3 / 2
+  EXPECT_EQ(first({-1.5f, -1}, {}), 1);
+  EXPECT_EQ(first({-1.5f, -1}, {1}), 0);      // -1.5 against -1 * 2
+  EXPECT_EQ(first({2, 3}, {1, 1, 1, 0}), 1);  // once, however often a token was there
+  Sampler drawing({.temperature = 0, .repeat_penalty = 2});
+  EXPECT_EQ(drawing.next(std::vector<float>{2, 3}), 1);
+  EXPECT_EQ(drawing.next(std::vector<float>{2, 3}), 0);
+}
+
+TEST(Sampler, FrequencyAndPresencePenaltiesCountDrawnTokensAlone) {
+  const float none = -INFINITY;
+  const auto best = [&](SamplerOptions options) {
+    options.temperature = 0;
+    Sampler sampler(options, 0, std::vector<int32_t>{2, 2, 2, 2});
+    for (const int32_t drawn : {0, 0, 1}) {
+      std::vector<float> only(4, none);
+      only[static_cast<size_t>(drawn)] = 1;
+      EXPECT_EQ(sampler.next(only), drawn);
+    }
+    return sampler.next(std::vector<float>{2, 1.6f, 1, 0.5f});
+  };
+  EXPECT_EQ(best({}), 0);
+  EXPECT_EQ(best({.frequency_penalty = 0.5}), 1);   // 1.0, 1.1
+  EXPECT_EQ(best({.presence_penalty = 0.5}), 0);    // 1.5, 1.1
+  EXPECT_EQ(best({.presence_penalty = 1.5}), 2);    // 0.5, 0.1, and the prompt's token as it is
+  EXPECT_EQ(best({.frequency_penalty = 0.7}), 2);   // 0.6, 0.9
+  EXPECT_EQ(best({.frequency_penalty = -1.0}), 0);  // 4.0, 2.6
+}
+
+TEST(Sampler, TypicalLeavesOutTheObviousAndTheFar) {
+  // Surprises 0.69, 1.39, 2.08, 2.08; entropy 1.21: the second token is the most typical one.
+  const std::vector<float> logits{std::log(.5f), std::log(.25f), std::log(.125f), std::log(.125f)};
+  std::set<int32_t> seen;
+  Sampler sampler({.temperature = 1, .top_k = 0, .top_p = 1, .typical_p = 0.2});
+  for (int i = 0; i < 200; ++i) seen.insert(sampler.next(logits));
+  EXPECT_EQ(seen, std::set<int32_t>{1});
+}
+
+TEST(Sampler, NonFiniteLogitsAreRefused) {
+  Sampler sampler({});
+  EXPECT_THROW(sampler.next(std::vector<float>{NAN, 1}), Error);
+  EXPECT_THROW(sampler.next(std::vector<float>{-INFINITY, -INFINITY}), Error);
+  EXPECT_EQ(Sampler({.temperature = 0}).next(std::vector<float>{-INFINITY, 1}), 1);
+}
+
+// What each filter is said to do, one after the other on lists of tokens, best first.
+class Definition {
+ public:
+  explicit Definition(const std::vector<float>& logits) {
+    for (size_t i = 0; i < logits.size(); ++i) kept_.push_back({static_cast<double>(logits[i]), i});
+  }
+
+  void penalise(const SamplerOptions& o, const std::set<size_t>& prompt, const std::map<size_t, int>& drawn) {
+    for (auto& [x, id] : kept_) {
+      const bool known = prompt.contains(id) || drawn.contains(id);
+      if (known) x = x > 0 ? x / o.repeat_penalty : x * o.repeat_penalty;
+      if (drawn.contains(id)) x -= drawn.at(id) * o.frequency_penalty + o.presence_penalty;
+    }
+  }
+
+  std::map<size_t, double> filtered(const SamplerOptions& o) {
+    std::stable_sort(kept_.begin(), kept_.end(), [](auto& a, auto& b) { return a.first > b.first; });
+    if (o.top_k > 0) kept_.resize(std::min(kept_.size(), static_cast<size_t>(o.top_k)));
+    std::vector<double> p = probabilities(1);
+    double sum = 0;
+    size_t count = 0;
+    while (count < p.size() && sum < o.top_p) sum += p[count++];
+    kept_.resize(o.top_p >= 1 ? kept_.size() : count);
+    p = probabilities(1);
+    std::vector<std::pair<double, size_t>> likely;
+    for (size_t i = 0; i < p.size(); ++i)
+      if (p[i] >= o.min_p * p[0]) likely.push_back(kept_[i]);
+    kept_ = likely;
+    keep_typical(o.typical_p);
+    p = probabilities(o.temperature);
+    std::map<size_t, double> out;
+    for (size_t i = 0; i < p.size(); ++i) out[kept_[i].second] = p[i];
+    return out;
+  }
+
+ private:
+  std::vector<double> probabilities(double temperature) const {
+    std::vector<double> p;
+    double sum = 0;
+    for (const auto& [x, id] : kept_) sum += std::exp(x / temperature);
+    for (const auto& [x, id] : kept_) p.push_back(std::exp(x / temperature) / sum);
+    return p;
+  }
+
+  void keep_typical(double typical_p) {
+    if (typical_p >= 1) return;
+    const std::vector<double> p = probabilities(1);
+    double entropy = 0;
+    for (const double x : p) entropy -= x * std::log(x);
+    std::vector<size_t> order(p.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    const auto far = [&](size_t i) { return std::abs(-std::log(p[i]) - entropy); };
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return far(a) < far(b); });
+    std::vector<std::pair<double, size_t>> typical;
+    double sum = 0;
+    for (size_t i = 0; i < order.size() && sum < typical_p; sum += p[order[i++]]) typical.push_back(kept_[order[i]]);
+    kept_ = typical;
+  }
+
+  std::vector<std::pair<double, size_t>> kept_;
+};
+
+// Any options: how often each token is drawn is what the definitions say.
+TEST(Sampler, FrequenciesAreThoseOfTheDefinition) {
+  constexpr int kDraws = 3000;
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 1.5);
+  const auto one_of = [&](std::initializer_list<double> values) { return values.begin()[random() % values.size()]; };
+  for (int round = 0; round < 80; ++round) {
+    std::vector<float> logits(12);
+    for (float& x : logits) x = normal(random);
+    const SamplerOptions options{.temperature = one_of({0.5, 1, 2}),
+                                 .top_k = static_cast<int64_t>(one_of({0, 0, 3, 7})),
+                                 .top_p = one_of({1, 1, 0.5, 0.8}),
+                                 .min_p = one_of({0, 0, 0.1, 0.4}),
+                                 .typical_p = one_of({1, 1, 0.4, 0.9}),
+                                 .repeat_penalty = one_of({1, 1, 2, 0.7}),
+                                 .frequency_penalty = one_of({0, 0.8, -0.3}),
+                                 .presence_penalty = one_of({0, 0.6, -0.5}),
+                                 .seed = static_cast<uint64_t>(round)};
+    const std::vector<int32_t> prompt{2, 2, 5, 7};
+    Definition definition(logits);
+    definition.penalise(options, {2, 5, 7}, {{7, 1}, {9, 2}});
+    const std::map<size_t, double> wanted = definition.filtered(options);
+    std::map<size_t, int> times;
+    for (int i = 0; i < kDraws; ++i) {
+      Sampler sampler(options, static_cast<uint64_t>(i), prompt);
+      for (const size_t id : {9u, 7u, 9u}) {  // no choice: these are drawn first
+        std::vector<float> only(12, -INFINITY);
+        only[id] = 0;
+        sampler.next(only);
+      }
+      ++times[static_cast<size_t>(sampler.next(logits))];
+    }
+    for (const auto& [id, n] : times) EXPECT_TRUE(wanted.contains(id)) << "round " << round << ", token " << id;
+    for (const auto& [id, p] : wanted)
+      EXPECT_NEAR(times[id], kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p)) + 1) << "round " << round << ", " << id;
+  }
+}
+
+// The random numbers are those of the standard's generator, so a seed means the same text on every machine.
+TEST(Sampler, DrawsFollowTheNumbersOfTheSeed) {
+  const std::vector<float> logits{std::log(.1f), std::log(.2f), std::log(.3f), std::log(.4f)};
+  for (const auto& [seed, sample] : {std::pair<uint64_t, uint64_t>{0, 0}, {1, 0}, {uint64_t{7} << 32, 3}, {5, 1000}}) {
+    std::seed_seq words{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(sample),
+                        static_cast<uint32_t>(sample >> 32)};
+    std::mt19937_64 numbers(words);
+    Sampler sampler({.temperature = 1, .top_k = 0, .top_p = 1, .seed = seed}, sample);
+    for (int i = 0; i < 50; ++i) {
+      const double x = static_cast<double>(numbers() >> 11) * 0x1p-53;
+      EXPECT_EQ(sampler.next(logits), x < .1 ? 0 : x < .3 ? 1 : x < .6 ? 2 : 3) << seed << " " << sample;
+    }
+  }
+}
+
+TEST(Sampler, MinPLeavesOutWhatIsBelowItsPartOfTheLikeliest) {
+  Sampler sampler({.temperature = 50, .top_k = 0, .top_p = 1, .min_p = 0.25});
+  std::set<int32_t> seen;
+  for (int i = 0; i < 300; ++i) seen.insert(sampler.next(std::vector<float>{0, std::log(.26f), std::log(.24f)}));
+  EXPECT_EQ(seen, (std::set<int32_t>{0, 1}));
+}
+
+TEST(Sampler, OfEqualLogitsTheFirstIsTheLikeliest) {
+  EXPECT_EQ(Sampler({.temperature = 0}).next(std::vector<float>{1, 2, 2}), 1);
+  EXPECT_EQ(Sampler({.temperature = 1, .top_k = 1}).next(std::vector<float>{1, 2, 2}), 1);
+}
+
+TEST(Sampler, FiltersOfALargeVocabularyKeepWhatTheirDefinitionsSay) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits(6000);
+  for (float& x : logits) x = normal(random);
+  std::vector<float> sorted = logits;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  double total = 0, before = 0;
+  for (const float x : sorted) total += std::exp(x);
+  size_t nucleus = 0;
+  while (before < 0.9 * total) before += std::exp(sorted[nucleus++]);
+  ASSERT_GT(nucleus, 64u);
+  const auto lowest_of = [&](SamplerOptions options) {
+    options.temperature = 100;  // nearly uniform over what is left
+    Sampler sampler(options);
+    float lowest = sorted[0];
+    for (int i = 0; i < 20000; ++i) lowest = std::min(lowest, logits[static_cast<size_t>(sampler.next(logits))]);
+    return lowest;
+  };
+  EXPECT_EQ(lowest_of({.top_k = 0, .top_p = 0.9}), sorted[nucleus - 1]);
+  EXPECT_EQ(lowest_of({.top_k = 2000, .top_p = 1}), sorted[1999]);
+}
+
+TEST(Sampler, LogProbabilitiesAreTheLogSoftmax) {
+  const std::vector<float> logits{1, 3, -2, 3};
+  const double norm = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(-2.0));
+  EXPECT_NEAR(log_probability(logits, 0), 1 - norm, 1e-12);
+  const std::vector<ScoredToken> best = likeliest(logits, 3);
+  ASSERT_EQ(best.size(), 3u);
+  EXPECT_EQ(best[0].id, 1);
+  EXPECT_EQ(best[1].id, 3);
+  EXPECT_EQ(best[2].id, 0);
+  EXPECT_NEAR(best[0].logprob, 3 - norm, 1e-12);
+}
+
+}  // namespace
+}  // namespace motet
