@@ -23,7 +23,7 @@ struct Part {
 
 const std::vector<Part>& parts() {
   static const std::vector<Part> all = [] {
-    const std::vector<std::pair<bool, int>> sizes{{true, 3},  {true, 7},  {true, 4},  {false, 25},
+    const std::vector<std::pair<bool, int>> sizes{{true, 3},  {true, 7},  {false, 4}, {true, 25},
                                                   {false, 1}, {true, 0},  {true, 10}, {true, 10},
                                                   {true, 2},  {false, 3}, {true, 5},  {true, 6}};
     std::vector<Part> made;
