@@ -97,7 +97,7 @@ CASES = {
 }
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
-# ---- the oracle: operator.md's definition, one place after the other
+# ---- the oracle: the definition of motet/attention/attention.h, one place after the other
 
 
 def mixed(x, place, at, given):

@@ -1,7 +1,9 @@
 #include "motet/data/batches.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
@@ -67,6 +69,52 @@ TEST(Batches, EachWindowComesOnceInAPass) {
   for (const auto& [start, count] : seen) {
     EXPECT_EQ(count, 1);
     EXPECT_EQ(start % 16, seen.begin()->first % 16);
+  }
+}
+
+// The first tokens of the windows of a pass, which are their places in counting(), in the order in which they come.
+std::vector<int64_t> windows_of_pass(const TokenSequence& tokens, int64_t context, uint64_t seed, uint64_t pass) {
+  Batches batches(tokens, {.batch_size = 1, .context = context, .seed = seed});
+  std::vector<int64_t> starts;
+  while (true) {
+    const Batch batch = batches.next();  // may begin a pass
+    if (batches.position()["pass"] > pass) return starts;
+    if (batches.position()["pass"] == pass) starts.push_back(batch.inputs[0]);
+  }
+}
+
+TEST(Batches, EachPassHasAnOrderOfItsOwn) {
+  const auto tokens = counting(16 * 40 + 1);
+  std::vector<int64_t> first = windows_of_pass(tokens, 16, 3, 0), second = windows_of_pass(tokens, 16, 3, 1);
+  const auto shift = [](const std::vector<int64_t>& starts) { return std::ranges::min(starts); };
+  std::set<int64_t> shifts;
+  for (uint64_t pass = 0; pass < 12; ++pass) shifts.insert(shift(windows_of_pass(tokens, 16, 3, pass)));
+  EXPECT_GT(shifts.size(), 4u);  // of 16
+  for (std::vector<int64_t>* starts : {&first, &second}) {
+    EXPECT_FALSE(std::ranges::is_sorted(*starts));
+    const int64_t from = shift(*starts);
+    for (int64_t& start : *starts) start -= from;
+  }
+  first.resize(39), second.resize(39);  // one of them may have a window more
+  EXPECT_NE(first, second);
+}
+
+TEST(Batches, APassCutsTheTextFromAnyPlaceBelowTheContextToItsEnd) {
+  constexpr int64_t kContext = 6;
+  for (int count = kContext + 1; count < 30; ++count) {
+    const auto tokens = counting(count);
+    std::set<int64_t> begins;
+    for (uint64_t seed = 0; seed < 120; ++seed) {
+      std::vector<int64_t> starts = windows_of_pass(tokens, kContext, seed, 0);
+      std::ranges::sort(starts);
+      const int64_t begin = starts.at(0);
+      begins.insert(begin);
+      ASSERT_EQ(std::ssize(starts), (count - 1 - begin) / kContext) << count << " tokens, seed " << seed;
+      for (size_t i = 0; i < starts.size(); ++i) ASSERT_EQ(starts[i], begin + static_cast<int64_t>(i) * kContext);
+    }
+    // A text that a later start would leave without a window begins earlier.
+    EXPECT_EQ(std::ssize(begins), std::min<int64_t>(kContext, count - kContext)) << count;
+    EXPECT_EQ(*begins.begin(), 0);
   }
 }
 

@@ -26,6 +26,10 @@ TEST(Manifest, ReadsWhatItWrites) {
   EXPECT_EQ(read.tokenizer_hash, 0xfedcba9876543210);
   EXPECT_EQ(read.train.shards[1].file, "train-00001.tokens");
   EXPECT_EQ(read.document_token, 0);
+  EXPECT_EQ(read.train.text_bytes, 100u);
+  EXPECT_EQ(read.inputs[0].path, "a/b.txt");
+  EXPECT_EQ(read.inputs[0].bytes, 12u);
+  EXPECT_EQ(read.inputs[1].hash, 1u);
 }
 
 TEST(Manifest, WhatIsWrongIsNamed) {
@@ -42,6 +46,7 @@ TEST(Manifest, WhatIsWrongIsNamed) {
   EXPECT_EQ(refused("/tokenizer/vocabulary", 0), "f: tokenizer: vocabulary is 0, want 1 to 2147483648");
   EXPECT_EQ(refused("/document_token", 300), "f: document_token is 300, outside of the vocabulary of 300");
   EXPECT_EQ(refused("/splits/train/tokens", 31), "f: splits: train: tokens is 31, and the shards have 30");
+  EXPECT_EQ(refused("/splits/train/documents", 4), "f: splits: train: documents is 4, and the shards have 3");
   EXPECT_EQ(refused("/splits/train/tokens", -1), "f: splits: train: tokens is '-1', want a whole number");
   EXPECT_EQ(refused("/splits/train/shards/0/tokens", UINT64_MAX),
             "f: splits: train: the counts of the shards are too large");

@@ -7,6 +7,7 @@
 #include "motet/data/prepared.h"
 #include "motet/data/text_parts.h"
 #include "motet/text/bpe_trainer.h"
+#include "motet/text/pipeline.h"
 
 namespace motet {
 namespace {
@@ -99,6 +100,60 @@ TEST(Prepare, LongDocumentsAreCutWithoutATrace) {
   EXPECT_EQ(all(data.train), std::vector<int64_t>(whole.begin(), whole.end()));
   EXPECT_EQ(data.manifest->train.documents, 1u);
   EXPECT_EQ(data.manifest->train.text_bytes, text.size());
+  // A token before the document stands there once, not before each part.
+  const Manifest marked = prepare_data(trained(), {.inputs = {folder / "long.txt"}, .folder = folder / "marked"});
+  EXPECT_EQ(marked.train.tokens, whole.size() + 1);
+}
+
+// Each letter a token, each blank a "▁", and one before the text: what LLaMA's tokenizer.json does.
+std::shared_ptr<const Tokenizer> letters() {
+  nlohmann::json vocabulary;
+  for (const char* piece : {"a", "b", "c", "▁"}) vocabulary[piece] = vocabulary.size();
+  const nlohmann::json steps = {{{"type", "Prepend"}, {"prepend", "▁"}},
+                                {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}};
+  return read_pipeline({{"normalizer", {{"type", "Sequence"}, {"normalizers", steps}}},
+                        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}},
+                       "f");
+}
+
+TEST(Prepare, ASpaceThatIsLeftOutBetweenPartsStillCountsAsItsByte) {
+  std::string text;
+  while (text.size() < 2 * kPartBytes) text += "abc cab ";
+  text += "a";
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "long.txt", text);
+  const Manifest manifest = prepare_data(letters(), {.inputs = {folder / "long.txt"}, .folder = folder / "out"});
+  EXPECT_EQ(manifest.train.text_bytes, text.size());
+  EXPECT_EQ(manifest.train.tokens, text.size() + 1);
+  const std::vector<int64_t> tokens = all(open_prepared_data(folder / "out").train);
+  EXPECT_EQ(std::ranges::count(tokens, letters()->encode(" ").back()), std::ranges::count(text, ' ') + 1);
+}
+
+TEST(Prepare, TheDocumentTokenIsTheFirstSpecialOneOfThreeNames) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.txt", "abc");
+  int number = 0;
+  const auto chosen = [&](const std::vector<std::pair<std::string, bool>>& names) {
+    nlohmann::json tokenizer = letters()->to_json();
+    nlohmann::json& added = tokenizer["added_tokens"] = nlohmann::json::array();
+    for (const auto& [name, special] : names)
+      added.push_back({{"id", 4 + added.size()}, {"content", name}, {"special", special}, {"normalized", false}});
+    const std::string out = folder / std::to_string(number++);
+    return prepare_data(read_pipeline(tokenizer, "f"), {.inputs = {folder / "a.txt"}, .folder = out}).document_token;
+  };
+  EXPECT_EQ(chosen({{"<s>", true}, {"<|begin_of_text|>", true}, {"<|endoftext|>", true}}), 6);
+  EXPECT_EQ(chosen({{"<s>", true}, {"<|begin_of_text|>", true}, {"<|endoftext|>", false}}), 5);
+  EXPECT_EQ(chosen({{"</s>", true}, {"<s>", true}}), 5);
+  EXPECT_EQ(chosen({{"<s>", false}, {"<pad>", true}}), std::nullopt);
+}
+
+TEST(Prepare, PackedInputIsToldByItsFirstBytes) {
+  const TemporaryFolder folder;
+  const std::string packed("\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\xc9\x07\x00\x9d\x4a\x9c\x55\x02\x00\x00\x00",
+                           22);  // gzip
+  write_file_atomic(folder / "a.txt", packed);
+  prepare_data(std::make_shared<ByteTokenizer>(), {.inputs = {folder / "a.txt"}, .folder = folder / "out"});
+  EXPECT_EQ(all(open_prepared_data(folder / "out").train), (std::vector<int64_t>{'l', 'o'}));
 }
 
 TEST(Prepare, ATextWithoutAnyPlaceToCutIsEncodedWhole) {

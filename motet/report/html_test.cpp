@@ -175,5 +175,144 @@ TEST(HtmlReport, GivesTheBaselineItsOwnMark) {
   EXPECT_EQ(mark_of(names, "", 2), 3);
 }
 
+TEST(HtmlReport, EvaluationsLieAtTheStepsWhereTheyWereMade) {
+  ReportData data = small();
+  data.curves[0] = {"mha", 3, {1, 2, 3, 4, 5}, {5, 4, 3, 2, 1}, {2, 5}, {4.5, 1.5}, 64, 0.25};
+  const auto json = report_json(data);
+  const auto& curve = json["curves"][0];
+  EXPECT_EQ(json["axes"][curve["x"].get<size_t>()].dump(), "[1,2,3,4,5]");
+  EXPECT_EQ(curve["y"].dump(), "[5,4,3,2,1]");
+  EXPECT_EQ(json["axes"][curve["ex"].get<size_t>()].dump(), "[2,5]");
+  EXPECT_EQ(curve["ey"].dump(), "[4.5,1.5]");
+  EXPECT_EQ(curve["seed"], 3);
+  EXPECT_EQ(curve["tokens"], 64);
+  EXPECT_EQ(curve["seconds"], 0.25);
+}
+
+// The values of a packed picture, as report_attention.js unpacks them; NaN where not finite, -9 where no query sees.
+std::vector<double> unpacked(const nlohmann::json& picture) {
+  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const int rows = picture["rows"], columns = picture["columns"];
+  const std::string packed = picture["data"];
+  std::vector<double> out;
+  size_t at = 0;
+  for (int row = 0; row < rows; ++row)
+    for (int column = 0; column < columns; ++column) {
+      if (picture["causal"] && column > row + columns - rows) {
+        out.push_back(-9);
+        continue;
+      }
+      const auto level = static_cast<double>(alphabet.find(packed.at(at)) * 64 + alphabet.find(packed.at(at + 1)));
+      const bool number = packed[at] != '.';
+      at += 2;
+      const double part = picture["signed"] ? (level - 2048) / 2047 : level / 4095;
+      out.push_back(number ? part * picture["scale"].get<double>() : NAN);
+    }
+  EXPECT_EQ(at, packed.size());
+  return out;
+}
+
+TEST(HtmlReport, APictureThatIsCutKeepsItsFirstQueriesAndTheirKeys) {
+  ReportData data = small();
+  data.pictures.clear();
+  data.sample_tokens.assign(70, "a");
+  // Enough pictures that they are cut; each value tells its row and column. 64 queries see 70 keys.
+  for (int head = 0; head < 900; ++head) {
+    AttentionPicture one{"mha", 0, "head", head % 2 ? "after" : "before", head, 64, 70, {}};
+    for (int row = 0; row < 64; ++row)
+      for (int column = 0; column < 70; ++column)
+        one.values.push_back(
+            column > row + 6 ? 0.0f : static_cast<float>((head % 2 ? -1 : 1) * (row + 1) / 64.0 + column / 7000.0));
+    data.pictures.push_back(one);
+  }
+  const auto json = report_json(data);
+  for (const size_t which : {size_t{0}, size_t{1}}) {
+    const auto& picture = json["pictures"][which];
+    const int rows = picture["rows"];
+    ASSERT_EQ(json["tokens_cut"], rows);
+    ASSERT_LT(rows, 64);
+    ASSERT_EQ(picture["columns"], rows + 6);
+    EXPECT_EQ(picture["head"], which);
+    EXPECT_EQ(picture["kind"], which ? "after" : "before");
+    const std::vector<double> values = unpacked(picture);
+    for (int row = 0; row < rows; ++row)
+      for (int column = 0; column <= row + 6; ++column)
+        ASSERT_NEAR(values[static_cast<size_t>(row * (rows + 6) + column)],
+                    (which ? -1 : 1) * (row + 1) / 64.0 + column / 7000.0, 1e-3)
+            << row << " " << column;
+  }
+}
+
+TEST(HtmlReport, LayersAreCutFromTheLast) {
+  ReportData data = small();
+  data.pictures.clear();
+  for (int layer = 0; layer < 40; ++layer)
+    for (int head = 0; head < 300; ++head) {
+      data.pictures.push_back(picture("before", head, 16));
+      data.pictures.back().layer = layer;
+    }
+  const auto json = report_json(data);
+  const int layers = json["layers_cut"];
+  ASSERT_GT(layers, 0);
+  EXPECT_EQ(json["pictures"].size(), static_cast<size_t>(layers) * 300);
+  for (const auto& one : json["pictures"]) ASSERT_LT(one["layer"], layers);
+  EXPECT_EQ(json["pictures"][0]["layer"], 0);
+}
+
+TEST(HtmlReport, PointsCarryTheirLossDeviationAndCosts) {
+  ReportData data = small();
+  data.cost_axes = {{"FLOPs", "FLOP", false}, {"speed", "tokens/s", true}};
+  data.points = {{"mha", 2.0, 0.125, {1000, 30}}, {"dcmha", 1.5, 0.25, {2000, 20}}};
+  const auto json = report_json(data);
+  EXPECT_EQ(json["cost_axes"][0]["more_is_better"], false);
+  EXPECT_EQ(json["cost_axes"][1]["more_is_better"], true);
+  EXPECT_EQ(json["cost_axes"][1]["unit"], "tokens/s");
+  EXPECT_EQ(json["points"][1]["costs"].dump(), "[2000,20]");
+  EXPECT_EQ(json["points"][1]["loss"], 1.5);
+  EXPECT_EQ(json["points"][1]["deviation"], 0.25);
+  EXPECT_EQ(json["mechanisms"][json["points"][1]["m"].get<size_t>()]["name"], "dcmha");
+  EXPECT_EQ(json["matrices"][0]["values"].dump(), "[1,0,0,1]");
+}
+
+// What holds on paper alone, with the lines of a rule joined.
+std::string print_rules(std::string_view page) {
+  const size_t begin = page.find("@media print {");
+  EXPECT_NE(begin, page.npos);
+  const std::string_view rules = page.substr(begin, page.find("\n}\n", begin) - begin);
+  return std::string(rules);
+}
+
+TEST(HtmlReport, OnPaperNothingSticksAndHeadingsStayWithTheirCharts) {
+  const std::string rules = print_rules(html_report(small()));
+  EXPECT_TRUE(contains(rules, ".reading-line, th:first-child, thead th:first-child { position: static }"));
+  EXPECT_TRUE(contains(rules, "#loss, #cost, .side { break-inside: avoid }"));
+  EXPECT_TRUE(contains(rules, "h2, h3, .side { break-after: avoid }"));
+  EXPECT_TRUE(contains(rules, ".strip, .group, .with-legend, .panels > div { break-inside: avoid }"));
+}
+
+TEST(HtmlReport, TheTableHasTheWholeWidth) {
+  const std::string page = html_report(small());
+  EXPECT_TRUE(contains(page, "#table { display: block }"));
+  EXPECT_TRUE(contains(page, "thead th { padding-top: 0; white-space: normal }"));
+}
+
+TEST(HtmlReport, EveryPictureAndButtonOfAHeadSaysWhichSideOfTheMixItIs) {
+  const std::string page = html_report(small());
+  EXPECT_TRUE(contains(page, "headOf(picture) + (mixed(picture.m) ? `, ${picture.kind} mixing` : \", weights\")"));
+  EXPECT_EQ(occurrences(page, "\"aria-label\": fullName(picture)"), 2u);                  // picture and button
+  EXPECT_EQ(occurrences(page, "\"aria-label\": `${fullName(picture)}; arrow keys"), 1u);  // what takes the keys
+}
+
+TEST(HtmlReport, TheTablesNumbersAreShownAndSortedByTheirValues) {
+  ReportData data = small();
+  data.rows = {{{"mha"}, {"1.2M", 1200000}}, {{"other"}, {"-", NAN}}};
+  const std::string page = html_report(data);
+  EXPECT_TRUE(contains(page, "<td class=\"number\" data-value=\"1200000\">1.2M</td>"));
+  EXPECT_TRUE(contains(page, "<td class=\"number\">-</td>"));
+  EXPECT_EQ(occurrences(page, "<tr class=\"baseline\">"), 1u);
+  EXPECT_TRUE(contains(
+      page, "<th scope=\"col\" class=\"number\" title=\"Validation loss\"><span>Loss</span><small>nats</small>"));
+}
+
 }  // namespace
 }  // namespace motet

@@ -93,6 +93,10 @@ figure("attention", (node) => {
   const strips = html("div", {});
   node.replaceChildren(controls, panels, readout, strips);
 
+  // What a picture is called where nothing around it says so: "head 1, before mixing".
+  const headOf = (picture) => picture.label || "head " + (picture.head + 1);
+  const fullName = (picture) => headOf(picture) + (mixed(picture.m) ? `, ${picture.kind} mixing` : ", weights");
+
   let shown = {before: [], after: []}, top = 1, fields = [];
   const kinds = () => ["before", "after"].filter((kind) => shown[kind].length);
   const value = (picture, row, column) => unpack(picture)[row * picture.columns + column];
@@ -106,8 +110,7 @@ figure("attention", (node) => {
   }
 
   function map(kind, picture, index) {
-    const canvas =
-        html("canvas", {role: "img", "aria-label": `${picture.label || "head " + (picture.head + 1)}, ${kind} mixing`});
+    const canvas = html("canvas", {role: "img", "aria-label": fullName(picture)});
     paintMap(canvas, unpack(picture), picture.rows, picture.columns, top);
     const row = html("i", {class: "row"}), cell = html("i", {});
     const field = html(
@@ -115,7 +118,7 @@ figure("attention", (node) => {
           class: "field",
           tabindex: index === 0 ? "0" : "-1",
           role: "group",
-          "aria-label": "Weights; arrow keys move the reading"
+          "aria-label": `${fullName(picture)}; arrow keys move the reading`
         },
         canvas, row, cell);
     const follow = (event) => {
@@ -140,7 +143,8 @@ figure("attention", (node) => {
           Math.max(0, Math.min(picture.columns - 1, state.column + right)));
     });
     const button = html(
-        "button", {type: "button", onclick: () => choose(kind, index)}, picture.label || "head " + (picture.head + 1));
+        "button", {type: "button", onclick: () => choose(kind, index), "aria-label": fullName(picture)},
+        headOf(picture));
     fields.push({kind, index, picture, row, cell, button, canvas});
     return html("div", {class: "map"}, button, field);
   }
@@ -203,7 +207,7 @@ figure("attention", (node) => {
           kind ? Math.min(shown[which].length - 1, Math.floor((index * shown[which].length) / shown[kind].length)) :
                  state.head[which];
       const picture = shown[which][at];
-      return `${picture.label || "head " + (picture.head + 1)}${kinds().length > 1 ? ` ${which} mixing` : ""} ${
+      return `${headOf(picture)}${kinds().length > 1 ? ` ${which} mixing` : ""} ${
           weightText(value(picture, row, column))}`;
     });
     readout.replaceChildren(
@@ -235,8 +239,7 @@ figure("attention", (node) => {
       });
       return html(
           "div", {class: "strip"},
-          `What query ${state.row + 1} reads, ${picture.label || "head " + (picture.head + 1)}${
-              kinds().length > 1 ? `, ${kind} mixing` : ""}`,
+          `What query ${state.row + 1} reads, ${headOf(picture)}${kinds().length > 1 ? `, ${kind} mixing` : ""}`,
           html("div", {class: "tokens" + (words ? " words" : "")}, tokens));
     }));
   }

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <map>
 #include <random>
 
 #include "motet/core/error.h"
@@ -245,6 +247,75 @@ TEST(BpeTrainer, StopsWhenNoPairComesTwice) {
   EXPECT_EQ(message_of<Error>([] { BpeTrainer().finish(300); }), "the text is empty, want some to learn from");
   EXPECT_EQ(message_of<UsageError>([] { BpeTrainer().finish(256); }),
             "--vocab-size: 256 is outside of 257 to 16777216: 256 bytes and <|endoftext|> are always there");
+}
+
+// "hello" is in the vocabulary, and no chain of merges makes it.
+TEST(Pipeline, AWholePieceIsItsTokenOnlyWhereMergesAreIgnored) {
+  json value = small();
+  value["model"]["vocab"]["hello"] = 261;
+  for (const bool ignore : {false, true}) {
+    value["model"]["ignore_merges"] = ignore;
+    const auto tokenizer = read(value);
+    EXPECT_EQ(tokenizer->encode("hello"), ignore ? Ids{261} : (Ids{258, 259})) << ignore;  // "hel", "lo"
+    EXPECT_EQ(tokenizer->encode("hello!"), ignore ? (Ids{261, 1 + '!'}) : (Ids{258, 259, 1 + '!'}));
+    EXPECT_EQ(read(tokenizer->to_json())->encode("hello"), tokenizer->encode("hello"));
+  }
+  value["model"].erase("ignore_merges");
+  EXPECT_EQ(read(value)->encode("hello"), (Ids{258, 259}));
+}
+
+// The merges of the definition: of the pairs that come most often the one with the lowest ids, as long as one comes
+// twice. Few letters in short words, so that many pairs tie.
+std::vector<std::pair<int32_t, int32_t>> naive_merges(const std::vector<std::string>& words, int32_t next_id) {
+  std::vector<Ids> symbols;
+  for (const std::string& word : words) {
+    symbols.emplace_back();
+    for (const char byte : word) symbols.back().push_back(1 + static_cast<unsigned char>(byte));
+  }
+  std::vector<std::pair<int32_t, int32_t>> merges;
+  while (true) {
+    std::map<std::pair<int32_t, int32_t>, int> counts;
+    for (const Ids& word : symbols)
+      for (size_t i = 0; i + 1 < word.size(); ++i) ++counts[{word[i], word[i + 1]}];
+    const auto best = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+    if (best == counts.end() || best->second < 2) return merges;  // a map is ordered: the first of equal counts
+    merges.push_back(best->first);
+    for (Ids& word : symbols)
+      for (size_t i = 0; i + 1 < word.size(); ++i)
+        if (word[i] == best->first.first && word[i + 1] == best->first.second) {
+          word[i] = next_id;
+          word.erase(word.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        }
+    ++next_id;
+  }
+}
+
+TEST(BpeTrainer, LearnsTheMostFrequentPairAndOfEqualOnesTheLowestIds) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::string> words;
+    std::string text;
+    for (int i = 0; i < 25; ++i) {
+      std::string word(i == 0 ? "" : " ");
+      for (size_t size = 1 + random() % 6; size > 0; --size) word += static_cast<char>('a' + random() % 4);
+      words.push_back(word);
+      text += word;
+    }
+    BpeTrainer trainer;
+    trainer.add(text);
+    const json model = trainer.finish(400, {})->to_json()["model"];
+    std::vector<std::string> pieces(model["vocab"].size() + 1);
+    for (const auto& [piece, id] : model["vocab"].items()) pieces.at(id.get<size_t>()) = piece;
+    const auto wanted = naive_merges(words, 257);
+    ASSERT_EQ(model["merges"].size(), wanted.size()) << text;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const auto& [left, right] = wanted[i];
+      const json& have = model["merges"][i];
+      const std::string pair =
+          have.is_array() ? have[0].get<std::string>() + " " + have[1].get<std::string>() : have.get<std::string>();
+      ASSERT_EQ(pair, pieces.at(static_cast<size_t>(left)) + " " + pieces.at(static_cast<size_t>(right))) << i;
+    }
+  }
 }
 
 }  // namespace

@@ -30,14 +30,14 @@ class CocaAttention(Mechanism):
             self.refuse("rope_fraction", o["rope_fraction"], f"1: the {o['form']} form needs a whole rotated head")
 
     def keys(self, memory, positions=None, length=None):
-        positions, length = self._placed(memory, positions, length)
+        positions, length = self._placed("memory", memory, positions, length)
         first, second = self.key_heads_of(memory).chunk(2, -1)
         h = torch.relu((first + second) * 0.5)
         tied = torch.cat((h, torch.zeros_like(h) if self.options["form"] == "exact" else h), -1)
         return {"k": self.rotary(tied, positions, length), "v": self.value_heads_of(memory)}
 
     def queries(self, x, positions=None, length=None):
-        positions, length = self._placed(x, positions, length)
+        positions, length = self._placed("x", x, positions, length)
         q = self.query_heads_of(x)
         first, second = q.chunk(2, -1)
         if self.options["form"] == "exact":

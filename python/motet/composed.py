@@ -9,6 +9,53 @@ import motet._library  # noqa: F401  registers torch.ops.motet
 # The operator's own schema: the one place of its arguments and their defaults.
 _ARGUMENTS = torch.ops.motet.composed_attention.default._schema.arguments
 _NAMES = frozenset(argument.name for argument in _ARGUMENTS)
+_TENSORS = frozenset(argument.name for argument in _ARGUMENTS if "Tensor" in str(argument.type))
+_INTEGER = (int, torch.SymInt)
+
+
+def shown(value):
+    """A value in one short line."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    if isinstance(value, dict):
+        return f"a dictionary of {', '.join(map(str, value)) or 'nothing'}"
+    return " ".join(repr(value).split())[:80]
+
+
+def check_tensor(function, name, value):
+    """ValueError for what is no tensor, or none whose numbers lie densely in memory."""
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"{function}: {name} is {shown(value)}, want a tensor")
+    if value.is_nested or value.is_quantized or value.layout != torch.strided:
+        kind = "nested" if value.is_nested else "quantized" if value.is_quantized else f"of layout {value.layout}"
+        raise ValueError(f"{function}: {name} is {kind}, want a dense tensor")
+
+
+def check_heads(function, name, value):
+    """ValueError for what is no list of integers."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{function}: {name} is {shown(value)}, want a list of integers")
+    for entry in value:
+        if not isinstance(entry, _INTEGER) or isinstance(entry, bool) or not -(2**63) <= entry < 2**63:
+            raise ValueError(f"{function}: {name} holds {shown(entry)}, want integers")
+
+
+def _check(name, value):
+    """The type of an argument that is not a tensor; what it must be beyond that the operator says."""
+    if name in _TENSORS:
+        if value is not None:
+            check_tensor("composed_attention", name, value)
+    elif name in ("key_of", "value_of"):
+        if value is not None:
+            check_heads("composed_attention", name, value)
+    elif name == "scale":
+        if not (value is None or isinstance(value, (int, float, torch.SymFloat)) and not isinstance(value, bool)):
+            raise ValueError(f"composed_attention: scale is {shown(value)}, want a number")
+    elif name == "window":
+        if not isinstance(value, _INTEGER) or isinstance(value, bool) or value >= 2**63:
+            raise ValueError(f"composed_attention: window is {shown(value)}, want 0 (none) or more, below 2^63")
+    elif not isinstance(value, bool):
+        raise ValueError(f"composed_attention: {name} is {shown(value)}, want True or False")
 
 
 def composed_attention(q, k, v, *, return_lse=False, **arguments):
@@ -50,15 +97,19 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
     exist. Works under torch.compile (fullgraph) and autocast (q, k, v in the autocast dtype, mixes in float32).
 
     Raises ValueError naming the argument, what it was and what is wanted; TypeError for an unknown argument;
-    NotImplementedError for a second derivative.
+    NotImplementedError for a second derivative, a forward-mode one (jvp), one under torch.func (grad, vjp, jacrev ...)
+    and a batch of output gradients at once. torch.func.vmap runs one sample after the other.
 
     Sources: talking heads arXiv:2003.02436, DCMHA arXiv:2405.08553, differential attention arXiv:2410.05258.
     """
-    for name in arguments:
+    for name, value in arguments.items():
         if name not in _NAMES:
             nearest = difflib.get_close_matches(name, _NAMES, 1)
             hint = f"; nearest is {nearest[0]!r}" if nearest else ""
             raise TypeError(f"composed_attention: unknown argument {name!r}{hint}")
+        _check(name, value)
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        check_tensor("composed_attention", name, value)
     out, lse = torch.ops.motet.composed_attention(q, k, v, **arguments)
     return (out, lse) if return_lse else out
 

@@ -71,8 +71,8 @@ class DifferentialAttention(Mechanism):
         return exponent(self.lambda_q1, self.lambda_k1) - exponent(self.lambda_q2, self.lambda_k2) + self.lambda_init
 
     def queries(self, x, positions=None, length=None):
-        pair_lambda = torch.sigmoid(self.lambda_proj(x)) if self.second else self.lambda_()
-        return {**super().queries(x, positions, length), "pair_lambda": pair_lambda}
+        made = super().queries(x, positions, length)
+        return {**made, "pair_lambda": torch.sigmoid(self.lambda_proj(x)) if self.second else self.lambda_()}
 
     def attention(self, positions, key_positions):
         made = super().attention(positions, key_positions)
@@ -82,6 +82,7 @@ class DifferentialAttention(Mechanism):
         return made
 
     def finish(self, out):
+        self._check_out(out)
         if not self.second and self.subln is not None:
             out = self.subln(out) * (1 - self.lambda_init)
         return super().finish(out)

@@ -20,6 +20,8 @@ def register_hf(name="motet"):
     Raises ImportError where transformers is missing or has no AttentionInterface; the registered function raises
     ValueError for attention dropout, softcap, sinks (s_aux) and head masks.
     """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"register_hf: name is {name!r}, want a name")
     try:
         from transformers import AttentionInterface
         from transformers.masking_utils import AttentionMaskInterface

@@ -5,8 +5,11 @@ import torch
 from torch import nn
 
 from motet import layers, options
-from motet.composed import composed_attention
+from motet.composed import check_tensor, composed_attention, shown
 
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_SEEN = ("query_start", "key_begin", "key_end", "documents", "bias")  # what a call says of visibility
+_LARGEST = 2**30
 _PATTERNS = {"local": "L", "LG": "LG", "LGLL": "LGLL", "LGL6": "LGLLLLLL"}
 
 _SHARED = """
@@ -52,14 +55,11 @@ class Mechanism(nn.Module):
         self, hidden_size, *, layer=0, causal=True, memory_size=0, max_position=0, device=None, dtype=None, **options
     ):
         super().__init__()
+        self._check_settings(hidden_size, layer, causal, memory_size, max_position, device, dtype)
         self.hidden_size, self.layer, self.causal = hidden_size, layer, causal
         self.memory_size = memory_size or hidden_size
         self.options = self.resolved(options)
         self._factory = dict(device=device, dtype=dtype)
-        sizes = {"hidden_size": (hidden_size, 1), "layer": (layer, 0), "memory_size": (memory_size, 0)}
-        for name, (size, lowest) in sizes.items():
-            if not isinstance(size, int) or size < lowest:
-                self.refuse(name, size, f"integer, at least {lowest}")
         self.sizes()
         self.window = self._window()
         self.rotary = layers.Rotary(type(self).__name__, self.options, self.key_dim, max_position)
@@ -87,15 +87,30 @@ class Mechanism(nn.Module):
         if self.relative_bias is not None:
             self.relative_bias.zero_()
 
+    def _check_settings(self, hidden_size, layer, causal, memory_size, max_position, device, dtype):
+        sizes = {"hidden_size": (hidden_size, 1), "layer": (layer, 0), "memory_size": (memory_size, 0)}
+        sizes["max_position"] = (max_position, 0)
+        for name, (size, lowest) in sizes.items():
+            if not isinstance(size, int) or isinstance(size, bool) or not lowest <= size <= _LARGEST:
+                self.refuse(name, repr(size), f"integer, {lowest} to {_LARGEST}")
+        if not isinstance(causal, bool):
+            self.refuse("causal", repr(causal), "True or False")
+        if dtype is not None and dtype not in _DTYPES:
+            self.refuse("dtype", repr(dtype), "torch.float32, bfloat16, float16 or float64")
+        try:
+            device is None or torch.device(device)
+        except (RuntimeError, TypeError):
+            self.refuse("device", repr(device), "a device of torch")
+
     def keys(self, memory, positions=None, length=None):
         """What a cache holds of memory [B,S,M]: `k` [B,S,Gk,D], `v` [B,S,Gv,E] and parts of the mixes, all with the key
         as dimension 1. positions [S] or [B,S] integers, default 0..S-1; length: see forward, default S."""
-        positions, length = self._placed(memory, positions, length)
+        positions, length = self._placed("memory", memory, positions, length)
         return {"k": self.rotary(self.key_heads_of(memory), positions, length), "v": self.value_heads_of(memory)}
 
     def queries(self, x, positions=None, length=None):
         """The query side of x [B,T,C]: `q` [B,T,Hs,D] and parts of the mixes."""
-        positions, length = self._placed(x, positions, length)
+        positions, length = self._placed("x", x, positions, length)
         return {"q": self.rotary(self.query_heads_of(x), positions, length)}
 
     def attention(self, positions, key_positions):
@@ -107,6 +122,7 @@ class Mechanism(nn.Module):
 
     def finish(self, out):
         """[B,T,C] of the operator's out [B,T,Ho,E]."""
+        self._check_out(out)
         return self.o_proj(out.flatten(2))
 
     # ---- all of it
@@ -131,28 +147,43 @@ class Mechanism(nn.Module):
         length: tokens that dynamic rotary scaling is based on, the planned length of a request; default all keys.
         seen: query_start, key_begin, key_end, documents, bias of composed_attention.
 
-        Raises ValueError (composed_attention's, naming the argument) for shapes that do not fit.
+        Raises ValueError naming the argument for a type, dtype, shape or device that does not fit, TypeError for an
+        unknown argument.
         """
-        if x.dim() != 3 or x.shape[-1] != self.hidden_size:
-            self.refuse("x", f"of shape {list(x.shape)}", f"[B, T, {self.hidden_size}]")
+        self._check_states("x", x, self.hidden_size)
+        for name in seen:
+            if name not in _SEEN:
+                raise TypeError(f"{type(self).__name__}: unknown argument {name!r}, want one of {', '.join(_SEEN)}")
         if memory is not None and past is not None:
             self.refuse("past", "given beside memory", "one of both")
-        before = 0 if past is None else past["k"].shape[1]
+        if memory is None and past is None and memory_positions is not None:
+            self.refuse("memory_positions", "given without memory or past", "one of them beside it")
+        before = 0 if past is None else self._length_of(past)
+        if memory is not None:
+            self._check_states("memory", memory, self.memory_size)
+            if memory.shape[0] != x.shape[0]:
+                self.refuse("memory", f"a batch of {memory.shape[0]}", f"x's batch {x.shape[0]}")
         source = x if memory is None else memory
         total = before + source.shape[1]
         length = total if length is None else length
         if positions is None:
             positions = torch.arange(before, before + x.shape[1], device=x.device)
+        self._check_positions("positions", positions, x, x.shape[1])
+        if memory_positions is not None:
+            self._check_positions("memory_positions", memory_positions, x, total)
         source_positions = positions if memory is None else memory_positions
         keys = self.keys(source, source_positions, length)
         if past is not None:
-            keys = {name: torch.cat((past[name], part), 1) for name, part in keys.items()}
+            keys = {name: torch.cat((past[name], part), 1) for name, part in self._fitting(past, keys)}
         key_positions = memory_positions if memory is not None or past is not None else positions
         out = self.finish(self.attend(self.queries(x, positions, length), keys, positions, key_positions, **seen))
         return (out, keys) if return_keys else out
 
     def attend(self, queries, keys, positions=None, key_positions=None, **seen):
         """out [B,T,Ho,E] of what `queries` and `keys` gave; positions only matter to a position bias."""
+        for name, given, needed in (("queries", queries, "q"), ("keys", keys, "kv")):
+            if not isinstance(given, dict) or not set(needed) <= set(given):
+                self.refuse(name, shown(given), f"what {name}() gave")
         total = keys["k"].shape[1]
         if key_positions is None:
             key_positions = torch.arange(total, device=keys["k"].device)
@@ -160,8 +191,70 @@ class Mechanism(nn.Module):
             positions = key_positions[..., total - queries["q"].shape[1] :]
         own = self.attention(positions, key_positions)
         if seen.get("bias") is not None and "bias" in own:
-            own["bias"] = own["bias"] + seen.pop("bias")
+            own["bias"] = own["bias"] + self._checked_bias(seen.pop("bias"), queries["q"], total)
         return composed_attention(**queries, **keys, **{**own, **seen})
+
+    # ---- checks
+
+    def _checked_bias(self, bias, q, total):
+        """A bias that adds to the position bias: the shapes that composed_attention takes."""
+        check_tensor(type(self).__name__, "bias", bias)
+        batch, heads = (1, q.shape[0]), (1, self.softmax_heads)
+        fits = bias.dim() == 4 and bias.shape[0] in batch and bias.shape[1] in heads
+        if not fits or bias.shape[2:] != (q.shape[1], total):
+            want = f"[1 or {q.shape[0]}, 1 or {self.softmax_heads}, {q.shape[1]}, {total}]"
+            self.refuse("bias", f"of shape {list(bias.shape)}", want)
+        return bias
+
+    def _check_states(self, name, x, width):
+        """Hidden states [B,T,width] that the projections take: their dtype, or any under autocast, on their device."""
+        check_tensor(type(self).__name__, name, x)
+        if x.dim() != 3 or x.shape[-1] != width:
+            self.refuse(name, f"of shape {list(x.shape)}", f"[B, T, {width}]")
+        weight = self.q_proj.weight
+        autocast = x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
+        wanted = _DTYPES if autocast else (weight.dtype,)
+        if x.dtype not in wanted:
+            self.refuse(name, f"of dtype {x.dtype}", f"the parameters' {weight.dtype}")
+        if x.device != weight.device:
+            self.refuse(name, f"on {x.device}", f"the parameters' device {weight.device}")
+
+    def _check_positions(self, name, positions, x, count):
+        check_tensor(type(self).__name__, name, positions)
+        if positions.dtype not in (torch.int64, torch.int32):
+            self.refuse(name, f"of dtype {positions.dtype}", "int64 or int32")
+        shape = positions.shape
+        if len(shape) not in (1, 2) or shape[-1] != count or (len(shape) == 2 and shape[0] not in (1, x.shape[0])):
+            self.refuse(name, f"of shape {list(shape)}", f"[{count}] or [{x.shape[0]}, {count}]")
+        if positions.device != x.device:
+            self.refuse(name, f"on {positions.device}", f"{x.device}")
+
+    def _check_out(self, out):
+        """What `attend` gave."""
+        check_tensor(type(self).__name__, "out", out)
+        if out.dim() != 4 or out.shape[2:] != (self.output_heads, self.value_dim):
+            self.refuse("out", f"of shape {list(out.shape)}", f"[B, T, {self.output_heads}, {self.value_dim}]")
+
+    def _length_of(self, past):
+        """The number of keys that `past` holds."""
+        if not isinstance(past, dict) or not isinstance(past.get("k"), torch.Tensor) or past["k"].dim() != 4:
+            self.refuse("past", shown(past), "the keys that return_keys gave")
+        return past["k"].shape[1]
+
+    def _fitting(self, past, keys):
+        """The items of keys, when past has the same tensors with other numbers of keys."""
+        if set(past) != set(keys):
+            self.refuse("past", f"of {', '.join(sorted(map(str, past)))}", ", ".join(sorted(keys)))
+        before = past["k"].shape[1]
+        for name, part in keys.items():
+            check_tensor(type(self).__name__, f"past[{name!r}]", past[name])
+            shape = [part.shape[0], before, *part.shape[2:]]
+            if list(past[name].shape) != shape:
+                self.refuse(f"past[{name!r}]", f"of shape {list(past[name].shape)}", shape)
+            if past[name].dtype != part.dtype or past[name].device != part.device:
+                here = f"{past[name].dtype} on {past[name].device}"
+                self.refuse(f"past[{name!r}]", here, f"{part.dtype} on {part.device}")
+        return keys.items()
 
     # ---- parts
 
@@ -218,11 +311,17 @@ class Mechanism(nn.Module):
             self.refuse("window", window, "0 without causal attention")
         return window + (self.options["window_mask"] == "released")
 
-    def _placed(self, x, positions, length):
+    def _placed(self, name, x, positions, length):
+        """Positions and length of checked hidden states `x`, the argument `name`."""
+        self._check_states(name, x, self.hidden_size if name == "x" else self.memory_size)
         count = x.shape[1]
         if positions is None:
             positions = torch.arange(count, device=x.device)
-        return positions, count if length is None else length
+        self._check_positions("positions", positions, x, count)
+        length = count if length is None else length
+        if not isinstance(length, (int, torch.SymInt)) or isinstance(length, bool) or length < 0:
+            self.refuse("length", repr(length), "a number of tokens")
+        return positions, length
 
     def _position_bias(self, positions, key_positions):
         def row(at):
