@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/process.h"
@@ -35,6 +36,28 @@ TEST(ModelFolder, IdsOfTokensStandInTheConfig) {
   const nlohmann::json config = read_json((folder.path() / "m/config.json").string());
   for (const auto& [key, id] : ids.items()) EXPECT_EQ(config[key], id);
   EXPECT_NO_THROW(load_model_folder(folder.path() / "m"));
+}
+
+// Autocast and float64 are recorded; the numbers are the very same.
+TEST(ModelFolder, WhatARunComputedInComesBack) {
+  for (const std::string dtype : {"float32", "float64", "bfloat16"}) {
+    const TemporaryFolder folder;
+    Model model = fresh(tiny({}, {{"mechanism", "dcmha"}}));
+    if (dtype == "float64") model->to(at::kDouble);
+    {
+      const at::NoGradGuard no_grad;
+      for (Tensor p : model->parameters()) p.mul_(1.0 / 3);  // no number of float32
+    }
+    model->set_autocast(dtype == "bfloat16");
+    save_model_folder(folder.path() / "m", *model, {});
+    const Checkpoint stored = open_checkpoint(folder.path() / "m");
+    EXPECT_EQ(trained_dtype(stored), dtype);
+    EXPECT_EQ(stored.config.autocast, dtype == "bfloat16");
+    const Model back = load_model(stored, dtype == "float64" ? at::kDouble : at::kFloat);
+    for (const auto& item : model->named_parameters())
+      EXPECT_TRUE(item.value().equal(back->named_parameters()[item.key()])) << dtype << " " << item.key();
+    EXPECT_TRUE(back->forward(kIds).equal(model->forward(kIds))) << dtype;
+  }
 }
 
 class BrokenFolder : public ::testing::Test {

@@ -94,6 +94,13 @@ TEST(Prepare, MovingDropsWhatWasPrepared) {
     }
 }
 
+TEST(Prepare, PassesWithGradientsReadTheParameters) {
+  Model model = model_of("dcmha");
+  model->prepare();
+  token_loss(model->forward(kIds), kIds).backward();
+  for (const auto& item : model->named_parameters()) EXPECT_TRUE(item.value().grad().defined()) << item.key();
+}
+
 TEST(Prepare, DroppedBitsComeBackAsParametersThatLearn) {
   Model model = model_of("dcmha");
   model->prepare(WeightType::int8);

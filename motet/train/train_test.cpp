@@ -270,6 +270,14 @@ TEST(AdamW, ClipScalesTheWholeGradient) {
   EXPECT_NEAR(optimizer.clip(0), 1.0, 1e-4);
 }
 
+TEST(AdamW, DropsWhatWasPrepared) {
+  Model model = fresh(tiny());
+  model->prepare(WeightType::int8);
+  AdamW optimizer(*model, {});
+  EXPECT_GT(model->named_parameters()["lm_head.weight"].numel(), 0);
+  token_loss(model->forward(at::zeros({1, 3}, at::kLong)), at::zeros({1, 3}, at::kLong)).backward();
+}
+
 TEST(AdamW, FrozenParametersStay) {
   Model model = fresh(tiny());
   AdamW optimizer(*model, {});

@@ -1,0 +1,38 @@
+#include "motet/text/token_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "motet/formats/json.h"
+
+namespace motet {
+namespace {
+
+TEST(TokenBytes, CharactersStandForTheirBytes) {
+  const auto tokenizer = make_tokenizer("chars", "aé€");
+  EXPECT_EQ(token_byte_counts(*tokenizer), (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(token_byte_counts(*make_tokenizer("bytes", "")), std::vector<int32_t>(256, 1));
+}
+
+// As llama's: a word begins with a blank, which decoding drops at the beginning of a text.
+const char* const kWords = R"({
+  "version": "1.0", "added_tokens": [{"id": 3, "content": "<s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}],
+  "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+  "pre_tokenizer": null, "post_processor": null,
+  "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+  "model": {"type": "BPE", "vocab": {"▁": 0, "a": 1, "▁a": 2, "<s>": 3}, "merges": ["▁ a"]}})";
+
+TEST(TokenBytes, ABlankBeforeAWordIsPartOfIt) {
+  const auto tokenizer = tokenizer_from_json(parse_json(kWords, "words"));
+  const std::vector<int32_t> counts = token_byte_counts(*tokenizer);
+  EXPECT_EQ(counts[1], 1);
+  EXPECT_EQ(counts[2], 2);
+}
+
+TEST(TokenBytes, SpecialTokensStandForNone) {
+  EXPECT_EQ(token_byte_counts(*tokenizer_from_json(parse_json(kWords, "words")))[3], 0);
+}
+
+}  // namespace
+}  // namespace motet
