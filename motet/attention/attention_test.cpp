@@ -1,5 +1,4 @@
 // The operator against its definition: every kernel, every mix part, every kind of visibility, forward and backward.
-#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include "motet/attention/stack.h"
@@ -16,8 +15,6 @@ struct Case {
   Mixing mixing;
   void (*change)(Arguments&) = nullptr;
 };
-
-Tensor table(std::vector<int64_t> values) { return at::tensor(values, at::kLong); }
 
 std::vector<Case> cases() {
   const auto causal = [](Arguments& a) { a.causal = true; };
@@ -50,7 +47,7 @@ std::vector<Case> cases() {
        {kDcmha, kDcmha},
        [](Arguments& a) {
          a.causal = true, a.window = 4;
-         a.table = {table({3, 0, -2}), table({0, 2, 9}), table({9, 5, 9}), Tensor()};
+         a.table = {integers({3, 0, -2}), integers({0, 2, 9}), integers({9, 5, 9}), Tensor()};
        }},
       {"documents",
        {.T = 9, .S = 9},
@@ -81,18 +78,11 @@ Arguments made(const Case& c, at::ScalarType type = at::kDouble) {
   return a;
 }
 
-std::vector<const Kernel*> kernels_for(const Problem& p) {
-  std::vector<const Kernel*> able;
-  for (const Kernel* k : {&kSdpa, &kBlocked})
-    if (k->why_not(p).empty()) able.push_back(k);
-  return able;
-}
-
 TEST(Attention, EveryKernelEqualsTheDefinition) {
   for (const Case& c : cases()) {
     const Problem p = checked_problem(made(c), "test");
     const AttentionMaps want = definition(p);
-    for (const Kernel* kernel : kernels_for(p)) {
+    for (const Kernel* kernel : able_kernels(p)) {
       const Attended got = kernel->forward(p);
       EXPECT_LE(relative_error(got.out_BTHE, want.out_BTHE), 1e-12) << c.name << " " << kernel->name;
       const Tensor seen = want.lse_BHT.isfinite();
@@ -108,11 +98,9 @@ TEST(Attention, EveryKernelsGradientsEqualTheDefinitions) {
     const Problem p = checked_problem(a, "test");
     const Tensor cotangent = random({p.B, p.T, p.output_heads, p.E}, 1);
     const Gradients want = definition_gradients(a, cotangent);
-    for (const Kernel* kernel : kernels_for(p)) {
+    for (const Kernel* kernel : able_kernels(p)) {
       const Attended done = kernel->forward(p);
-      Backward b{cotangent, done.out_BTHE, done.lse_BHT, {}};
-      for (int i = 0; i < kNumInputs; ++i) b.wanted[i] = a.input[i].defined();
-      const Gradients got = kernel->backward(p, b);
+      const Gradients got = kernel->backward(p, {cotangent, done.out_BTHE, done.lse_BHT, all_wanted(a)});
       for (int i = 0; i < kNumInputs; ++i) {
         if (!a.input[i].defined()) continue;
         ASSERT_EQ(got[i].sizes(), a.input[i].sizes()) << c.name << " " << input_name(i);
@@ -195,91 +183,7 @@ TEST(Attention, SplitOverKeysAddsUpUnderTheCommonLse) {
   EXPECT_LE(relative_error(sum, whole.out_BTHE), 1e-12);
 }
 
-TEST(Attention, QueryThatSeesNoKeyReturnsZeroAndPassesNoGradient) {
-  Arguments a = with_gradients(arguments({.B = 1, .T = 5, .S = 3}, {kDcmha, kDcmha}));
-  a.causal = true;
-  const Problem p = checked_problem(a, "test");
-  const Attended done = kBlocked.forward(p);
-  EXPECT_TRUE(done.out_BTHE.slice(1, 0, 2).eq(0).all().item<bool>());
-  EXPECT_TRUE(done.lse_BHT.slice(2, 0, 2).isneginf().all().item<bool>());
-  const Gradients g = kBlocked.backward(p, {at::ones_like(done.out_BTHE), done.out_BTHE, done.lse_BHT, {}});
-  EXPECT_TRUE(g[kQ].slice(1, 0, 2).eq(0).all().item<bool>());
-  EXPECT_TRUE(g[kK].isfinite().all().item<bool>());
-}
-
-TEST(Attention, PaddingNeverLeaksWhateverItHolds) {
-  at::manual_seed(4);
-  Arguments a = arguments({.B = 2, .T = 4, .S = 9}, {kDcmha, kDcmha});
-  a.table = {Tensor(), table({0, 3}), table({7, 9}), Tensor()};
-  const Tensor clean = kBlocked.forward(checked_problem(a, "test")).out_BTHE;
-  for (int i :
-       {kK, kV, kPre + kKeyDown, kPre + kKeyUp, kPre + kKeyGate, kPost + kKeyDown, kPost + kKeyUp, kPost + kKeyGate}) {
-    a.input[i] = a.input[i].clone();
-    a.input[i].select(0, 0).slice(0, 7, 9).fill_(NAN);
-    a.input[i].select(0, 1).slice(0, 0, 3).fill_(NAN);
-  }
-  const Problem p = checked_problem(a, "test");
-  const Attended done = kBlocked.forward(p);
-  EXPECT_TRUE(done.out_BTHE.equal(clean));
-  EXPECT_TRUE(definition(p).out_BTHE.isfinite().all().item<bool>());
-  Wanted all;
-  for (int i = 0; i < kNumInputs; ++i) all[i] = a.input[i].defined();
-  const Gradients g = kBlocked.backward(p, {at::ones_like(clean), done.out_BTHE, done.lse_BHT, all});
-  for (int i = 0; i < kNumInputs; ++i)
-    if (g[i].defined()) {
-      EXPECT_TRUE(g[i].isfinite().all().item<bool>()) << input_name(i);
-    }
-}
-
-TEST(Attention, NanInAVisibleKeyReachesTheOutput) {
-  Arguments a = arguments({.B = 1, .T = 3, .S = 3}, {kDcmha, kDcmha});
-  a.input[kV][0][1].fill_(NAN);
-  EXPECT_TRUE(kBlocked.forward(checked_problem(a, "test")).out_BTHE.isnan().any().item<bool>());
-}
-
-TEST(Attention, HugeLogitsStayFinite) {
-  for (double size : {1e4, -1e4}) {
-    Arguments a = arguments({.B = 1, .T = 5, .S = 5}, {kDcmha, kDcmha}, at::kFloat);
-    a.input[kQ] = a.input[kQ] * size;
-    const Problem p = checked_problem(a, "test");
-    const Attended done = kBlocked.forward(p);
-    EXPECT_TRUE(done.out_BTHE.isfinite().all().item<bool>());
-    const Gradients g = kBlocked.backward(p, {at::ones_like(done.out_BTHE), done.out_BTHE, done.lse_BHT, {}});
-    EXPECT_TRUE(g[kQ].isfinite().all().item<bool>());
-  }
-}
-
-TEST(Attention, ErrorIsAtMostTwiceTorchInTheSameDtype) {
-  for (at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    at::manual_seed(11);
-    Arguments exact = arguments({.B = 2, .T = 40, .S = 40, .D = 16, .E = 16}, {kDcmha, kDcmha});
-    exact.causal = true;
-    Arguments narrow = exact;
-    for (int i = 0; i < kNumInputs; ++i)
-      if (exact.input[i].defined()) exact.input[i] = (narrow.input[i] = exact.input[i].to(type)).to(at::kDouble);
-    const Tensor want = definition(checked_problem(exact, "test")).out_BTHE;
-    const Problem p = checked_problem(narrow, "test");
-    const auto error = [&](const Tensor& x) { return (x.to(at::kDouble) - want).abs().max().item<double>(); };
-    const double eps = type == at::kFloat ? 1.2e-7 : type == at::kHalf ? 9.8e-4 : 7.8e-3;
-    EXPECT_LE(error(kBlocked.forward(p).out_BTHE),
-              2 * error(definition(p).out_BTHE) + 8 * eps * want.abs().max().item<double>());
-  }
-}
-
-TEST(Attention, StridedInputGivesTheSameNumbers) {
-  at::manual_seed(9);
-  Arguments a = arguments({.T = 9, .D = 8, .E = 8}, {});
-  a.causal = true;
-  Arguments strided = a;
-  for (int i : {kQ, kK, kV}) strided.input[i] = at::stack({a.input[i], a.input[i]}, -1).select(-1, 0);
-  for (const Kernel* kernel : {&kSdpa, &kBlocked})
-    EXPECT_LE(relative_error(kernel->forward(checked_problem(strided, "test")).out_BTHE,
-                             kernel->forward(checked_problem(a, "test")).out_BTHE),
-              1e-14)
-        << kernel->name;
-}
-
-// The oracle of operator.md: query-side mixes are plain attention over longer, concatenated queries and keys.
+// An independent oracle: query-side mixes are plain attention over longer, concatenated queries and keys.
 TEST(Attention, QuerySideMixEqualsPlainAttentionOverConcatenatedHeads) {
   at::manual_seed(13);
   const Shape n{.B = 2, .T = 6, .S = 6};
@@ -339,14 +243,6 @@ TEST(Attention, KeysIn16BitsCountAsTheirWidenedSelves) {
       }
 }
 
-TEST(Attention, AutocastRunsInTheLowerDtype) {
-  const Tensor q = at::randn({1, 4, 2, 8}), k = at::randn({1, 4, 2, 8}), v = at::randn({1, 4, 2, 8});
-  at::autocast::set_autocast_enabled(at::kCPU, true);
-  const Tensor out = composed_attention({q, {}, {}, {}}, {k, v, {}, {}}, {}).out_BTHE;
-  at::autocast::set_autocast_enabled(at::kCPU, false);
-  EXPECT_EQ(out.scalar_type(), at::kBFloat16);
-}
-
 TEST(Attention, ExplainSaysWhyNot) {
   const Tensor x = at::randn({1, 4, 2, 8});
   const Choice plain = explain({x, {}, {}, {}}, {x, x, {}, {}}, {.post = {false, at::randn({2, 2})}});
@@ -358,6 +254,25 @@ TEST(Attention, ExplainSaysWhyNot) {
   using Reason = std::pair<std::string, std::string>;
   EXPECT_EQ(mixed.passed_over,
             (std::vector<Reason>{{"fused", "float64 stays on the plain paths"}, {"sdpa", "heads are mixed"}}));
+}
+
+TEST(Attention, ATwoPhaseProblemGoesToAKernelThatHasThatForm) {
+  const Arguments a = arguments({.T = 9, .D = 8, .E = 8}, {});  // float64 without a mix: sdpa's, but for two phases
+  const Problem p = checked_problem(a, "test");
+  EXPECT_STREQ(choose(p, Form::attend).name, "sdpa");
+  const Kernel& kernel = choose(p, Form::two_phase);
+  EXPECT_STREQ(kernel.name, "blocked");
+  const AttentionMaps want = definition(p);
+  const Tensor lse = kernel.lse(p);
+  EXPECT_LE(relative_error(lse, want.lse_BHT), 1e-12);
+  EXPECT_LE(relative_error(kernel.given_lse(p, lse), want.out_BTHE), 1e-12);
+}
+
+TEST(Attention, TheTableNamesItsRowsInOrderAndTheLastTakesEverything) {
+  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"fused", "sdpa", "blocked"}));
+  ASSERT_EQ(kernel_table().size(), 3u);
+  for (const Case& c : cases())
+    EXPECT_EQ(kernel_table().back()->why_not(checked_problem(made(c), "test")), "") << c.name;
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ Attended run(const Problem& given, Results results, const Tensor& given_lse_BHT 
   return done;
 }
 
-// Sums of the gradients over blocks, in the accumulation dtype, per head.
+// Sums of the gradients over blocks, in the accumulation dtype, per head; undefined where not wanted.
 struct Sums {
   Tensor dq_BHTD, dk_BHSD, dv_BHSE, dbias, dlambda;
   MixMatrices pre, post;
@@ -207,11 +207,11 @@ void block_backward(const Prepared& r, const Place& place, const Backward& b, Su
 
   const Tensor dout = place.queries(b.dout_BTHE, 1).to(weights.scalar_type()).transpose(1, 2);
   const Tensor u = pairs ? subtracted_pairs(weights, block_lambda(r, place)) : mixed(weights, post);
-  place.keys(sums.dv_BHSE, 2).add_(at::matmul(u.transpose(2, 3), dout));
+  if (sums.dv_BHSE.defined()) place.keys(sums.dv_BHSE, 2).add_(at::matmul(u.transpose(2, 3), dout));
   const Tensor du = at::matmul(dout, place.keys(r.v_BHSE, 2).transpose(2, 3));
   Tensor dweights;
   if (pairs) {
-    Tensor dlambda = r.p.lambda.dim() == 3 ? place.queries(sums.dlambda, 1) : sums.dlambda;
+    Tensor dlambda = sums.dlambda.dim() == 3 ? place.queries(sums.dlambda, 1) : sums.dlambda;
     dweights = pairs_backward(weights, du, block_lambda(r, place), dlambda);
   } else {
     dweights = mixed_backward(weights, du, post, place.matrices(sums.post));
@@ -221,8 +221,8 @@ void block_backward(const Prepared& r, const Place& place, const Backward& b, Su
   if (sums.dbias.defined()) add_bias_gradient(dlogits, place, sums.dbias);
   const Tensor dscores = mixed_backward(scores, dlogits, pre, place.matrices(sums.pre));
   const Tensor q = place.queries(r.q_BHTD, 2), k = place.keys(r.k_BHSD, 2);
-  place.queries(sums.dq_BHTD, 2).add_(at::matmul(dscores, k), r.p.scale);
-  place.keys(sums.dk_BHSD, 2).add_(at::matmul(dscores.transpose(2, 3), q), r.p.scale);
+  if (sums.dq_BHTD.defined()) place.queries(sums.dq_BHTD, 2).add_(at::matmul(dscores, k), r.p.scale);
+  if (sums.dk_BHSD.defined()) place.keys(sums.dk_BHSD, 2).add_(at::matmul(dscores.transpose(2, 3), q), r.p.scale);
 }
 
 Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, const Tensor& x_BSGD) {
@@ -234,19 +234,21 @@ Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, co
 Gradients backward(const Problem& given, const Backward& b) {
   const Prepared r = prepared(given);
   const Problem& p = r.p;
-  const auto zeros = [](const Tensor& t) { return at::zeros(t.sizes(), t.options()); };
-  Sums sums{zeros(r.q_BHTD), zeros(r.k_BHSD), zeros(r.v_BHSE), {}, {}, zeros_like(r.pre), zeros_like(r.post)};
-  if (b.wanted[kBias]) sums.dbias = zeros(r.bias_BHTS);
+  const auto zeros = [&](int input, const Tensor& t) {
+    return b.wanted[input] ? at::zeros(t.sizes(), t.options()) : Tensor();
+  };
+  Sums sums{zeros(kQ, r.q_BHTD), zeros(kK, r.k_BHSD), zeros(kV, r.v_BHSE), zeros(kBias, r.bias_BHTS), {},
+            zeros_like(r.pre),   zeros_like(r.post)};
   if (p.lambda.defined()) sums.dlambda = at::zeros(p.lambda.sizes(), r.q_BHTD.options());
   for (const Place& place : places(p))
     if (place.at.s0 < place.at.s1) block_backward(r, place, b, sums);
 
   Gradients g;
-  g[kQ] = sums.dq_BHTD.transpose(1, 2).to(p.q_BTHD.scalar_type());
-  g[kK] = summed_heads(sums.dk_BHSD, p.key_of, p.k_BSGD);
-  g[kV] = summed_heads(sums.dv_BHSE, p.value_of, p.v_BSGE);
-  if (sums.dbias.defined()) g[kBias] = sums.dbias.to(p.bias_BHTS.scalar_type());
-  if (sums.dlambda.defined()) g[kLambda] = sums.dlambda.to(p.lambda.scalar_type());
+  if (b.wanted[kQ]) g[kQ] = sums.dq_BHTD.transpose(1, 2).to(p.q_BTHD.scalar_type());
+  if (b.wanted[kK]) g[kK] = summed_heads(sums.dk_BHSD, p.key_of, p.k_BSGD);
+  if (b.wanted[kV]) g[kV] = summed_heads(sums.dv_BHSE, p.value_of, p.v_BSGE);
+  if (b.wanted[kBias]) g[kBias] = sums.dbias.to(p.bias_BHTS.scalar_type());
+  if (b.wanted[kLambda]) g[kLambda] = sums.dlambda.to(p.lambda.scalar_type());
   std::ranges::copy(part_gradients(p.pre, sums.pre, std::span(b.wanted).subspan(kPre, kNumMixParts)), g.begin() + kPre);
   std::ranges::copy(part_gradients(p.post, sums.post, std::span(b.wanted).subspan(kPost, kNumMixParts)),
                     g.begin() + kPost);

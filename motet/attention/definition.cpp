@@ -1,4 +1,4 @@
-// The specification: composed attention as operator.md defines it, unblocked, differentiated by autograd.
+// The specification: composed attention as attention.h defines it, unblocked, differentiated by autograd.
 // Slow on purpose: every kernel is tested against it. It also yields every intermediate.
 #include "motet/attention/definition.h"
 

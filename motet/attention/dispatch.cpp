@@ -26,6 +26,8 @@ const Kernel& forced_kernel(const std::string& name, const Problem& p, Form form
 
 }  // namespace
 
+std::span<const Kernel* const> kernel_table() { return kTable; }
+
 const Kernel& choose(const Problem& p, Form form) {
   if (const auto forced = environment("MOTET_KERNEL")) return forced_kernel(*forced, p, form);
   for (const Kernel* kernel : kTable)

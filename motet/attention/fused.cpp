@@ -17,6 +17,17 @@ std::string why_not(const Problem& p) {
   return "";
 }
 
+// Parts are copied by number: both tables must count them alike.
+static_assert(cpu::kWeight == kWeight && cpu::kNumParts == kNumMixParts);
+static_assert(cpu::kQueryDown == kQueryDown);
+static_assert(cpu::kQueryUp == kQueryUp);
+static_assert(cpu::kQueryGate == kQueryGate);
+static_assert(cpu::kQueryFull == kQueryFull);
+static_assert(cpu::kKeyDown == kKeyDown);
+static_assert(cpu::kKeyUp == kKeyUp);
+static_assert(cpu::kKeyGate == kKeyGate);
+static_assert(cpu::kKeyFull == kKeyFull);
+
 cpu::Type type_of(const Tensor& t) {
   return t.scalar_type() == at::kFloat      ? cpu::Type::float32
          : t.scalar_type() == at::kBFloat16 ? cpu::Type::bfloat16

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "motet/attention/problem.h"
 
 namespace motet {
@@ -6,7 +8,8 @@ namespace motet {
 using Gradients = std::array<Tensor, kNumInputs>;
 using Wanted = std::array<bool, kNumInputs>;
 
-/// What the forward pass left for the backward pass, and the gradient that came in.
+/// What the forward pass left for the backward pass, the gradient that came in, and which gradients to return: those
+/// that are not wanted stay undefined.
 struct Backward {
   Tensor dout_BTHE, out_BTHE, lse_BHT;
   Wanted wanted;
@@ -25,6 +28,9 @@ struct Kernel {
 extern const Kernel kFused;    // everything but bias and float64, in our own CPU kernels (cpu/)
 extern const Kernel kSdpa;     // no mix, equal widths: PyTorch's own flash kernel (CPU)
 extern const Kernel kBlocked;  // everything, in torch operations, blocked over queries
+
+/// The rows of the table, best first.
+std::span<const Kernel* const> kernel_table();
 
 enum class Form { attend, two_phase };
 

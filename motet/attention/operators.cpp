@@ -1,5 +1,6 @@
 // Registration with torch: schemas, CPU and CUDA kernels (one body), Meta, Autograd and Autocast. All kernels are
 // boxed, so that the list of arguments is written once, in the table of parts.
+#include <ATen/FuncTorchTLS.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
@@ -21,11 +22,39 @@ void run_attention(const c10::OperatorHandle&, Stack* stack) {
   torch::jit::push(*stack, done.out_BTHE.contiguous(), done.lse_BHT.contiguous());
 }
 
+Wanted checked_wanted(const c10::List<bool>& given, const Arguments& a) {
+  TORCH_CHECK_VALUE(given.size() == kNumInputs, "composed_attention_backward: wanted has ", given.size(),
+                    " entries, want one for each of the ", kNumInputs, " inputs");
+  Wanted wanted;
+  for (int i = 0; i < kNumInputs; ++i) {
+    wanted[i] = given[i];
+    TORCH_CHECK_VALUE(!wanted[i] || a.input[i].defined(), "composed_attention_backward: the gradient of ",
+                      input_name(i), " is wanted, which is not given");
+  }
+  return wanted;
+}
+
+void check_result(const Tensor& t, const char* function, const char* name, std::vector<int64_t> shape,
+                  at::ScalarType type, const Tensor& q) {
+  TORCH_CHECK_VALUE(t.sizes() == shape, function, ": ", name, " has shape ", t.sizes(), ", want ",
+                    at::IntArrayRef(shape));
+  TORCH_CHECK_VALUE(t.scalar_type() == type, function, ": ", name, " has dtype ", t.scalar_type(), ", want ", type);
+  TORCH_CHECK_VALUE(t.device() == q.device(), function, ": ", name, " is on ", t.device(), ", want q's device ",
+                    q.device());
+}
+
 void run_backward(const c10::OperatorHandle&, Stack* stack) {
+  constexpr const char* kName = "composed_attention_backward";
   Backward b;
-  std::ranges::copy(torch::jit::pop(*stack).toBoolList(), b.wanted.begin());
-  const Problem p = checked_problem(pop_arguments(*stack), "composed_attention_backward");
+  const c10::List<bool> wanted = torch::jit::pop(*stack).toBoolList();
+  const Arguments a = pop_arguments(*stack);
   torch::jit::pop(*stack, b.dout_BTHE, b.out_BTHE, b.lse_BHT);
+  const Problem p = checked_problem(a, kName);
+  b.wanted = checked_wanted(wanted, a);
+  const std::vector<int64_t> shape{p.B, p.T, p.output_heads, p.E};
+  check_result(b.dout_BTHE, kName, "dout", shape, p.q_BTHD.scalar_type(), p.q_BTHD);
+  check_result(b.out_BTHE, kName, "out", shape, p.q_BTHD.scalar_type(), p.q_BTHD);
+  check_result(b.lse_BHT, kName, "lse", {p.B, p.softmax_heads, p.T}, p.accumulate(), p.q_BTHD);
   const Gradients g = choose(p, Form::attend).backward(p, b);
   std::vector<Tensor> asked;
   for (int i = 0; i < kNumInputs; ++i)
@@ -41,9 +70,7 @@ void run_lse(const c10::OperatorHandle&, Stack* stack) {
 void run_given_lse(const c10::OperatorHandle&, Stack* stack) {
   const Problem p = checked_problem(pop_arguments(*stack), "attention_given_lse");
   const Tensor lse = torch::jit::pop(*stack).toTensor();
-  const std::vector<int64_t> shape{p.B, p.softmax_heads, p.T};
-  TORCH_CHECK_VALUE(lse.sizes() == shape, "attention_given_lse: lse has shape ", lse.sizes(), ", want ",
-                    at::IntArrayRef(shape));
+  check_result(lse, "attention_given_lse", "lse", {p.B, p.softmax_heads, p.T}, p.accumulate(), p.q_BTHD);
   torch::jit::push(*stack, choose(p, Form::two_phase).given_lse(p, lse));
 }
 
@@ -51,6 +78,14 @@ void run_head_mix(const c10::OperatorHandle&, Stack* stack) {
   const HeadMix mix = pop_mix(*stack);
   const Tensor scores = torch::jit::pop(*stack).toTensor();
   TORCH_CHECK_VALUE(scores.dim() == 4, "apply_head_mix: scores has shape ", scores.sizes(), ", want [B,N,T,S]");
+  TORCH_CHECK_VALUE(scores.is_floating_point(), "apply_head_mix: scores has dtype ", scores.scalar_type(),
+                    ", want a floating one");
+  for (int i = 0; i < kNumMixParts; ++i) {
+    const Tensor& t = mix.part[i];
+    if (!t.defined()) continue;
+    TORCH_CHECK_VALUE(t.is_floating_point() && t.device() == scores.device(), "apply_head_mix: ", kMixParts[i].name,
+                      " is ", t.scalar_type(), " on ", t.device(), ", want a floating dtype on ", scores.device());
+  }
   checked_mix(mix, "apply_head_mix", "mix", {scores.size(0), scores.size(2), scores.size(3), scores.size(1)});
   torch::jit::push(*stack, mixed_heads(scores, mix));
 }
@@ -78,9 +113,10 @@ void meta_attention(const c10::OperatorHandle&, Stack* stack) {
 }
 
 void meta_backward(const c10::OperatorHandle&, Stack* stack) {
-  const auto wanted = torch::jit::pop(*stack).toBoolList();
+  const c10::List<bool> given = torch::jit::pop(*stack).toBoolList();
   const Arguments a = pop_arguments(*stack);
   torch::jit::drop(*stack, 3);
+  const Wanted wanted = checked_wanted(given, a);
   std::vector<Tensor> asked;
   for (int i = 0; i < kNumInputs; ++i)
     if (wanted[i]) asked.push_back(at::empty_symint(a.input[i].sym_sizes(), a.input[i].options()));
@@ -193,11 +229,35 @@ class ComposedAttention : public torch::autograd::Function<ComposedAttention> {
   }
 };
 
+// Our node is an autograd function of C++, which torch.func and forward-mode derivatives cannot enter.
+void refuse_transforms(const std::vector<Tensor>& inputs) {
+  bool inside = false;
+  if (const auto& transforms = at::functorch::functorchTLSAccessor()) try {
+      transforms->checkSupportsCppAutogradFunction();
+    } catch (const c10::Error&) {
+      inside = true;
+    }
+  TORCH_CHECK_NOT_IMPLEMENTED(!inside,
+                              "composed_attention: derivatives under torch.func (grad, vjp, jvp, jacrev, "
+                              "jacfwd, hessian) are not implemented, want torch.autograd.grad");
+  for (const Tensor& t : inputs)
+    TORCH_CHECK_NOT_IMPLEMENTED(!t._fw_grad(0).defined(),
+                                "composed_attention: forward-mode derivatives (jvp) are not implemented, want "
+                                "torch.autograd.grad");
+}
+
+void batched_backward(const c10::OperatorHandle&, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false,
+                              "composed_attention: a batch of output gradients at once (is_grads_batched, "
+                              "vmap) is not implemented, want one after the other");
+}
+
 void autograd_attention(const c10::OperatorHandle&, Stack* stack) {
   const Arguments a = pop_arguments(*stack);
   std::vector<Tensor> inputs;
   for (const Tensor& t : a.input)
     if (t.defined()) inputs.push_back(t);
+  refuse_transforms(inputs);
   const auto done = ComposedAttention::apply(at::TensorList(inputs), a);
   torch::jit::push(*stack, done[0], done[1]);
 }
@@ -266,6 +326,8 @@ TORCH_LIBRARY_IMPL(motet, Autograd, m) {
   m.impl("attention_lse", torch::autograd::autogradNotImplementedFallback());
   m.impl("attention_given_lse", torch::autograd::autogradNotImplementedFallback());
 }
+TORCH_LIBRARY_IMPL(motet, FuncTorchBatched, m) { m.impl("composed_attention_backward", boxed<batched_backward>()); }
+TORCH_LIBRARY_IMPL(motet, Batched, m) { m.impl("composed_attention_backward", boxed<batched_backward>()); }
 TORCH_LIBRARY_IMPL(motet, CompositeImplicitAutograd, m) {
   m.impl("apply_head_mix", boxed<without_autocast<run_head_mix>>());
 }

@@ -93,8 +93,17 @@ void check_lambda(const Problem& p, const std::string& function) {
            "]");
 }
 
-// On the CPU the values of key_begin and key_end are checked; reading them on another device would wait for it.
-void check_lengths(const Problem& p, const std::string& function) {
+// Positions and windows beyond these are no text's; sums of them stay far from the ends of int64.
+constexpr int64_t kFarthest = int64_t{1} << 60;
+
+// On the CPU the values of the tables are checked; reading them on another device would wait for it.
+void check_values(const Problem& p, const std::string& function) {
+  if (const Tensor& t = p.table[kQueryStart]; t.defined() && t.is_cpu() && t.numel()) {
+    const int64_t low = t.min().item<int64_t>(), high = t.max().item<int64_t>();
+    if (low < -kFarthest || high > kFarthest)
+      refuse(function, table_name(kQueryStart), " holds ", low < -kFarthest ? low : high,
+             ", want a position within 2^60");
+  }
   for (int i : {kKeyBegin, kKeyEnd}) {
     const Tensor& t = p.table[i];
     if (!t.defined() || !t.is_cpu() || !t.numel()) continue;
@@ -112,7 +121,7 @@ void check_visibility(const Problem& p, const std::string& function) {
   for (int i = 0; i < kNumTables; ++i)
     if (p.table[i].defined())
       check_shape(function, std::string(table_name(i)), p.table[i], i == kDocuments ? "BS" : "B", letters);
-  check_lengths(p, function);
+  check_values(p, function);
   const Tensor& bias = p.bias_BHTS;
   if (!bias.defined()) return;
   const bool fits = bias.dim() == 4 && (bias.size(0) == 1 || bias.size(0) == p.B) &&
@@ -163,7 +172,7 @@ Problem checked_problem(const Arguments& a, const char* name) {
   p.pre.identity = a.pre_identity, p.post.identity = a.post_identity;
   std::copy_n(a.input.begin() + kPre, kNumMixParts, p.pre.part.begin());
   std::copy_n(a.input.begin() + kPost, kNumMixParts, p.post.part.begin());
-  p.table = a.table, p.causal = a.causal, p.window = a.window;
+  p.table = a.table, p.causal = a.causal, p.window = std::min(a.window, kFarthest);
 
   if (p.k_BSGD.size(0) != p.B || p.v_BSGE.size(0) != p.B)
     refuse(function, "k and v have batch ", p.k_BSGD.size(0), " and ", p.v_BSGE.size(0), ", want q's batch ", p.B);
@@ -172,11 +181,13 @@ Problem checked_problem(const Arguments& a, const char* name) {
   if (p.score_heads == 0 || p.D == 0)
     refuse(function, "q has shape ", p.q_BTHD.sizes(), ", want at least one head and width 1");
   p.softmax_heads = checked_mix(p.pre, function, "pre", {p.B, p.T, p.S, p.score_heads});
+  if (p.softmax_heads == 0) refuse(function, "the pre mix leaves 0 heads, want at least 1");
   p.output_heads = checked_mix(p.post, function, "post", {p.B, p.T, p.S, p.softmax_heads});
   if (p.lambda.defined()) {
     check_lambda(p, function);
     p.output_heads = p.softmax_heads / 2;
   }
+  if (p.output_heads == 0) refuse(function, "the post mix leaves 0 heads, want at least 1");
   const char* keys[3] = {"key_of", "k", "q score heads"};
   const char* values[3] = {"value_of", "v", "output heads"};
   p.key_of = checked_table(a.key_of, p.score_heads, p.k_BSGD.size(2), function, keys);

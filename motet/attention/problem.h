@@ -19,7 +19,7 @@ struct Problem {
   at::ScalarType accumulate() const;  // float64 for float64 inputs, else float32
 };
 
-/// Checks everything that operator.md lists under Errors; `function` opens every message.
+/// Checks every argument, as attention.h words it; throws c10::ValueError. `function` opens every message.
 Problem checked_problem(const Arguments&, const char* function);
 
 /// Checks declared head counts (0 = undeclared) against those of the tensors.

@@ -1,4 +1,5 @@
 // No mix and equal widths: PyTorch's own flash kernel on the CPU, forward and backward.
+#include <cmath>
 #include <numeric>
 
 #include "motet/attention/kernels.h"
@@ -48,7 +49,10 @@ std::vector<int64_t> every_head(const Problem& p) {
   return heads;
 }
 
+// PyTorch's kernel gives 0 to a query all of whose logits are NaN; where there may be one the blocked path tells.
 Attended forward(const Problem& p) {
+  if (!std::isfinite((p.q_BTHD.sum(at::kDouble) + p.k_BSGD.sum(at::kDouble)).item<double>()))
+    return kBlocked.forward(p);
   auto [out, lse] =
       at::_scaled_dot_product_flash_attention_for_cpu(heads_of(p.q_BTHD, every_head(p)), heads_of(p.k_BSGD, p.key_of),
                                                       heads_of(p.v_BSGE, p.value_of), 0.0, p.causal, {}, p.scale);
@@ -60,9 +64,9 @@ Gradients backward(const Problem& p, const Backward& b) {
       b.dout_BTHE.contiguous().transpose(1, 2), heads_of(p.q_BTHD, every_head(p)), heads_of(p.k_BSGD, p.key_of),
       heads_of(p.v_BSGE, p.value_of), b.out_BTHE.contiguous().transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
   Gradients g;
-  g[kQ] = dq.transpose(1, 2);
-  g[kK] = summed_heads(dk, p.key_of, p.k_BSGD);
-  g[kV] = summed_heads(dv, p.value_of, p.v_BSGE);
+  if (b.wanted[kQ]) g[kQ] = dq.transpose(1, 2);
+  if (b.wanted[kK]) g[kK] = summed_heads(dk, p.key_of, p.k_BSGD);
+  if (b.wanted[kV]) g[kV] = summed_heads(dv, p.value_of, p.v_BSGE);
   return g;
 }
 

@@ -51,6 +51,23 @@ inline const std::vector<std::string> kDcmha{"identity", "query_down", "query_up
 inline const std::vector<std::string> kRect{"weight",   "query_down", "query_up", "query_full",
                                             "key_down", "key_up",     "key_full"};
 
+/// The rows of the kernel table that run the problem.
+inline std::vector<const Kernel*> able_kernels(const Problem& p) {
+  std::vector<const Kernel*> able;
+  for (const Kernel* kernel : kernel_table())
+    if (kernel->why_not(p).empty()) able.push_back(kernel);
+  return able;
+}
+
+/// Every gradient that there is.
+inline Wanted all_wanted(const Arguments& a) {
+  Wanted wanted;
+  for (int i = 0; i < kNumInputs; ++i) wanted[i] = a.input[i].defined();
+  return wanted;
+}
+
+inline Tensor integers(std::vector<int64_t> values) { return at::tensor(values, at::kLong); }
+
 /// Leaves that require a gradient, so that two implementations can be compared on the same numbers.
 inline Arguments with_gradients(Arguments a) {
   for (Tensor& t : a.input)
