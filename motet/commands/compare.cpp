@@ -16,7 +16,7 @@
 namespace motet {
 namespace {
 
-// What `motet compare` runs when nothing is said: two minutes on two processors. Eight heads are four pairs for
+// What `motet compare` runs when nothing is said: a minute on two processors. Eight heads are four pairs for
 // differential_v1, half of the fewest that its authors use.
 const nlohmann::json kDefaults = {
     {"model", {{"hidden_size", 64}, {"num_layers", 2}, {"attention", {{"num_heads", 8}}}}},
