@@ -16,7 +16,7 @@ constexpr int64_t kTokens = 40;
 
 Model wide(const json& attention, const json& model = json::object()) {
   json sizes = model;
-  sizes["initializer_range"] = 0.3;
+  if (!sizes.contains("initializer_range")) sizes["initializer_range"] = 0.3;
   ModelConfig config = tiny(sizes, attention);
   config.context = kTokens;
   Model made = fresh(config);
@@ -210,11 +210,12 @@ TEST(Cache, SixteenBitsComeNearInFloat32) {
   at::NoGradGuard no_grad;
   at::manual_seed(5);
   for (const char* mechanism : {"softmax", "dcmha", "differential", "coca"}) {
-    Model model = wide({{"mechanism", mechanism}}, {{"hidden_size", 128}});
+    // At 0.3 the squares of coca's queries make logits so large that a last bit of a key moves the softmax.
+    Model model = wide({{"mechanism", mechanism}}, {{"hidden_size", 128}, {"initializer_range", 0.1}});
     model->to(at::kFloat);
     const Tensor ids = random_ids(model, 1, kTokens), expected = model->hidden(ids);
     for (const bool compact : {false, true})
-      for (const auto& [type, bound] : {std::pair{CacheType::bfloat16, 1e-1}, {CacheType::float16, 2e-2}}) {
+      for (const auto& [type, bound] : {std::pair{CacheType::bfloat16, 5e-2}, {CacheType::float16, 1e-2}}) {
         Cache cache(model->config(), kTokens, {0}, {.type = type, .compact = compact});
         const double error = difference(stepped(cache, model, ids, {20, 1}, kTokens), expected);
         EXPECT_LE(error, bound * expected.abs().max().item<double>()) << mechanism << " " << name(type);
