@@ -64,11 +64,11 @@ def test_the_option_tables_are_those_of_the_engine():
     text = run("train", "--options").stdout
     sections = {}
     for line in text.splitlines():
-        if line.startswith("["):
-            name = re.search(r'mechanism = "(\w+)"', line)
-            lines = sections.setdefault(name[1] if name else line, [])
-        elif line.strip():
-            lines.append(line.strip())
+        name = re.fullmatch(r'# of mechanism = "(\w+)"|(\[.*\])', line)
+        if name:
+            lines = sections.setdefault(name[1] or name[2], [])
+        elif sections and line and not line.startswith("mechanism = "):
+            lines.append(line.removeprefix("# "))
     assert [option.line() for option in options.COMMON] == sections["[model.attention]"]
     for mechanism, table in options.MECHANISMS.items():
         assert [option.line() for option in table] == sections.get(mechanism, []), mechanism
