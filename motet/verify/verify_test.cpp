@@ -159,7 +159,7 @@ Copy without(Copy copy, const std::vector<std::string>& roles) {
   return copy.change("roles", [&](json& all) {
     const json before = all;
     for (const auto& [name, role] : before.items()) {
-      if (std::find(roles.begin(), roles.end(), role) == roles.end()) continue;
+      if (std::find(roles.begin(), roles.end(), role.get<std::string>()) == roles.end()) continue;
       all.erase(name);
       copy.tensors.erase(name);
     }
