@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import ENDLESS, MOTET, ROOT, TINY, environment, refused, run
+from conftest import ENDLESS, MOTET, ROOT, SIZES, TINY, environment, refused, run
 
 SUBCOMMANDS = ["compare", "train", "eval", "generate", "chat", "convert", "inspect", "doctor", "bench", "verify", "tokenize", "data"]
 
@@ -381,6 +381,27 @@ def test_the_resolved_configuration_trains_the_same_model_again(model, tmp_path)
 
 
 # ---- Ctrl-C
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_comparison_shows_what_had_finished(number, tmp_path):
+    sizes = [*SIZES, "--steps", "30", "--mechanisms", "mha,coca", "--seeds", "500", "-n", "3"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([MOTET, "compare", *sizes, "--out", tmp_path / "run"], env=environment(), stdout=pipe, stderr=pipe, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(tmp_path.glob("run/models/coca-seed*"))) < 2 and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert errors.splitlines()[-1] == "motet: compare: stopped; what had finished is shown"
+    rows = {row["mechanism"]: row for row in json.loads((tmp_path / "run" / "table.json").read_text())}
+    assert list(rows) == ["mha", "coca"] and all(2 < row["validation_loss"] < 5 for row in rows.values())
+    assert "Stopped before all seeds had finished: mha (" in out and "of 500" in out and "Report: " in out
+    saved = list(tmp_path.glob("run/models/*"))
+    assert saved and [path for path in tmp_path.rglob("*") if ".tmp-" in path.name] == []
+    for folder in saved[:4]:
+        assert run("inspect", folder).returncode == 0
 
 
 @pytest.mark.parametrize("subcommand", ["train", "compare"])

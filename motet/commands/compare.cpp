@@ -6,7 +6,6 @@
 #include "motet/compare/table.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
-#include "motet/core/interrupt.h"
 #include "motet/core/log.h"
 #include "motet/core/process.h"
 #include "motet/core/utf8.h"
@@ -98,12 +97,13 @@ int64_t checkpoint_bytes(const Comparison& plan, const RunConfig& run, const Com
   return bytes;
 }
 
-// A continuation of the prompt by each model that was trained to the end, else "".
+// A continuation of the prompt by each model that was trained to the end, else ""; after Ctrl-C none is waited for.
 std::vector<std::string> samples(Comparison& all, const TextData& data, const std::string& prompt, int64_t tokens) {
   std::vector<std::string> texts;
   const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
   for (ArmResult& arm : all.arms)
-    texts.push_back(arm.model ? generate(*arm.model, *data.tokenizer, prompt, options)[0].text : "");
+    texts.push_back(arm.model && !all.interrupted ? generate(*arm.model, *data.tokenizer, prompt, options)[0].text
+                                                  : "");
   return texts;
 }
 
@@ -139,15 +139,15 @@ int run_compare(const nlohmann::json& request) {
   write_file_atomic(options.folder / "table.json", render(table, TableFormat::json));
   print_table(table, request);  // before anything else that could fail
   if (format == TableFormat::table) std::cout << "\n" << comparison_summary(all) << "\n" << std::endl;
-  if (all.interrupted) resume_after_interrupt();  // what had finished is still presented
   if (const ArmResult* lowest = all.lowest()) {
     const Presentation shown{request.value("command", ""), prompt,
                              samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
     const std::filesystem::path report = options.folder / "report.html";
     write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
     if (format == TableFormat::table) {
-      std::cout << "Text by " << lowest->arm.label << ":\n"
-                << prompt << shown.samples[static_cast<size_t>(lowest - all.arms.data())] << "\n\n";
+      if (!all.interrupted)
+        std::cout << "Text by " << lowest->arm.label << ":\n"
+                  << prompt << shown.samples[static_cast<size_t>(lowest - all.arms.data())] << "\n\n";
       std::cout << "Report: " << report.string() << std::endl;
     } else {
       log_info("report: " + report.string());
