@@ -41,7 +41,7 @@ Subcommand eval_subcommand() {
                 {.long_name = "dtype",
                  .target = "dtype",
                  .value = "TYPE",
-                 .help = "float32 (default), float64 or bfloat16"}},
+                 .help = "float32, float64, bfloat16 (autocast) or auto: as it was trained (default)"}},
       .positional = {.field = "arguments",
                      .name = "[TASK] FILE",
                      .help =
