@@ -6,6 +6,7 @@
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/formats/gguf.h"
+#include "motet/formats/gguf_testing.h"
 #include "motet/models/testing.h"
 
 namespace motet {
@@ -14,17 +15,6 @@ namespace {
 using namespace testing;
 
 constexpr int64_t kHeads = 4, kKeyHeads = 2, kVocabulary = 11, kContext = 24;
-
-template <class Number>
-std::string raw(Number value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-std::string word(const std::string& s) { return raw<uint64_t>(s.size()) + s; }
-
-std::string entry(const std::string& key, GgufType type, const std::string& value) {
-  return word(key) + raw(static_cast<uint32_t>(type)) + value;
-}
 
 std::string bytes_of(const Tensor& t) {
   const Tensor whole = t.detach().to(at::kFloat).contiguous();

@@ -1,4 +1,5 @@
 #include "motet/formats/gguf.h"
+#include "motet/formats/gguf_testing.h"
 
 #include <cmath>
 #include <cstring>
@@ -10,19 +11,11 @@
 namespace motet {
 namespace {
 
+using testing::entry;
 using testing::message_of;
+using testing::raw;
 using testing::TemporaryFolder;
-
-template <class Number>
-std::string raw(Number value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-std::string word(const std::string& s) { return raw<uint64_t>(s.size()) + s; }
-
-std::string entry(const std::string& key, GgufType type, const std::string& value) {
-  return word(key) + raw(static_cast<uint32_t>(type)) + value;
-}
+using testing::word;
 
 std::string array(const std::string& key, GgufType type, uint64_t count, const std::string& values) {
   return entry(key, GgufType::array, raw(static_cast<uint32_t>(type)) + raw(count) + values);
