@@ -27,9 +27,16 @@ class Evaluate : public ::testing::Test {
     write_file_atomic(folder / "a.jsonl", lines);
   }
 
-  std::vector<ChoiceResult> evaluate(const std::string& items, int64_t limit = 0) {
-    return evaluate_choices(*model, ByteTokenizer(), choice_tasks().back(), {folder / "a.jsonl"},
-                            {.limit = limit, .batch_size = 2, .items = items});
+  std::vector<ChoiceResult> evaluate(const std::string& items, int64_t limit = 0, int64_t context = 0,
+                                     const ChoiceTask& task = choice_tasks().back()) {
+    return evaluate_choices(*model, ByteTokenizer(), task, {folder / "a.jsonl"},
+                            {.limit = limit, .batch_size = 2, .context = context, .items = items});
+  }
+
+  // Why the items of a file are not taken over.
+  std::string refusal(const std::string& items, const ChoiceTask& task = choice_tasks().back()) {
+    const std::string message = message_of<Error>([&] { evaluate(items, 0, 0, task); });
+    return message.substr(message.find("belongs to"), std::string("belongs to another evaluation (items").size());
   }
 
   TemporaryFolder folder;
@@ -65,6 +72,40 @@ TEST_F(Evaluate, ItemsOfAnotherEvaluationAreRefusedAndKept) {
   }
 }
 
+TEST_F(Evaluate, ItemsAreKnownByTheirTokensTheirTaskAndAllWeights) {
+  evaluate(folder / "items");
+  const ChoiceTask& other = *(choice_tasks().end() - 2);  // of the same form
+  EXPECT_EQ(refusal(folder / "items", other).substr(31), "task ");
+  std::string questions = read_file(folder / "a.jsonl");
+  const std::string asked = questions;
+  questions.replace(questions.find("yes"), 3, "yep");
+  write_file_atomic(folder / "a.jsonl", questions);
+  EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (items");
+  write_file_atomic(folder / "a.jsonl", asked);
+  EXPECT_NO_THROW(evaluate(folder / "items"));
+  at::NoGradGuard no_grad;
+  model->parameters().back().add_(1);
+  EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (model");
+}
+
+TEST_F(Evaluate, AShorterContextCutsTheQuestions) {
+  const double whole = evaluate(folder / "whole").at(0).nats, cut = evaluate(folder / "cut", 0, 12).at(0).nats;
+  EXPECT_NE(whole, cut);
+  EXPECT_EQ(read_file(folder / "whole").find("\"cut\":"), std::string::npos);
+  EXPECT_NE(read_file(folder / "cut").find("\"cut\":true"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { evaluate("", 0, 65); }).find("at most the model's context of 64"),
+            std::string::npos);
+}
+
+TEST_F(Evaluate, TheLimitIsOfEachFile) {
+  write_file_atomic(folder / "b.jsonl", read_file(folder / "a.jsonl"));
+  const std::vector<std::string> files{folder / "a.jsonl", folder / "b.jsonl"};
+  const auto results = evaluate_choices(*model, ByteTokenizer(), choice_tasks().back(), files, {.limit = 3});
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].items, 3);
+  EXPECT_EQ(results[1].items, 3);
+}
+
 TEST_F(Evaluate, ALineThatIsNoItemIsRefused) {
   evaluate(folder / "items");
   const std::string bytes = read_file(folder / "items");
@@ -82,6 +123,7 @@ TEST_F(Evaluate, ALineThatIsNoItemIsRefused) {
 
 TEST_F(Evaluate, AFolderStandsForItsFilesAndAllIsTheirSum) {
   write_file_atomic(folder / "b.jsonl", read_file(folder / "a.jsonl"));
+  write_file_atomic(folder / "notes.txt", "no questions");
   const auto results = evaluate_choices(*model, ByteTokenizer(), choice_tasks().back(), {folder.path().string()}, {});
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(results[1].file, "b.jsonl");

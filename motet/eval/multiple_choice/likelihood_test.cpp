@@ -74,11 +74,16 @@ TEST(Likelihood, TheLikeliestTokensAreGreedy) {
   ScoredItem item = item_of(5, {1});
   Tensor ids = at::tensor(item.choices[0].tokens, at::kLong).slice(0, 0, 5);
   for (int i = 0; i < 3; ++i) ids = at::cat({ids, model->forward(ids.unsqueeze(0))[0][-1].argmax(-1, true)});
+  Tensor begins_otherwise = at::cat({ids.slice(0, 0, 5), (ids.slice(0, 5, 6) + 1).remainder(50)});
+  for (int i = 0; i < 2; ++i)
+    begins_otherwise =
+        at::cat({begins_otherwise, model->forward(begins_otherwise.unsqueeze(0))[0][-1].argmax(-1, true)});
   const auto* data = ids.const_data_ptr<int64_t>();
-  item.choices = {{{data, data + 8}, 3}, {{data, data + 8}, 3}};
+  const auto* other = begins_otherwise.const_data_ptr<int64_t>();
+  item.choices = {{{data, data + 8}, 3}, {{data, data + 8}, 3}, {{other, other + 8}, 3}};
   item.choices[1].tokens[6] = (item.choices[1].tokens[6] + 1) % 50;
   const ScoredItem* batch[] = {&item};
-  EXPECT_EQ(score_items(*model, batch)[0].greedy, (std::vector<bool>{true, false}));
+  EXPECT_EQ(score_items(*model, batch)[0].greedy, (std::vector<bool>{true, false, false}));
 }
 
 TEST(Likelihood, BatchesHaveItemsThatShareAsMuchLongOnesFirst) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
 
@@ -32,6 +34,10 @@ TEST(Sequences, BlanksAtTheEndOfTheContextAreTheEndings) {
   EXPECT_EQ(made.choices[0].scored, 5);
 }
 
+TEST(Sequences, LengthsAreInBytesWhateverTheCharacters) {
+  EXPECT_EQ(item({"a"}, {"ü", "日本"}).bytes, (std::vector<int64_t>{2, 6}));
+}
+
 TEST(Sequences, SeveralContextsHaveOneEnding) {
   const ScoredItem made = item({"Ann ran so Ann", "Ann ran so Bea"}, {"won."});
   EXPECT_EQ(bytes_of(made.choices[1]), "Ann ran so Bea won.");
@@ -42,6 +48,7 @@ TEST(Sequences, AnEmptyContextIsTheFirstTokenIfThereIsOne) {
   EXPECT_EQ(item({""}, {"ab", "cd"}, 7).choices[0].tokens, (std::vector<int64_t>{7, ' ', 'a', 'b'}));
   EXPECT_EQ(item({""}, {"ab", "cd"}, 7).choices[0].scored, 3);
   EXPECT_EQ(item({""}, {"ab", "cd"}).choices[0].scored, 2);  // the blank has no probability
+  EXPECT_EQ(bytes_of(item({"a"}, {"b"}, 7).choices[0]), "a b");
 }
 
 TEST(Sequences, TheBeginningIsCutWhereTheContextOfTheModelEnds) {
@@ -52,6 +59,12 @@ TEST(Sequences, TheBeginningIsCutWhereTheContextOfTheModelEnds) {
   EXPECT_EQ(bytes_of(made.choices[1]), "6789 c");
   EXPECT_EQ(message_of<Error>([] { item({"a"}, {"bc", "too long"}, {}, 5); }),
             "f:1: ending 1 has 9 tokens, want at most the context of 5");
+}
+
+TEST(Sequences, WhatJustFitsTheContextIsNotCut) {
+  EXPECT_FALSE(item({"0123"}, {"ab"}, {}, 6).cut);  // seven bytes, of which six are inputs
+  EXPECT_TRUE(item({"0123"}, {"ab"}, {}, 5).cut);
+  EXPECT_EQ(item({"0123"}, {"abcd"}, {}, 5).choices[0].scored, 5);  // the whole context
 }
 
 // ---- files
@@ -66,7 +79,9 @@ TEST(Questions, FilesThatAreWrongAreRefusedWithTheLine) {
   const std::string good = R"({"query": "q", "choices": ["a", "b"], "gold": 1})";
   EXPECT_EQ(refused("arc_easy", ""), "f: has no item");
   EXPECT_EQ(refused("arc_easy", "BZh9..."), "f: is compressed, want the unpacked file");
+  EXPECT_EQ(refused("arc_easy", "\x1f\x8b..."), "f: is compressed, want the unpacked file");
   EXPECT_EQ(refused("arc_easy", good + "\n[1]\n"), "f:2: '[1]' is no object");
+  EXPECT_EQ(refused("arc_easy", good + "\n \n[1]\n"), "f:3: '[1]' is no object");
   EXPECT_EQ(refused("arc_easy", R"({"query": "q"})"), "f:1: the member choices is missing");
   EXPECT_EQ(refused("arc_easy", R"({"query": 3})"), "f:1: query is '3', want a text");
   EXPECT_EQ(refused("arc_easy", R"({"query": "q", "choices": ["a"], "gold": 0})"),
@@ -102,6 +117,25 @@ TEST(Questions, EachFormIsRead) {
   const Question q = first("hellaswag", "c\n2\nw\nx\ny\nz");
   EXPECT_EQ(q.gold, 2u);
   EXPECT_EQ(q.endings[3], "z");
+}
+
+TEST(Questions, AThousandEndingsAreAllowed) {
+  const auto with = [](size_t count) {
+    const nlohmann::json item{{"query", "q"}, {"choices", std::vector<std::string>(count, "a")}, {"gold", count - 1}};
+    return item.dump();
+  };
+  EXPECT_EQ(read_questions(choice_tasks().back(), with(1000), "f").at(0).gold, 999u);
+  EXPECT_NE(refused("piqa", with(1001)).find("want a list of 2 to 1000 texts"), std::string::npos);
+}
+
+// The conventions under which the numbers of these tasks are published.
+TEST(Questions, EachTaskHasItsPromptAndItsMeasures) {
+  std::string table;
+  for (const ChoiceTask& t : choice_tasks())
+    table += t.name + "|" + t.after + (t.by_length ? "|norm" : "") + (t.one_ending ? "|greedy" : "") + ";";
+  EXPECT_EQ(table,
+            "arc_easy|\nAnswer:|norm;arc_challenge|\nAnswer:|norm;hellaswag||norm;lambada||greedy;piqa|Answer:|norm;"
+            "winogrande|;blimp|;openbook_qa||norm;copa||norm;multiple-choice||norm;");
 }
 
 }  // namespace

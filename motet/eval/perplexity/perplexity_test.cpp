@@ -5,6 +5,7 @@
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
 #include "motet/data/builtin.h"
+#include "motet/eval/token_scores.h"
 #include "motet/models/testing.h"
 #include "motet/text/bpe_trainer.h"
 
@@ -70,10 +71,21 @@ TEST(Perplexity, BitsAreOfTheBytesOfTheTextAndWordsOfItsWords) {
   const Perplexity p = text_perplexity(*model, *tokenizer, text, {});
   EXPECT_EQ(p.tokens, static_cast<int64_t>(count) - 1);
   EXPECT_EQ(p.context, 16);
+  ASSERT_GT(count, 20);
+  EXPECT_EQ(text_perplexity(*model, *tokenizer, text, {.stride = 16}).nats_per_token, p.nats_per_token);  // the default
   EXPECT_GT(std::abs(p.nats_per_token - std::log(400.0)), 0.1);  // not that of a model that knows nothing
   EXPECT_NEAR(p.perplexity, std::exp(p.nats_per_token), 1e-9 * p.perplexity);
   EXPECT_NEAR(p.bits_per_byte, p.nats_per_token * count / std::log(2.0) / static_cast<double>(text.size()), 1e-12);
   EXPECT_NEAR(std::log(p.word_perplexity), p.nats_per_token * count / 10, 1e-12);
+}
+
+TEST(TokenScores, OfABfloat16ModelAreTakenInFloat32) {
+  Model model = testing::fresh(testing::tiny({{"initializer_range", 0.3}}, {}, 50));
+  model->to(at::kBFloat16);
+  at::NoGradGuard no_grad;
+  const Tensor hidden = model->hidden(at::arange(12).unsqueeze(0))[0], tokens = at::arange(12);
+  const Tensor wide = model->logits(hidden).to(at::kDouble).log_softmax(1).gather(1, tokens.unsqueeze(1)).squeeze(1);
+  EXPECT_LT((token_scores(*model, hidden, tokens).log_likelihood - wide).abs().max().item<double>(), 1e-5);
 }
 
 // Tokens of three windows of 8 and a rest, in documents that begin inside of windows.
