@@ -25,6 +25,18 @@ TEST(Environment, TheFiveAndForeignNamesPass) {
   ::unsetenv("MOTETTE");
 }
 
+// In a process of its own: the variables are read once.
+TEST(Environment, AnEmptyVariableIsNotSet) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto code = [] {
+    ::setenv("MOTET_KERNEL", "", 1);
+    ::setenv("MOTET_THREADS", "3", 1);
+    const std::string* threads = environment("MOTET_THREADS");
+    return (environment("MOTET_KERNEL") ? 1 : 0) + (threads && *threads == "3" ? 0 : 2);
+  };
+  EXPECT_EXIT(::_exit(code()), ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Environment, ReadingAnUnknownVariableIsAnError) {
   EXPECT_EQ(message_of<Error>([] { environment("MOTET_X"); }).substr(0, 30), "unknown environment variable '");
 }

@@ -68,6 +68,7 @@ TEST(Error, UnknownNameSaysTheNearestAndAllKnown) {
 TEST(Error, QuoteEscapesControlCharactersAndInvalidUtf8) {
   EXPECT_EQ(quote("plain ü"), "'plain ü'");
   EXPECT_EQ(quote("a\nb\x1b\xff"), "'a\\nb\\x1b\\xff'");
+  EXPECT_EQ(quote("a\x7f \t"), "'a\\x7f \\x09'");  // DEL is a control character too
   EXPECT_EQ(quote(""), "''");
 }
 

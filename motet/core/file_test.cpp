@@ -202,6 +202,9 @@ TEST(AtomicFolder, AppearsWholeWithItsParents) {
     target.commit();
   }
   EXPECT_EQ(read_file(folder / "runs/one/sub/a"), "1");
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  EXPECT_EQ(fs::status(folder / "runs/one").permissions(), static_cast<fs::perms>(0777 & ~mask));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "runs"), {}), 1);
 }
 

@@ -58,7 +58,8 @@ TEST(Options, WrongTypesAreRefusedWithWhatIsWanted) {
             "model.hidden_size: [1,2] is not an integer, want integer, 1 to 65536");
   EXPECT_EQ(refusal("tied", "yes"), "model.tied: 'yes' is not a boolean, want true or false");
   EXPECT_EQ(refusal("note", 3), "model.note: 3 is not a string, want string");
-  for (const char* word : {"", " 1", "1 ", "0x10", "1,5", "--1", "nan", "inf", "1e999"}) refusal("learning_rate", word);
+  for (const char* word : {"", " 1", "1 ", "0x10", "1,5", "--1", "++1", "nan", "inf", "1e999"})
+    refusal("learning_rate", word);
 }
 
 TEST(Options, ValuesOutsideOfTheRangeAreRefused) {
@@ -67,6 +68,18 @@ TEST(Options, ValuesOutsideOfTheRangeAreRefused) {
   EXPECT_EQ(refusal("hidden_size", 65537), "model.hidden_size: 65537 is above 65536");
   EXPECT_EQ(refusal("hidden_size", "1e300"), "model.hidden_size: '1e300' is above 65536");
   EXPECT_EQ(refusal("learning_rate", -0.5), "model.learning_rate: -0.5 is below 0");
+}
+
+TEST(Options, TheEndsOfARangeAreInside) {
+  EXPECT_EQ(check("hidden_size", "1"), 1);
+  EXPECT_EQ(check("hidden_size", 65536), 65536);
+  EXPECT_EQ(check("learning_rate", 0), 0);
+  const Option free = {.name = "n", .type = OptionType::integer, .default_value = 0};
+  EXPECT_EQ(checked(free, "9007199254740992", "n"), int64_t{1} << 53);
+  EXPECT_EQ(checked(free, "-9007199254740992", "n"), -(int64_t{1} << 53));
+  const Option part = {.name = "x", .type = OptionType::number, .default_value = 0, .min = -0.5, .max = 0.5};
+  EXPECT_EQ(checked(part, 0.5, "x"), 0.5);
+  EXPECT_EQ(checked(part, "-0.5", "x"), -0.5);
 }
 
 TEST(Options, IntegersBeyondADoubleAreRefused) {

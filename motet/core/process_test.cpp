@@ -20,6 +20,14 @@ TEST(Process, ThePeakRemembersMemoryThatWasFreed) {
   EXPECT_GE(peak_resident_bytes() - before, kBytes / 2);
 }
 
+TEST(Process, AKilobyteOfTheKernelIsOf1024Bytes) {
+  constexpr int64_t kBytes = 128 << 20;
+  const int64_t before = resident_bytes();
+  const std::unique_ptr<char[]> block(new char[kBytes]);
+  std::memset(block.get(), 1, kBytes);
+  EXPECT_NEAR(static_cast<double>(resident_bytes() - before), kBytes, 0.012 * kBytes);
+}
+
 TEST(Process, ThereIsAProcessor) { EXPECT_GE(processor_count(), 1); }
 
 }  // namespace

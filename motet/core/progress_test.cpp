@@ -10,6 +10,8 @@ TEST(Progress, DurationsAreShort) {
   EXPECT_EQ(duration_text(8.4), "8s");
   EXPECT_EQ(duration_text(59.6), "1m00s");
   EXPECT_EQ(duration_text(65), "1m05s");
+  EXPECT_EQ(duration_text(3599.4), "59m59s");
+  EXPECT_EQ(duration_text(3600), "1h00m");
   EXPECT_EQ(duration_text(7384), "2h03m");
 }
 
@@ -17,6 +19,12 @@ TEST(Progress, ALineHasBarCountRateTimeLeftAndSuffix) {
   const ProgressState state = {.label = "mha", .done = 10, .total = 20, .seconds = 2, .suffix = "loss 2.31"};
   EXPECT_EQ(progress_line(state, 10), "mha  [#####-----]  50% 10/20  5.0/s  2s left  loss 2.31");
   EXPECT_EQ(progress_line(state, 0), "mha  50% 10/20  5.0/s  2s left  loss 2.31");
+}
+
+TEST(Progress, OnlyFinishedWorkIsAHundredPercentAndHasNoTimeLeft) {
+  EXPECT_EQ(progress_line({.label = "a", .done = 199, .total = 200, .seconds = 199}, 0),
+            "a  99% 199/200  1.0/s  1s left");
+  EXPECT_EQ(progress_line({.label = "a", .done = 20, .total = 20, .seconds = 2}, 0), "a  100% 20/20  10/s");
 }
 
 TEST(Progress, AnUnknownTotalHasNeitherBarNorTimeLeft) {
