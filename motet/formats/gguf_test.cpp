@@ -89,6 +89,63 @@ TEST(Gguf, AGoodFileIsRead) {
   }
 }
 
+TEST(Gguf, NumbersOfEveryWidthKeepTheirSign) {
+  const TemporaryFolder folder;
+  Parts p;
+  p.metadata = {entry("u8", GgufType::u8, raw<uint8_t>(200)),
+                entry("i8", GgufType::i8, raw<int8_t>(-2)),
+                entry("u16", GgufType::u16, raw<uint16_t>(40'000)),
+                entry("i16", GgufType::i16, raw<int16_t>(-300)),
+                entry("u32", GgufType::u32, raw<uint32_t>(3'000'000'000)),
+                entry("i32", GgufType::i32, raw<int32_t>(-70'000)),
+                entry("u64", GgufType::u64, raw<uint64_t>(INT64_MAX)),
+                entry("i64", GgufType::i64, raw<int64_t>(INT64_MIN)),
+                entry("f64", GgufType::f64, raw(0.1)),
+                array("f64s", GgufType::f64, 4, raw(0.5) + raw(1.5) + raw(2.5) + raw(-3.5)),
+                entry("last", GgufType::boolean, raw<uint8_t>(0))};
+  write_file_atomic(folder / "m.gguf", p.file());
+  const GgufFile file(folder / "m.gguf");
+  for (const auto& [key, value] : std::vector<std::pair<std::string, int64_t>>{{"u8", 200},
+                                                                               {"i8", -2},
+                                                                               {"u16", 40'000},
+                                                                               {"i16", -300},
+                                                                               {"u32", 3'000'000'000},
+                                                                               {"i32", -70'000},
+                                                                               {"u64", INT64_MAX},
+                                                                               {"i64", INT64_MIN}})
+    EXPECT_EQ(file.integer(key), value) << key;
+  EXPECT_EQ(file.number("f64"), 0.1);
+  EXPECT_EQ(file.numbers("f64s"), (std::vector<double>{0.5, 1.5, 2.5, -3.5}));
+  EXPECT_EQ(file.shown("f64s"), "[0.5, 1.5, 2.5, -3.5]");  // four are shown
+  EXPECT_EQ(file.flag("last"), false);
+}
+
+TEST(Gguf, TensorsUpToTheLimitsAreRead) {
+  Parts p;
+  p.alignment = 1 << 20;
+  p.metadata = {entry("general.alignment", GgufType::u32, raw<uint32_t>(1 << 20))};
+  const std::string longest(64, 'n');
+  p.tensors = {tensor(longest, {32, 1, 2, 3}, 8, 0), tensor("half", {3}, 1, 1 << 20), tensor("bf", {1}, 30, 2 << 20)};
+  p.data = std::string(6 * 34, 'q');
+  p.data.resize(1 << 20);
+  p.data += raw<uint16_t>(0x3C00) + raw<uint16_t>(0x4000) + raw<uint16_t>(0xB800);
+  p.data.resize(2 << 20);
+  p.data += raw<uint16_t>(0xBF80);
+  const std::string bytes = p.file();
+  const GgufContent content = parse(bytes);
+  ASSERT_EQ(content.tensors.size(), 3u);
+  EXPECT_EQ(content.tensors[0].name, longest);
+  EXPECT_EQ(content.tensors[0].shape, (std::vector<int64_t>{3, 2, 1, 32}));
+  const auto numbers = [&](size_t i) {
+    const GgufTensor& t = content.tensors[i];
+    std::vector<float> out(static_cast<size_t>(t.elements()));
+    decode_blocks(*find_gguf_element(t.type), t.bytes, out);
+    return out;
+  };
+  EXPECT_EQ(numbers(1), (std::vector<float>{1, 2, -0.5}));
+  EXPECT_EQ(numbers(2), (std::vector<float>{-1}));
+}
+
 TEST(Gguf, AValueOfAnotherTypeIsRefused) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "m.gguf", good().file());

@@ -65,6 +65,10 @@ TEST(Json, NumbersOutsideOfDoubleAreRefused) {
 
 TEST(Json, MoreBytesThanAllowedAreRefused) {
   EXPECT_EQ(message_of<Error>([] { parse_json("[1,2]", "f", 4); }), "f: 5 bytes of JSON, want at most 4");
+  EXPECT_EQ(parse_json("[1,2]", "f", 5).size(), 2u);
+  const testing::TemporaryFolder folder;
+  write_file_atomic(folder / "a.json", "[1,2]");
+  EXPECT_EQ(read_json(folder / "a.json", 5).size(), 2u);
 }
 
 TEST(Json, FilesAreNamedInMessages) {

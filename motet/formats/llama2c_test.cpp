@@ -68,6 +68,8 @@ TEST(Llama2c, SizesOutOfRangeAreNamed) {
   };
   for (int place = 0; place < 7; ++place)
     for (int32_t value : {0, INT32_MAX, INT32_MIN}) with(place, value);
+  EXPECT_NE(with(2, 1024).find("the file ends inside"), std::string::npos);  // the most
+  EXPECT_NE(with(2, 1025).find("n_layers is 1025, want 1 to 1024"), std::string::npos);
   EXPECT_NE(with(0, -4).find("dim is -4, want 1 to"), std::string::npos);
   EXPECT_NE(with(3, 3).find("n_heads is 3, want a divisor of dim 4"), std::string::npos);
   EXPECT_NE(with(3, 4).find("heads of even width"), std::string::npos);
@@ -85,7 +87,8 @@ TEST(ModelFile, KindsAreTold) {
   EXPECT_EQ(kind("a.gguf", ""), ModelFileKind::gguf);
   EXPECT_EQ(kind("a.bin", "PK\x03\x04"), ModelFileKind::pickle);
   EXPECT_EQ(kind("b.bin", "\x80\x02}q"), ModelFileKind::pickle);
-  EXPECT_EQ(kind("c.pth", "x"), ModelFileKind::pickle);
+  EXPECT_EQ(kind("b.bin", "\x80\x05\x95"), ModelFileKind::pickle);
+  for (const char* name : {"c.pt", "c.pth", "c.pkl", "c.ckpt"}) EXPECT_EQ(kind(name, "x"), ModelFileKind::pickle);
   EXPECT_EQ(kind("d.bin", std::string("\x80\x02\0\0", 4)), ModelFileKind::llama2c);
   EXPECT_EQ(kind("e.safetensors", std::string("\x80\x02\0\0\0\0\0\0{", 9)), ModelFileKind::safetensors);
   EXPECT_EQ(kind("f.safetensors.index.json", "{}"), ModelFileKind::safetensors_index);

@@ -58,6 +58,16 @@ TEST(Safetensors, AGoodFileIsRead) {
   EXPECT_TRUE(parse(file_of("{}", "")).tensors.empty());
 }
 
+TEST(Safetensors, EachDtypeHasItsWidth) {
+  for (const auto& [names, width] :
+       std::vector<std::pair<std::vector<std::string>, int64_t>>{{{"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3"}, 1},
+                                                                 {{"U16", "I16", "F16", "BF16"}, 2},
+                                                                 {{"U32", "I32", "F32"}, 4},
+                                                                 {{"U64", "I64", "F64"}, 8}})
+    for (const std::string& name : names) EXPECT_EQ(dtype_bytes(name), width) << name;
+  EXPECT_EQ(dtype_bytes("F4"), 0);
+}
+
 TEST(Safetensors, EveryTruncationIsRefused) {
   const std::string whole = file_of(kTwo, std::string(16, 'x'));
   EXPECT_NO_THROW(parse(whole));
@@ -92,6 +102,7 @@ TEST(Safetensors, BytesAfterTheLastTensorAreRefused) {
 TEST(Safetensors, HugeHeaderLengthsAreRefused) {
   EXPECT_EQ(refusal(length_of(UINT64_MAX) + "{}"),
             "f: the header claims 18446744073709551615 bytes, want at most 100000000; is this a safetensors file?");
+  EXPECT_NE(refusal(length_of(100'000'000) + "{}").find("it is cut short"), std::string::npos);
   EXPECT_EQ(refusal(length_of(100'000'001) + "{}").substr(0, 36), "f: the header claims 100000001 bytes");
   EXPECT_EQ(refusal(length_of(3) + "{}"), "f: the header claims 3 bytes and the file has 2 left; it is cut short");
 }

@@ -44,9 +44,24 @@ TEST_F(Shards, TensorsOfAllFilesAreFound) {
   EXPECT_EQ(shards.find("w"), nullptr);
 }
 
+TEST_F(Shards, TensorsOfAllFilesStandInTheOrderOfTheirNames) {
+  shard("a.safetensors", {"x", "z"});
+  shard("b.safetensors", {"y"});
+  const std::string longest(255, 'n');
+  shard("w", {"w"});
+  std::filesystem::rename(folder_ / "w", folder_ / longest);
+  const SafetensorsShards shards = read(R"({"weight_map":{"x":"a.safetensors","y":"b.safetensors","z":"a.safetensors",)"
+                                        R"("w":")" +
+                                        longest + "\"}}");
+  std::string names;
+  for (const TensorView& view : shards.tensors()) names += view.name;
+  EXPECT_EQ(names, "wxyz");
+  for (const char* name : {"w", "x", "y", "z"}) EXPECT_EQ(shards.find(name)->name, name);
+}
+
 TEST_F(Shards, NamesThatLeaveTheFolderAreRefused) {
-  for (const char* name : {"../a.safetensors", "/etc/passwd", "", ".", "..", "s/a.safetensors", ".hidden", "a\\\\b",
-                           "C:a", "a\\u0000b", "a\\nb"})
+  for (const char* name : {"../a.safetensors", "a\x7f", "/etc/passwd", "", ".", "..", "s/a.safetensors", ".hidden",
+                           "a\\\\b", "C:a", "a\\u0000b", "a\\nb"})
     EXPECT_NE(refusal(std::string(R"({"weight_map":{"x":")") + name + "\"}}").find("want the plain name of a file"),
               std::string::npos)
         << name;

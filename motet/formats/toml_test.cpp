@@ -37,6 +37,9 @@ TEST(Toml, DeepInputIsRefused) {
   EXPECT_EQ(refusal("a = " + std::string(100, '[') + std::string(100, ']')).substr(0, 29),
             "f: more than 64 levels deep a");
   EXPECT_EQ(refusal("a = " + std::string(100000, '[')).substr(0, 22), "f: wrong TOML at line ");
+  const auto nested = [](int depth) { return "a = " + std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_NO_THROW(parse_toml(nested(64), "f"));
+  EXPECT_EQ(refusal("a = 1\nb " + nested(65).substr(2)), "f: more than 64 levels deep at line 2, column 69");
 }
 
 TEST(Toml, WrittenTextReadsBackTheSame) {
