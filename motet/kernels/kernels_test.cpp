@@ -101,6 +101,44 @@ TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
   }
 }
 
+// However the rows of two layers fall into three stripes: a stripe may hold one row of a layer, its first or its last.
+TEST(LinearKernel, EveryRowIsComputedWhereverAStripeEnds) {
+  const int64_t K = 1024;  // so that four rows of sixteen are worth a task
+  for (const int64_t M : {1, 16})
+    for (int64_t N = 1; N <= 24; ++N) {
+      const Kept first(WeightType::float32, N, K), second(WeightType::bfloat16, 25 - N, K);
+      const std::vector<float> x = drawn(M * K, 13);
+      std::vector<float> rows[2], alone[2];
+      std::vector<LinearTask> tasks;
+      for (int i = 0; i < 2; ++i) {
+        const Weight& weight = (i ? second : first).weight;
+        rows[i].assign(static_cast<size_t>(M * weight.N), std::nanf(""));
+        alone[i] = rows[i];
+        const LinearTask task{weight, alone[i].data()};
+        linear({&task, 1}, x.data(), M, {});
+        tasks.push_back({weight, rows[i].data()});
+      }
+      linear(tasks, x.data(), M, three());
+      for (int i = 0; i < 2; ++i) ASSERT_EQ(rows[i], alone[i]) << N << " rows of 25, M " << M;
+    }
+}
+
+TEST(LinearKernel, WithoutABiasAndWithoutAScaleAreTheBareProducts) {
+  for (const WeightType type : kTypes) {
+    Kept kept(type, 3, 20);
+    kept.weight.bias = nullptr;
+    const std::vector<float> x = drawn(20, 14);
+    std::vector<float> y(3);
+    const LinearTask task{kept.weight, y.data()};
+    linear({&task, 1}, x.data(), 1, {});
+    for (int64_t n = 0; n < 3; ++n) {
+      double want = 0;
+      for (int64_t k = 0; k < 20; ++k) want += kept.value(n, k) * x[static_cast<size_t>(k)];
+      EXPECT_NEAR(y[static_cast<size_t>(n)], want, 1e-5);
+    }
+  }
+}
+
 TEST(LinearKernel, EightBitRowsAreWithinHalfAStep) {
   const std::vector<float> w = drawn(4 * 50, 5);
   std::vector<int8_t> bytes(w.size());
@@ -178,6 +216,35 @@ TEST(RowKernels, RotationTurnsThePairsAndLeavesTheRest) {
         EXPECT_EQ(y[static_cast<size_t>(h * D + d)], x[static_cast<size_t>(h * D + d)]);
     }
   }
+}
+
+TEST(RowKernels, EpsIsTheCallersAndStandsUnderTheRoot) {
+  const std::vector<float> x{3e-3f, -1e-3f, 2e-3f, -4e-3f, 0}, ones(5, 1), zeros(5, 0);
+  for (const float eps : {1e-6f, 1e-2f}) {
+    std::vector<float> rms(5), layer(5);
+    rms_norm_rows(x.data(), 1, 5, nullptr, eps, rms.data());
+    layer_norm_rows(x.data(), 1, 5, ones.data(), zeros.data(), eps, layer.data());
+    EXPECT_NEAR(rms[0], 3e-3 / std::sqrt(6e-6 + eps), 1e-5);  // the mean is 0
+    EXPECT_NEAR(layer[3], -4e-3 / std::sqrt(6e-6 + eps), 1e-5);
+  }
+}
+
+TEST(RowKernels, TheResultMayTakeThePlaceOfTheInput) {
+  const int64_t H = 2, D = 45, P = 19;
+  const std::vector<float> x = drawn(H * D, 15), cos = drawn(P, 16), sin = drawn(P, 17);
+  const auto expect_same = [&](auto&& kernel) {
+    std::vector<float> apart(x.size()), in_place = x;
+    kernel(x.data(), apart.data());
+    kernel(in_place.data(), in_place.data());
+    EXPECT_EQ(in_place, apart);
+  };
+  for (const bool interleaved : {false, true})
+    expect_same(
+        [&](const float* from, float* to) { rotate_heads(from, H, D, {cos.data(), sin.data(), P, interleaved}, to); });
+  expect_same([&](const float* from, float* to) { rms_norm_rows(from, H, D, x.data(), 1e-5f, to); });
+  expect_same([&](const float* from, float* to) { layer_norm_rows(from, H, D, x.data(), x.data(), 1e-5f, to); });
+  expect_same([&](const float* from, float* to) { silu_times(from, x.data(), H * D, to); });
+  expect_same([&](const float* from, float* to) { gelu(from, H * D, true, to); });
 }
 
 TEST(RowKernels, SiluIsFiniteForLargeNumbers) {

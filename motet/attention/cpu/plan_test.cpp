@@ -1,0 +1,142 @@
+// How a problem is cut, by hand: which loops run it, and how many queries a block's row buffers allow.
+#include "motet/attention/cpu/plan.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "motet/attention/cpu/workspace.h"
+
+namespace motet::cpu {
+namespace {
+
+constexpr float kSome = 0;  // what a part points to; a plan reads no numbers
+
+Problem problem(int64_t T, int64_t S, int64_t heads = 4) {
+  Problem p;
+  p.B = 1, p.T = T, p.S = S, p.D = p.E = 8;
+  p.score_heads = p.softmax_heads = p.output_heads = p.key_heads = p.value_heads = heads;
+  for (int64_t h = 0; h < heads; ++h) p.key_of.push_back(h), p.value_of.push_back(h);
+  return p;
+}
+
+HeadMix parts(std::vector<int> which, int64_t rank = 2) {
+  HeadMix mix;
+  for (const int part : which) {
+    mix.part[static_cast<size_t>(part)] = {&kSome, 0};
+    if (part == kQueryDown) mix.query_rank = rank;
+    if (part == kKeyDown) mix.key_rank = rank;
+  }
+  return mix;
+}
+
+MixKind kind_of(HeadMix mix) {
+  Problem p = problem(32, 32);
+  p.pre = mix, p.post = std::move(mix);
+  EXPECT_EQ(pre_kind(p), post_kind(p));
+  return pre_kind(p);
+}
+
+TEST(Plan, GatesAndLowRanksAreFactoredAndAllElseIsDense) {
+  EXPECT_EQ(kind_of({}), MixKind::none);
+  EXPECT_EQ(kind_of(parts({kQueryGate})), MixKind::factored);
+  EXPECT_EQ(kind_of(parts({kKeyGate})), MixKind::factored);
+  for (const auto& low : {std::vector{kQueryDown, kQueryUp}, {kKeyDown, kKeyUp}}) {
+    for (const int64_t rank : {1, 2}) EXPECT_EQ(kind_of(parts(low, rank)), MixKind::factored) << rank;
+    for (const int64_t rank : {3, 4, 8}) EXPECT_EQ(kind_of(parts(low, rank)), MixKind::dense) << rank;
+  }
+  for (const int part : {kWeight, kQueryFull, kKeyFull}) EXPECT_EQ(kind_of(parts({part})), MixKind::dense) << part;
+  Problem p = problem(32, 32);
+  p.pre = p.post = parts({kQueryDown, kQueryUp});
+  p.softmax_heads = 6;  // a map between other numbers of heads
+  EXPECT_EQ(pre_kind(p), MixKind::dense);
+  EXPECT_EQ(post_kind(p), MixKind::dense);
+}
+
+TEST(Plan, FewQueriesOfManyKeysAreDecoded) {
+  for (const bool mixed : {false, true}) {
+    const auto skeleton = [&](int64_t T, int64_t S) {
+      Problem p = problem(T, S);
+      if (mixed) p.pre = parts({kQueryGate});
+      return make_plan(p).forward;
+    };
+    const Skeleton other = mixed ? Skeleton::row_buffer : Skeleton::online;
+    EXPECT_EQ(skeleton(1, 3), Skeleton::decode);
+    EXPECT_EQ(skeleton(1, 2), other);
+    EXPECT_EQ(skeleton(16, 33), Skeleton::decode);
+    EXPECT_EQ(skeleton(16, 32), other);
+    EXPECT_EQ(skeleton(17, 1000), other);
+  }
+}
+
+// A row of one query takes a tile of S numbers for each head, three of them on the way back; 192 MiB are allowed.
+TEST(Plan, RowBuffersFillTheirBudgetAndNoMore) {
+  const auto rows = [](int64_t S, int64_t window, int64_t softmax_heads = 32) {
+    Problem p = problem(4096, S, 32);
+    p.softmax_heads = softmax_heads;
+    p.pre = parts({kWeight}), p.post = parts({kWeight});
+    p.causal = window > 0, p.window = window;
+    const Plan plan = make_plan(p);
+    return std::pair(plan.forward_rows, plan.backward_rows);
+  };
+  using Rows = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(rows(8192, 0), Rows(64, 64));         // 32 heads x 8192 x 4 bytes are 1 MiB, 3 on the way back
+  EXPECT_EQ(rows(24'576, 0), Rows(64, 16));       // 3 and 9 MiB: 64 and 21 rows
+  EXPECT_EQ(rows(65'536, 0), Rows(24, 8));        // 8 and 24 MiB: 24 and 8 rows
+  EXPECT_EQ(rows(65'536, 0, 64), Rows(8, 8));     // the widest stage counts; never fewer than a sub-block
+  EXPECT_EQ(rows(65'536, 24'512), Rows(64, 16));  // with a block of 64 queries a window sees 24,576 keys
+  EXPECT_EQ(rows(65'536, 8'128), Rows(64, 64));
+  EXPECT_EQ(rows(1 << 20, 8'192 - 63), Rows(64, 56));  // one key more than fits 64 rows
+  EXPECT_EQ(make_plan(problem(20, 20)).forward_rows, 24);
+  EXPECT_EQ(make_plan(problem(4096, 1 << 20)).forward_rows, 128);
+}
+
+TEST(Workspaces, ALargeRegionIsNotWastedOnASmallPieceAndTheClosestIsTaken) {
+  constexpr int64_t kMega = 1 << 18;  // numbers of a MiB
+  const auto region = [](int64_t megas) {
+    Workspace w;
+    const size_t piece = w.reserve(megas * kMega);
+    EXPECT_TRUE(w.allocate());
+    return w.get(piece);
+  };
+  release_workspaces();
+  float *large, *middle, *small;
+  {
+    Workspace a, b, c;
+    const size_t pa = a.reserve(63 * kMega), pb = b.reserve(31 * kMega), pc = c.reserve(13 * kMega);
+    ASSERT_TRUE(a.allocate() && b.allocate() && c.allocate());
+    large = a.get(pa), middle = b.get(pb), small = c.get(pc);
+  }
+  EXPECT_EQ(region(12), small);
+  EXPECT_EQ(region(20), middle);
+  EXPECT_EQ(region(40), large);
+  const float* tiny = region(2);
+  for (const float* old : {small, middle, large}) EXPECT_NE(tiny, old);
+  release_workspaces();
+}
+
+TEST(Workspaces, NoMoreIsKeptThanTheLimitAndTheOldestGoesFirst) {
+  const auto given_back = [](int64_t bytes) {  // never written to: addresses, not memory
+    Workspace w;
+    const size_t piece = w.reserve(bytes / static_cast<int64_t>(sizeof(float)));
+    EXPECT_TRUE(w.allocate());
+    return w.get(piece);
+  };
+  const auto mapped = [](float* at) { return ::msync(at, 4096, MS_ASYNC) == 0; };
+  constexpr int64_t kMost = static_cast<int64_t>(kRetainedBytes);
+  release_workspaces();
+  float *first, *second;
+  {
+    Workspace w;
+    const size_t piece = w.reserve(kMost / 2 / static_cast<int64_t>(sizeof(float)));
+    ASSERT_TRUE(w.allocate());
+    second = given_back(kMost * 3 / 8), first = w.get(piece);
+  }
+  EXPECT_TRUE(mapped(first) && mapped(second));
+  given_back(kMost * 3 / 4);
+  EXPECT_FALSE(mapped(second));
+  EXPECT_FALSE(mapped(first));
+  release_workspaces();
+}
+
+}  // namespace
+}  // namespace motet::cpu
