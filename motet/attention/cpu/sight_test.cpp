@@ -8,7 +8,7 @@ namespace {
 
 // Tables of B = 2 sequences of 12 keys; documents: 0 none, 1 in runs, 2 that come back.
 struct Tables {
-  std::vector<int64_t> start{-3, 7}, begin{2, 0}, end{12, 9}, documents;
+  std::vector<int64_t> start{7, -3}, begin{2, 0}, end{12, 9}, documents;
   Problem p;
 
   Tables(int64_t T, bool causal, int64_t window, bool lengths, bool starts, int kind) {
@@ -61,8 +61,8 @@ TEST(Sight, ABlockOfQueriesReadsFromItsFirstKeyToItsLast) {
   const Sight sight(tables.p);
   EXPECT_EQ(sight.keys(0, 4, 8).begin, 2);
   EXPECT_EQ(sight.keys(0, 4, 8).end, 8);
-  const Tables none(3, true, 0, true, true, 0);  // queries at -3, -2 and -1
-  EXPECT_TRUE(Sight(none.p).keys(0, 0, 3).empty());
+  const Tables none(3, true, 0, true, true, 0);  // row 1: queries at -3, -2 and -1
+  EXPECT_TRUE(Sight(none.p).keys(1, 0, 3).empty());
   EXPECT_EQ(Sight(none.p).readable(0).begin, 2);
   EXPECT_EQ(Sight(none.p).readable(1).end, 9);
 }
