@@ -31,7 +31,7 @@ def test_static_maps_start_with_the_engines_deviations():
     assert talking.query_logits_mix.std().item() == pytest.approx(0.5 / math.sqrt(64 * 32), rel=0.05)
     assert talking.key_weights_mix.std().item() == pytest.approx(0.5 / math.sqrt(64 * 128), rel=0.05)
     square = drawn(motet.TalkingHeadsAttention, 64, num_heads=32, start="random")
-    assert square.weights_mix.std().item() == pytest.approx(1 / math.sqrt(32), rel=0.1)
+    assert square.weights_mix.diag().std().item() == pytest.approx(1 / math.sqrt(32), rel=0.5)  # of the identity: 0
     wide = drawn(motet.DifferentialAttention, 512, num_heads=2, lambda_std=2.0)
     assert wide.lambda_k2.std().item() == pytest.approx(2, rel=0.2)
 

@@ -101,6 +101,14 @@ def test_lists_grow_and_sets_come_last(front):
     assert asked(front, "train", *given)["request"]["set"] == [["train.seed", "3"], ["a.b", "1=2"], ["c", ""]]
 
 
+def test_the_recorded_command_is_read_back_by_a_shell(front):
+    words = ["-p", *[f"a{character}b" for character in " '\"$`\\\\*?[]{}()<>|&;!#~=^\n"], "a%@:,./+-_b", ""]
+    line = asked(front, "tokenize", "-m", "bytes", "--", *words)["request"]["command"]
+    shell = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True)
+    assert shell.stdout.split("\0")[1:-1] == ["tokenize", "-m", "bytes", "--", *words]
+    assert " a%@:,./+-_b ''" in line  # what needs no quotes has none
+
+
 def test_threads_reach_request_and_openmp(front):
     alone, given = asked(front, "doctor"), asked(front, "doctor", "-t", "3")
     assert "threads" not in alone["request"] and alone["OMP_NUM_THREADS"] == ""

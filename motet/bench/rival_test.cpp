@@ -41,6 +41,21 @@ TEST_F(Rival, GetsTheThreadsInItsEnvironment) {
             3);
 }
 
+TEST_F(Rival, IsToldWhatAStepIs) {
+  RivalProcess rival(program(R"(read line; echo '{}'
+    while read line; do echo "{\"seconds\": 1, \"cpu_seconds\": ${#line}}"; done)"),
+                     request_);
+  EXPECT_EQ(rival.step().cpu, std::string("step").size());
+  EXPECT_EQ(rival.step("pp 4096").cpu, std::string("step pp 4096").size());
+}
+
+TEST_F(Rival, KeepsItsHeapOnlyWhenItIsAsked) {
+  const char* script = R"(read line; echo "{\"kept\": ${MALLOC_TRIM_THRESHOLD_:-0}}")";
+  EXPECT_EQ(RivalProcess(program(script), request_).facts()["kept"], 0);
+  request_["retain_heap"] = true;
+  EXPECT_GT(RivalProcess(program(script), request_).facts()["kept"], 1e9);
+}
+
 TEST_F(Rival, ItsOwnErrorIsShown) {
   EXPECT_NE(failure(R"(read line; echo '{"error": "no torch"}')").find("rival.sh: no torch"), std::string::npos);
 }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "motet/core/error.h"
 
 namespace motet {
@@ -32,6 +35,21 @@ TEST(Timing, ContestantsTakeTurns) {
   std::string order;
   interleaved({[&] { order += 'a'; }, [&] { order += 'b'; }}, {.warmups = 1, .repeats = 2});
   EXPECT_EQ(order, "ababab");
+}
+
+TEST(Timing, WarmupsAreNotCounted) {
+  int calls = 0;
+  const auto slow_at_first = [&] {
+    if (++calls <= 2) std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  };
+  EXPECT_LT(interleaved({slow_at_first}, {.warmups = 2, .repeats = 1})[0].wall, 0.03);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Timing, ASleepTakesTimeOfTheClockAlone) {
+  const Time t = timed([] { std::this_thread::sleep_for(std::chrono::milliseconds(40)); });
+  EXPECT_GE(t.wall, 0.04);
+  EXPECT_LT(t.cpu, 0.03);
 }
 
 TEST(Timing, AnEmptyContestantIsPassedOver) {

@@ -189,6 +189,40 @@ TEST(Verify, ToleranceOfAVariantIsReported) {
   EXPECT_EQ(of()[0].tolerance, 0.5);
 }
 
+TEST(Verify, AVariantsToleranceLoosensAndNeverTightens) {
+  const auto with = [](double tolerance) {
+    return Copy("dcmha_static.safetensors").corrupt("out_decode").change("variants", [&](json& v) {
+      v["out_decode"]["tolerance"] = tolerance;
+    });
+  };
+  EXPECT_EQ(failing(with(1e-30)), std::vector<std::string>{"out_decode"});
+  EXPECT_TRUE(failing(with(0.5)).empty());
+  const TemporaryFolder folder;
+  const FileReport report = verify_file(with(1e-30).written(folder), {at::kDouble, 0.5});
+  EXPECT_TRUE(report.passed());
+}
+
+TEST(Verify, DefaultTolerancesAreThoseOfTheReadme) {
+  EXPECT_EQ(default_tolerance(at::kDouble), 1e-10);
+  EXPECT_EQ(default_tolerance(at::kFloat), 2e-3);
+  EXPECT_EQ(default_tolerance(at::kBFloat16), 5e-2);
+}
+
+TEST(Reports, TheWorstOfAllGroupsIsFoundAndTheToleranceIsInside) {
+  FileReport report;
+  EXPECT_EQ(report.worst(), nullptr);
+  report.outputs.all = {{"a", 1, 2}, {"b", 3, 3}};
+  report.gradients.all = {{"c", 0.5, 0.25}};
+  report.masks.all = {{"d", 2, 4}};
+  EXPECT_EQ(report.worst()->tensor, "b");
+  EXPECT_EQ(report.gradients.worst()->tensor, "c");
+  ASSERT_EQ(report.failing().size(), 1u);  // an error of the tolerance itself passes
+  EXPECT_EQ(report.failing()[0].tensor, "c");
+  EXPECT_FALSE(report.passed());
+  ASSERT_EQ(report.loosened(3).size(), 1u);
+  EXPECT_EQ(report.loosened(3)[0].tensor, "d");
+}
+
 TEST(Verify, IdentityOfAMixIsTheMechanismsOwn) {
   const auto identity = [](const char* name, const char* place, bool stated) {
     return complaint(Copy(name).change("spec", [&](json& s) { s["identity"][place] = stated; }));
