@@ -256,12 +256,35 @@ TEST(Attention, ExplainSaysWhyNot) {
             (std::vector<Reason>{{"fused", "float64 stays on the plain paths"}, {"sdpa", "heads are mixed"}}));
 }
 
+// Stored heads in any order, some read by several heads and one by none: with mixes and without, on every kernel.
+TEST(Attention, HeadTablesAreReadInTheOrderOfTheHeads) {
+  const std::vector<Mixing> mixings{{}, {kDcmha, kDcmha}};
+  for (const auto type : {at::kFloat, at::kDouble})
+    for (const Mixing& mixing : mixings) {
+      at::manual_seed(16);
+      Arguments a = arguments({.T = 9, .Gk = 3, .Gv = 3, .D = 8, .E = 8}, mixing, type);
+      a.key_of = {2, 0, 2, 0}, a.value_of = {2, 0, 0, 1};
+      a.scale = 0.7;
+      const Problem p = checked_problem(a, "test");
+      const Tensor want = definition(p).out_BTHE, cotangent = random(want.sizes().vec(), 1, type);
+      const Gradients wanted = definition_gradients(a, cotangent);
+      const double bound = type == at::kDouble ? 1e-11 : 1e-5;
+      for (const Kernel* kernel : able_kernels(p)) {
+        const Attended done = kernel->forward(p);
+        EXPECT_LE(relative_error(done.out_BTHE, want), bound) << kernel->name << " " << type;
+        const Gradients got = kernel->backward(p, {cotangent, done.out_BTHE, done.lse_BHT, all_wanted(a)});
+        for (const int i : {kQ, kK, kV})
+          EXPECT_LE(relative_error(got[i], wanted[i]), bound) << kernel->name << " " << input_name(i) << " " << type;
+      }
+    }
+}
+
 TEST(Attention, ATwoPhaseProblemGoesToAKernelThatHasThatForm) {
   const Arguments a = arguments({.T = 9, .D = 8, .E = 8}, {});  // float64 without a mix: sdpa's, but for two phases
   const Problem p = checked_problem(a, "test");
   EXPECT_STREQ(choose(p, Form::attend).name, "sdpa");
   const Kernel& kernel = choose(p, Form::two_phase);
-  EXPECT_STREQ(kernel.name, "blocked");
+  ASSERT_STREQ(kernel.name, "blocked");
   const AttentionMaps want = definition(p);
   const Tensor lse = kernel.lse(p);
   EXPECT_LE(relative_error(lse, want.lse_BHT), 1e-12);

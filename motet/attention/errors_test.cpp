@@ -52,6 +52,12 @@ const std::vector<Wrong>& wrongs() {
       {"key_begin holds -1, want 0 to the 9 keys",
        [](Arguments& a) { a.table[kKeyBegin] = at::tensor({-1, 0}, at::kLong); }},
       {"query_start has shape [3], want [B=2]", [](Arguments& a) { a.table[kQueryStart] = at::zeros({3}, at::kLong); }},
+      {"query_start holds 1152921504606846977, want a position within 2^60",
+       [](Arguments& a) { a.table[kQueryStart] = at::tensor({int64_t{0}, (int64_t{1} << 60) + 1}, at::kLong); }},
+      {"query_start holds -1152921504606846977, want a position within 2^60",
+       [](Arguments& a) { a.table[kQueryStart] = at::tensor({-(int64_t{1} << 60) - 1, int64_t{0}}, at::kLong); }},
+      {"scale is nan, want a finite number", [](Arguments& a) { a.scale = std::nan(""); }},
+      {"key_of names head 4, want 0 to 3", [](Arguments& a) { a.key_of = {0, 1, 2, 4}; }},
       {"documents has dtype Double, want int32 or int64", [](Arguments& a) { a.table[kDocuments] = d({2, 9}); }},
       {"bias has shape [1, 2, 7, 9], want [1 or 2,1 or 4,7,9]", [](Arguments& a) { a.input[kBias] = d({1, 2, 7, 9}); }},
       {"scale is inf, want a finite number", [](Arguments& a) { a.scale = std::numeric_limits<double>::infinity(); }},
@@ -78,6 +84,10 @@ TEST(AttentionErrors, EachNamesTheArgumentAndWhatIsWanted) {
 TEST(AttentionErrors, DeclaredHeadCountsAreChecked) {
   const Problem p = checked_problem(arguments({}, {}), "test");
   EXPECT_THROW(check_heads({.softmax = 5}, p, "composed_attention"), c10::Error);
+  const Problem rectangular = checked_problem(arguments({.Ha = 6, .Ho = 2, .Gv = 2}, {{"weight"}, {"weight"}}), "test");
+  EXPECT_NO_THROW(check_heads({.scores = 4, .softmax = 6, .outputs = 2}, rectangular, "composed_attention"));
+  EXPECT_THROW(check_heads({.outputs = 6}, rectangular, "composed_attention"), c10::Error);
+  EXPECT_THROW(check_heads({.scores = 6}, rectangular, "composed_attention"), c10::Error);
   EXPECT_NO_THROW(check_heads({.scores = 4, .softmax = 4, .outputs = 4}, p, "composed_attention"));
 }
 
