@@ -1,6 +1,7 @@
 """What the front hands to the engine, flag by flag: an engine that prints its request stands in libmotet.so's place."""
 import json
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -46,7 +47,7 @@ def front(tmp_path_factory):
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler here")
     subprocess.run(command, check=True)
-    return shutil.copy(MOTET, folder / "motet")
+    return pathlib.Path(shutil.copy(MOTET, folder / "motet"))
 
 
 def asked(front, *arguments, **extra):
@@ -129,6 +130,22 @@ def test_colours_are_for_terminals(front):
     shown = json.loads(os.read(main, 65536))
     os.close(main)
     assert done.returncode == 0 and shown["request"]["color"] is True
+
+
+def test_bytes_that_are_no_text_reach_the_engine_as_text(front):
+    assert asked(front, "generate", "-p", b"a\xffb")["request"]["prompt"] == "a\ufffdb"
+
+
+@pytest.mark.parametrize("place", [".", "../lib", "../lib64", "../lib/x86_64-linux-gnu"])
+def test_the_engine_stands_beside_the_program_or_in_lib(place, front, tmp_path):
+    (tmp_path / "bin").mkdir()
+    program = shutil.copy(front, tmp_path / "bin" / "motet")
+    done = subprocess.run([program, "doctor"], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 1 and "libmotet.so is neither in" in done.stderr
+    (tmp_path / "bin" / place).mkdir(parents=True, exist_ok=True)
+    shutil.copy(front.parent / "libmotet.so", tmp_path / "bin" / place / "libmotet.so")
+    (tmp_path / "link").symlink_to(program)
+    assert asked(program, "doctor")["subcommand"] == asked(tmp_path / "link", "doctor")["subcommand"] == "doctor"
 
 
 def test_json_is_an_output(front):

@@ -27,7 +27,7 @@ class Terminal:
 
     def says(self, stream, wanted):
         """Waits for the bytes on the stream; returns what came before them since the last call."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 30
         while wanted not in self.read[stream] and time.monotonic() < deadline:
             for ready in select.select(list(self.read), [], [], 1)[0]:
                 self.read[ready] += os.read(ready.fileno(), 65536)
