@@ -13,7 +13,7 @@ using nlohmann::json;
 // The whole of `word` as a number, or NaN.
 double parse_number(const std::string& word) {
   double number = 0;
-  const char* begin = word.data() + (word.starts_with('+') ? 1 : 0);
+  const char* begin = word.data() + (word.starts_with('+') && !word.starts_with("+-") ? 1 : 0);
   const char* end = word.data() + word.size();
   const auto result = std::from_chars(begin, end, number);
   return result.ec == std::errc() && result.ptr == end ? number : std::nan("");
@@ -137,6 +137,7 @@ std::string accepted(const Option& option) {
   }
   if (option.type == OptionType::boolean) return "true or false";
   const std::string type = type_name(option.type);
+  if (option.type == OptionType::string) return type;  // a range is of numbers
   const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
   if (low && high) return type + ", " + number_text(option.min) + " to " + number_text(option.max);
   if (low) return type + ", at least " + number_text(option.min);

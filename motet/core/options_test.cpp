@@ -58,7 +58,7 @@ TEST(Options, WrongTypesAreRefusedWithWhatIsWanted) {
             "model.hidden_size: [1,2] is not an integer, want integer, 1 to 65536");
   EXPECT_EQ(refusal("tied", "yes"), "model.tied: 'yes' is not a boolean, want true or false");
   EXPECT_EQ(refusal("note", 3), "model.note: 3 is not a string, want string");
-  for (const char* word : {"", " 1", "1 ", "0x10", "1,5", "--1", "++1", "nan", "inf", "1e999"})
+  for (const char* word : {"", " 1", "1 ", "0x10", "1,5", "--1", "++1", "+-1", "nan", "inf", "1e999"})
     refusal("learning_rate", word);
 }
 
@@ -91,6 +91,7 @@ TEST(Options, IntegersBeyondADoubleAreRefused) {
 TEST(Options, UnknownChoicesNameTheNearest) {
   EXPECT_EQ(refusal("block", "paralel"),
             "model.block: 'paralel' is not known, want one of sequential, parallel; nearest is 'parallel'");
+  refusal("block", "par");
   EXPECT_EQ(refusal("block", "x"), "model.block: 'x' is not known, want one of sequential, parallel");
 }
 
@@ -123,7 +124,10 @@ TEST(Options, AcceptedSaysTypeRangeAndChoices) {
   EXPECT_EQ(accepted(table()[2]), "true or false");
   EXPECT_EQ(accepted(table()[3]), "one of sequential, parallel");
   EXPECT_EQ(accepted({.name = "x", .type = OptionType::number, .default_value = 0, .max = 2}), "number, at most 2");
+  EXPECT_EQ(accepted({.name = "x", .type = OptionType::number, .default_value = 0, .min = -1, .max = 2}),
+            "number, -1 to 2");
   EXPECT_EQ(accepted({.name = "x", .type = OptionType::string, .default_value = "a", .choices = {"a"}}), "a");
+  EXPECT_EQ(accepted({"x", OptionType::string, "a", {}, {}, {}, ""}), "string");  // {} of a table is 0 to 0
 }
 
 TEST(Options, HostileStringsStayInOneShortLine) {
