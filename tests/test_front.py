@@ -118,3 +118,25 @@ def test_every_flag_of_the_help_is_known(name):
         done = run(name, *given, "--unknown-flag-last")  # what is known is passed over
         assert done.returncode == (0 if flag == "help" else 2)
         assert flag == "help" or "unknown flag '--unknown-flag-last'" in done.stderr, (flag, done.stderr)
+
+
+def test_defaults_are_those_of_the_documents():
+    """docs/training.md and the help say some of them; published results say the rest."""
+    done = run("train", "--options")
+    assert done.returncode == 0 and "0 to 0;" not in done.stdout
+    shown = tomllib.loads(done.stdout)
+    del shown["model"]["attention"]  # test_python_package.py
+    assert shown == {
+        "model": {"hidden_size": 64, "num_layers": 2, "intermediate_size": 0, "block": "sequential", "activation": "default",
+                  "causal": True, "norm_eps": 1e-5, "tie_embeddings": False, "initializer": "normal",
+                  "initializer_range": 0.02},
+        "data": {"tokenizer": "auto", "validation": 0.1, "documents": "packed"},
+        "train": {"steps": 500, "tokens": 0, "minutes": 0, "context": 128, "batch_size": 16, "learning_rate": 0.003,
+                  "final_learning_rate": 0.1, "warmup": 0.05, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95,
+                  "epsilon": 1e-8, "clip": 1.0, "dtype": "float32", "eval_every": 0, "eval_windows": 64,
+                  "final_eval_windows": 0, "checkpoint_every": 0, "seed": 1, "data_seed": 0},
+    }  # fmt: skip
+    compared = tomllib.loads(re.search(r"^\[.*", run("compare", "--dry-run").stdout, re.M | re.S)[0])
+    train = compared["train"]
+    assert (train["tokens"], train["context"], train["batch_size"], train["steps"]) == (120000, 64, 8, 0)
+    assert compared["model"]["attention"]["num_heads"] == 8

@@ -53,6 +53,44 @@ TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
   fs::current_path(before);
 }
 
+// What is drawn when nothing is said: llama.cpp's values, and no penalties.
+TEST(Sampling, DefaultsAreThoseOfTheHelp) {
+  EXPECT_EQ(request_values(sampling_options(), json::object()), json::parse(R"({
+    "n_predict": 200, "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0, "typical_p": 1.0, "repeat_penalty": 1.0,
+    "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "float32", "compact_cache": false,
+    "stepwise_base": false, "seed": 0})"));
+}
+
+TEST(Sampling, EachValueReachesItsOption) {
+  const json given = json::parse(R"({
+    "n_predict": "7", "temp": "0.25", "top_k": "3", "top_p": "0.5", "min_p": "0.125", "typical_p": "0.75",
+    "repeat_penalty": "1.5", "frequency_penalty": "0.375", "presence_penalty": "-0.625", "cache_type": "int8",
+    "weights": "float32", "compact_cache": true, "stepwise_base": false, "seed": "9", "stop": ["a", "b"],
+    "ignore_eos": true})");
+  json both = given;
+  both["compact_cache"] = false, both["stepwise_base"] = true;
+  const LoadedModel none{.model = nullptr, .tokenizer = nullptr, .companions = {}};
+  const GenerateOptions made = generate_options(given, request_values(sampling_options(), given), none);
+  EXPECT_EQ(made.max_tokens, 7);
+  EXPECT_EQ(made.sampler.temperature, 0.25);
+  EXPECT_EQ(made.sampler.top_k, 3);
+  EXPECT_EQ(made.sampler.top_p, 0.5);
+  EXPECT_EQ(made.sampler.min_p, 0.125);
+  EXPECT_EQ(made.sampler.typical_p, 0.75);
+  EXPECT_EQ(made.sampler.repeat_penalty, 1.5);
+  EXPECT_EQ(made.sampler.frequency_penalty, 0.375);
+  EXPECT_EQ(made.sampler.presence_penalty, -0.625);
+  EXPECT_EQ(made.sampler.seed, 9u);
+  EXPECT_EQ(made.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(made.end_tokens.empty());
+  EXPECT_EQ(made.cache.type, parse_cache_type("int8"));
+  EXPECT_TRUE(made.cache.compact);
+  EXPECT_FALSE(made.cache.stepwise_base);
+  const GenerateOptions other = generate_options(both, request_values(sampling_options(), both), none);
+  EXPECT_FALSE(other.cache.compact);
+  EXPECT_TRUE(other.cache.stepwise_base);
+}
+
 void put_model(const fs::path& folder) {
   fs::create_directories(folder);
   write_file_atomic(folder / "config.json", "{}");

@@ -24,6 +24,7 @@ TEST(Error, NearestNameAcceptsOneSwapOneSlipAndAnyCase) {
   EXPECT_EQ(nearest_name("talkingheads", known), "talking_heads");
   EXPECT_EQ(nearest_name("COCA", known), "coca");
   EXPECT_EQ(nearest_name("mhaa", known), "mha");
+  EXPECT_EQ(nearest_name("bca", {"abc"}), "");  // two slips: letters that move further are no swap
 }
 
 TEST(Error, NearestNameAllowsOneSlipInThreeLetters) {
@@ -75,6 +76,7 @@ TEST(Error, QuoteEscapesControlCharactersAndInvalidUtf8) {
 TEST(Error, QuoteCutsLongTexts) {
   EXPECT_EQ(quote(std::string(81, 'a')), "'" + std::string(80, 'a') + "'...");
   EXPECT_EQ(quote(std::string(80, 'a')), "'" + std::string(80, 'a') + "'");
+  EXPECT_EQ(quote(std::string(79, 'a') + "日b"), "'" + std::string(79, 'a') + "日'...");  // a letter stays whole
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <thread>
 
 #include "motet/attention/cpu/testing.h"
@@ -228,6 +229,40 @@ TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
         EXPECT_TRUE(same(one.pre[part], many.pre[part]) && same(one.post[part], many.post[part]))
             << threads << " part " << part;
     }
+  }
+}
+
+// Decoding computes in float32 whatever the type, so that its narrow output is the wide one, rounded once.
+TEST_F(Fused, NarrowOutputIsTheNearestAndOfTwoTheEven) {
+  for (const Type type : {Type::bfloat16, Type::float16}) {
+    Options options;
+    options.T = 2, options.S = 70, options.D = options.E = 24, options.causal = true, options.type = type;
+    const Sample narrow(options);
+    Problem wide = narrow.p;
+    std::deque<std::vector<float>> numbers;
+    const auto widen = [&](Operand& x, int64_t rows, int64_t heads, int64_t width) {
+      ASSERT_EQ(x.batch_stride, rows * heads * width);  // without gaps
+      std::vector<float>& all = numbers.emplace_back(static_cast<size_t>(wide.B * x.batch_stride));
+      for (size_t i = 0; i < all.size(); ++i)
+        all[i] = static_cast<float>(widen_bits(static_cast<const uint16_t*>(x.data)[i], type));
+      x.data = all.data(), x.type = Type::float32;
+    };
+    widen(wide.q, wide.T, wide.score_heads, wide.D);
+    widen(wide.k, wide.S, wide.key_heads, wide.D);
+    widen(wide.v, wide.S, wide.value_heads, wide.E);
+    const size_t size = static_cast<size_t>(wide.B * wide.T * wide.output_heads * wide.E);
+    std::vector<float> want(size);
+    std::vector<uint16_t> got(size);
+    ASSERT_EQ(forward(wide, {want.data(), nullptr}, runtime(1, Instructions::best)), Status::ok);
+    ASSERT_EQ(forward(narrow.p, {got.data(), nullptr}, runtime(1, Instructions::best)), Status::ok);
+    int halfway = 0, up = 0;
+    for (size_t i = 0; i < size; ++i) {
+      const double below = widen_bits(static_cast<uint16_t>(got[i] - 1), type), own = widen_bits(got[i], type),
+                   above = widen_bits(static_cast<uint16_t>(got[i] + 1), type);
+      ASSERT_LE(std::abs(want[i] - own), std::min(std::abs(want[i] - below), std::abs(want[i] - above))) << i;
+      halfway += want[i] != own, up += std::abs(own) > std::abs(want[i]);
+    }
+    EXPECT_GT(up, halfway / 4);  // not cut
   }
 }
 
