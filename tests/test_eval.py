@@ -77,6 +77,40 @@ def test_results_have_errors_and_limits(model, tmp_path):
     assert word["perplexity"] == pytest.approx(math.exp(-items[0]["log_likelihood"][0])) and "acc_norm" not in word
 
 
+def test_accuracies_and_their_errors_are_those_of_the_items(model, tmp_path):
+    file, choices = tmp_path / "a.jsonl", ["a king", "the queen of the land", "no"]
+    asked = [{"query": f"Question: {word}", "choices": choices, "gold": 0} for word in "who what when where why how".split()]
+    file.write_text("\n".join(map(json.dumps, asked)))
+    scored("arc_easy", model, file, tmp_path / "first")
+    for item, line in zip(asked, eval_reference.read_items(tmp_path / "first"), strict=True):
+        item["gold"] = line["chosen"] if item is not asked[0] else (line["chosen"] + 1) % 3
+    file.write_text("\n".join(map(json.dumps, asked)))
+    (row,) = scored("arc_easy", model, file, tmp_path / "items")
+    lines = eval_reference.read_items(tmp_path / "items")
+    for chosen, name in (("chosen", "acc"), ("chosen_by_length", "acc_norm")):
+        right = [line[chosen] == line["gold"] for line in lines]
+        mean = sum(right) / 6
+        assert row[name] == pytest.approx(mean)
+        assert row[f"{name}_stderr"] == pytest.approx(math.sqrt(mean * (1 - mean) / 5))
+    assert row["acc"] == pytest.approx(5 / 6) and row["acc_norm"] != row["acc"]
+
+
+def test_texts_begin_with_the_token_that_begins_texts(model, tmp_path):
+    folder, file = tmp_path / "m", tmp_path / "a.jsonl"
+    assert run("convert", model, "--to", "llama", "--out", folder).returncode == 0
+    config = json.loads((folder / "config.json").read_text())
+    file.write_text(json.dumps(SMALL["blimp"][0]))
+
+    def likelihoods(**ids):
+        (folder / "config.json").write_text(json.dumps(config | ids))
+        items = tmp_path / "-".join(ids)
+        scored("blimp", folder, file, items)
+        return eval_reference.read_items(items)[0]["log_likelihood"]
+
+    begins, ends = likelihoods(bos_token_id=3), likelihoods(eos_token_id=5)
+    assert likelihoods(bos_token_id=3, eos_token_id=5) == begins != ends  # the token that ends texts stands in for it
+
+
 def test_an_interrupted_evaluation_goes_on(model, tmp_path):
     file, items = tmp_path / "a.jsonl", tmp_path / "items"
     file.write_text("\n".join(map(json.dumps, SMALL["arc_easy"] * 300)))

@@ -24,7 +24,7 @@ TEST(Error, NearestNameAcceptsOneSwapOneSlipAndAnyCase) {
   EXPECT_EQ(nearest_name("talkingheads", known), "talking_heads");
   EXPECT_EQ(nearest_name("COCA", known), "coca");
   EXPECT_EQ(nearest_name("mhaa", known), "mha");
-  EXPECT_EQ(nearest_name("bca", {"abc"}), "");  // two slips: letters that move further are no swap
+  EXPECT_EQ(nearest_name("xb", {"bq"}), "");  // a letter that moves and one that changes are two slips
 }
 
 TEST(Error, NearestNameAllowsOneSlipInThreeLetters) {

@@ -298,6 +298,7 @@ TEST(GgufBlocks, SixBitsComeFromTwoPlaces) {
   EXPECT_EQ(q6[0], 2.0f * (12 - 32));
   EXPECT_EQ(q6[32], 2.0f * (16 - 32));
   EXPECT_EQ(q6[64], -4.0f * ((7 | 32) - 32));
+  EXPECT_EQ(q6[80], -64.0f);  // another scale: 16 numbers have one
   EXPECT_EQ(q6[96], 2.0f * (48 - 32));
   EXPECT_EQ(q6[128], -64.0f);
 }

@@ -65,6 +65,7 @@ TEST(Toml, EveryNameAndStringReadsBackTheSame) {
 
 TEST(Toml, NullMembersAreLeftOutAndOtherValuesRefused) {
   EXPECT_EQ(parse_toml(toml_text({{"a", nullptr}, {"b", 1}}), "f"), json({{"b", 1}}));
+  EXPECT_EQ(toml_text({{"a", json::array({json{{"b", 1}, {"c", nullptr}}})}}), "a = [{b = 1}]\n");
   EXPECT_EQ(message_of<Error>([] { toml_text({{"a", json::array({nullptr})}}); }),
             "toml_text: TOML has no null, want a value in each array");
   EXPECT_EQ(message_of<Error>([] { toml_text(3); }), "toml_text: the value is number, want an object");
