@@ -69,7 +69,8 @@ TEST(Sampling, EachValueReachesItsOption) {
     "ignore_eos": true})");
   json both = given;
   both["compact_cache"] = false, both["stepwise_base"] = true;
-  const LoadedModel none{.model = nullptr, .tokenizer = nullptr, .companions = {}};
+  LoadedModel none{.model = nullptr, .tokenizer = std::make_unique<ByteTokenizer>(), .companions = {}};
+  none.companions.token_ids = {{"eos_token_id", 5}};
   const GenerateOptions made = generate_options(given, request_values(sampling_options(), given), none);
   EXPECT_EQ(made.max_tokens, 7);
   EXPECT_EQ(made.sampler.temperature, 0.25);
@@ -89,6 +90,8 @@ TEST(Sampling, EachValueReachesItsOption) {
   const GenerateOptions other = generate_options(both, request_values(sampling_options(), both), none);
   EXPECT_FALSE(other.cache.compact);
   EXPECT_TRUE(other.cache.stepwise_base);
+  EXPECT_EQ(generate_options(json::object(), request_values(sampling_options(), json::object()), none).end_tokens,
+            std::vector<int32_t>{5});
 }
 
 void put_model(const fs::path& folder) {

@@ -210,6 +210,22 @@ TEST_F(Fused, ForwardAndAllGradientsMatchTheOracle) {
     }
 }
 
+// A block of 64 queries under a window of 67 reaches into four tiles of 64 keys where it does not begin at one's edge.
+TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
+  for (const int64_t window : {5, 67, 130})
+    for (const bool mixed : {false, true}) {
+      SCOPED_TRACE(std::to_string(window) + (mixed ? " mixed" : ""));
+      Options options;
+      options.T = 197, options.S = 262, options.D = options.E = 8, options.causal = true, options.window = window;
+      options.score_heads = options.softmax_heads = options.output_heads = 2;
+      options.key_heads = options.value_heads = 1;
+      if (mixed) options.pre = options.post = {kWeight};
+      Sample s(options);
+      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      expect_close(run_all(s, dout, runtime(1, Instructions::best)), s, dout, 2e-6);
+    }
+}
+
 TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
   for (const Named& c : cases()) {
     SCOPED_TRACE(c.name);
