@@ -80,7 +80,8 @@ def test_a_wrong_argument_of_the_operator_is_named(words, given):
 
 
 def test_a_window_beyond_every_text_is_none():
-    assert torch.equal(attend(causal=True, window=2**63 - 1), attend(causal=True))
+    for mix in ({}, {"pre_weight": torch.eye(4) * 2}):  # with a mix its buffers go by the window
+        assert torch.equal(attend(causal=True, window=2**63 - 1, **mix), attend(causal=True, **mix))
 
 
 OUT, LSE = OPS.composed_attention(Q, K, V)

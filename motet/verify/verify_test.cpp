@@ -213,8 +213,9 @@ TEST(Reports, TheWorstOfAllGroupsIsFoundAndTheToleranceIsInside) {
   EXPECT_EQ(report.worst(), nullptr);
   report.outputs.all = {{"a", 1, 2}, {"b", 3, 3}};
   report.gradients.all = {{"c", 0.5, 0.25}};
-  report.masks.all = {{"d", 2, 4}};
-  EXPECT_EQ(report.worst()->tensor, "b");
+  report.masks.all = {{"d", 7, 8}};
+  EXPECT_EQ(report.worst()->tensor, "d");
+  EXPECT_EQ(report.outputs.worst()->tensor, "b");
   EXPECT_EQ(report.gradients.worst()->tensor, "c");
   ASSERT_EQ(report.failing().size(), 1u);  // an error of the tolerance itself passes
   EXPECT_EQ(report.failing()[0].tensor, "c");
