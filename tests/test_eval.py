@@ -108,6 +108,7 @@ def test_texts_begin_with_the_token_that_begins_texts(model, tmp_path):
         return eval_reference.read_items(items)[0]["log_likelihood"]
 
     begins, ends = likelihoods(bos_token_id=3), likelihoods(eos_token_id=5)
+    assert ends != likelihoods(pad_token_id=5)
     assert likelihoods(bos_token_id=3, eos_token_id=5) == begins != ends  # the token that ends texts stands in for it
 
 

@@ -154,6 +154,16 @@ TEST(Verify, WrongSpecFails) {
       failing(Copy("rope_half.safetensors").change("spec", [](json& s) { s["rope"]["base"] = 9999; })).empty());
 }
 
+TEST(Verify, AReleasedWindowHasOneKeyMore) {
+  const auto released = [](int64_t less) {
+    return failing(Copy("composed_none_window_tail.safetensors").change("spec", [&](json& s) {
+      s["window_mask"] = "released", s["window"] = s["window"].get<int64_t>() - less;
+    }));
+  };
+  EXPECT_TRUE(released(1).empty());
+  EXPECT_FALSE(released(0).empty());
+}
+
 // Leaves out all tensors of these roles.
 Copy without(Copy copy, const std::vector<std::string>& roles) {
   return copy.change("roles", [&](json& all) {
