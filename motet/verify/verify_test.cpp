@@ -324,6 +324,7 @@ TEST(Measure, InfinitiesMustSitAtTheSamePlaces) {
   EXPECT_EQ(output_error(at::tensor({std::nan(""), -kInfinity, 4.0}), want), kInfinity);
   EXPECT_EQ(output_error(at::tensor({1.0, 4.0}), want), kInfinity);
   EXPECT_EQ(output_error(Tensor(), at::zeros({2})), 0);
+  EXPECT_EQ(gradient_error(at::tensor({0.5}), at::tensor({0.0}), 2.0, true), 0.25);    // one that must be zero
   EXPECT_EQ(gradient_error(at::tensor({2e-4}), at::tensor({1e-4}), 1.0, false), 0.1);  // against 1e-3 of the largest
 }
 
