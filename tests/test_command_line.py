@@ -404,26 +404,26 @@ def test_an_interrupted_comparison_shows_what_had_finished(number, tmp_path):
         assert run("inspect", folder).returncode == 0
 
 
-@pytest.mark.parametrize("subcommand", ["train", "compare"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_as_the_shell_says_and_leaves_nothing_half_written(subcommand, number, tmp_path):
-    arguments = [MOTET, subcommand, *ENDLESS, "--out", tmp_path / "run"]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(arguments, env=environment(), stdout=pipe, stderr=pipe, text=True)
+def test_an_interrupted_training_ends_as_the_shell_says_and_its_checkpoints_are_whole(number, tmp_path):
+    out = tmp_path / "run"
+    saved = lambda: sorted(int(path.name.removeprefix("step_")) for path in out.glob("checkpoints/step_*"))
+    often = ["--set", "train.checkpoint_every=10"]
+    process = subprocess.Popen([MOTET, "train", *ENDLESS, *often, "--out", out], env=environment(), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not list(tmp_path.rglob("metrics.jsonl")) and process.poll() is None:
-        time.sleep(0.1)  # until training has begun
-    time.sleep(1)
+    while time.monotonic() < deadline and len(saved()) < 3 and process.poll() is None:
+        time.sleep(0.01)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number, errors
-    assert errors.splitlines()[-1].startswith("motet: ")
-    left = [path for path in tmp_path.rglob("*") if ".tmp-" in path.name]
-    assert left == []
-    for file in tmp_path.rglob("model.safetensors"):
-        assert run("inspect", file.parent).returncode == 0
-    for file in tmp_path.rglob("metrics.jsonl"):
-        assert all(json.loads(line) for line in file.read_text().splitlines())
+    assert errors.splitlines()[-1] == "motet: interrupted"
+    assert [path for path in tmp_path.rglob("*") if ".tmp-" in path.name] == []
+    steps = saved()
+    assert len(steps) >= 3 and steps == list(range(10, 10 * len(steps) + 1, 10))
+    for step in (steps[0], steps[-1]):
+        assert run("inspect", out / f"checkpoints/step_{step:08}").returncode == 0
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == list(range(1, rows[-1]["step"] + 1)) and rows[-1]["step"] >= steps[-1]
 
 
 # ---- the examples of --help
