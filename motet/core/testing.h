@@ -1,4 +1,4 @@
-// Help for unit tests: messages of errors, a folder that cleans itself up.
+// Help for unit tests: messages of errors, a folder that cleans itself up, threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,6 +6,10 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include "motet/core/threads.h"
 
 namespace motet::testing {
 
@@ -50,5 +54,14 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+// A thread of its own for each task: the worst that a kernel can meet.
+inline Threads own_threads(int count) {
+  return {count, [](int64_t n, const std::function<void(int64_t)>& task) {
+            std::vector<std::thread> pool;
+            for (int64_t i = 0; i < n; ++i) pool.emplace_back([&task, i] { task(i); });
+            for (std::thread& t : pool) t.join();
+          }};
+}
 
 }  // namespace motet::testing

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numbers>
 #include <random>
-#include <thread>
 
+#include "motet/core/testing.h"
 #include "motet/kernels/linear.h"
 #include "motet/kernels/rows.h"
 
@@ -19,14 +19,6 @@ std::vector<float> drawn(int64_t count, int seed) {
   std::vector<float> all(static_cast<size_t>(count));
   for (float& x : all) x = normal(random);
   return all;
-}
-
-Threads three() {
-  return {3, [](int64_t n, const std::function<void(int64_t)>& task) {
-            std::vector<std::thread> all;
-            for (int64_t i = 0; i < n; ++i) all.emplace_back([&task, i] { task(i); });
-            for (std::thread& t : all) t.join();
-          }};
 }
 
 // A weight with what it points to.
@@ -92,7 +84,7 @@ TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
     std::vector<float> together(static_cast<size_t>(M * N)), second(static_cast<size_t>(M * 64)),
         alone(static_cast<size_t>(N));
     const LinearTask tasks[] = {{other.weight, second.data()}, {kept.weight, together.data()}};
-    linear(tasks, x.data(), M, three());
+    linear(tasks, x.data(), M, testing::own_threads(3));
     for (int64_t m = 0; m < M; ++m) {
       const LinearTask task{kept.weight, alone.data()};
       linear({&task, 1}, x.data() + m * K, 1, {});

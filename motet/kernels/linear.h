@@ -1,7 +1,7 @@
 #pragma once
 #include <span>
 
-#include "motet/kernels/threads.h"
+#include "motet/core/threads.h"
 
 namespace motet {
 

@@ -155,7 +155,7 @@ HWY_INLINE void finish_weight(const BackwardShared& shared, size_t handle, int64
 template <class Make>
 HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make make) {
   const int64_t blocks = call.blocks(block_rows), clusters = static_cast<int64_t>(call.plan.clusters.size());
-  const int64_t count = call.p.B * clusters * blocks, group = std::max(1, call.runtime.threads);
+  const int64_t count = call.p.B * clusters * blocks, group = std::max(1, call.runtime.threads.count);
   Tasks tasks(count);
   std::vector<decltype(make())>
       workers;  // all memory before the first turn: a worker that fails later would be waited for
@@ -163,7 +163,7 @@ HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make 
     workers.push_back(make());
     if (!workers.back()->allocate()) return Status::out_of_memory;
   }
-  parallel(call.runtime, static_cast<int64_t>(workers.size()), [&](int64_t worker) {
+  call.runtime.threads.run(static_cast<int64_t>(workers.size()), [&](int64_t worker) {
     for (int64_t task; (task = tasks.next()) >= 0;) {
       // Threads work side by side on different clusters where there are several, so that few turns are waited for.
       const int64_t pairs = call.p.B * clusters, first = task / (group * blocks) * group,
@@ -182,7 +182,7 @@ HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make 
 HWY_INLINE void finish_keys(const Call& call, const Mixes& mixes, const BackwardShared& shared, const Gradients& to) {
   const Problem& p = call.p;
   const int64_t tiles = call.tiles(kBackwardKeys);
-  parallel(call.runtime, p.B * tiles, [&](int64_t task) {
+  call.runtime.threads.run(p.B * tiles, [&](int64_t task) {
     static thread_local std::vector<float> scratch;
     const int64_t b = task / tiles, j = task % tiles, s0 = j * kBackwardKeys;
     shared.dk.finish(b, j, scratch);
@@ -204,7 +204,7 @@ HWY_INLINE Status run_backward(const Call& call, const Incoming& from, const Gra
   BackwardShared shared(call, mixes, to, blocks);
   if (!keys.allocate() || !shared.allocate()) return Status::out_of_memory;
   keys.pack();
-  parallel(call.runtime, call.p.B * tiles, [&](int64_t task) { shared.clear(task / tiles, task % tiles); });
+  call.runtime.threads.run(call.p.B * tiles, [&](int64_t task) { shared.clear(task / tiles, task % tiles); });
   const BlockTurns turns(call, rows);
   const Status status = run_backward_tasks(
       call, rows, [&] { return std::make_unique<Worker>(call, mixes, keys, shared, turns, from, to); });

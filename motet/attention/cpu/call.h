@@ -22,9 +22,6 @@ struct Call {
   int64_t tiles(int64_t keys) const { return (p.S + keys - 1) / keys; }
 };
 
-/// Runs task(0..n-1) on the injected threads.
-void parallel(const Runtime& runtime, int64_t n, const std::function<void(int64_t)>& task);
-
 /// Hands out tasks 0..n-1 in order to workers; each worker has scratch of its own and asks for the next task.
 class Tasks {
  public:

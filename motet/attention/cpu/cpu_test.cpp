@@ -4,25 +4,17 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <thread>
 
 #include "motet/attention/cpu/testing.h"
 #include "motet/attention/cpu/workspace.h"
+#include "motet/core/testing.h"
 
 namespace motet::cpu {
 namespace {
 
 using namespace testing;
 
-Runtime runtime(int threads, Instructions instructions) {
-  return {threads,
-          [](int64_t n, const std::function<void(int64_t)>& task) {
-            std::vector<std::thread> pool;
-            for (int64_t i = 0; i < n; ++i) pool.emplace_back(task, i);
-            for (std::thread& t : pool) t.join();
-          },
-          instructions};
-}
+Runtime runtime(int threads, Instructions instructions) { return {motet::testing::own_threads(threads), instructions}; }
 
 /// The results of one run, forward and backward.
 struct Results {

@@ -43,10 +43,10 @@ class Decode {
   /// The sequence b; `threads` may share its parts.
   void run(int64_t b, const Runtime& runtime) {
     start(b);
-    parallel(runtime, parts_,
-             [&](int64_t part) { each_tile(part, [&](int64_t s, int64_t j) { first_pass(part, s, j); }); });
+    runtime.threads.run(parts_,
+                        [&](int64_t part) { each_tile(part, [&](int64_t s, int64_t j) { first_pass(part, s, j); }); });
     finish_softmax();
-    parallel(runtime, parts_, [&](int64_t part) {
+    runtime.threads.run(parts_, [&](int64_t part) {
       std::fill_n(out(part), out_size(), 0.f);
       each_tile(part, [&](int64_t s, int64_t j) { second_pass(part, s, j); });
     });
@@ -267,7 +267,8 @@ class Decode {
 
 /// Whole sequences on different threads where there are enough of them, else the parts of one after another.
 HWY_INLINE Status run_decode(const Call& call, const Output& to) {
-  const int64_t workers = call.p.B >= call.runtime.threads ? std::min<int64_t>(call.runtime.threads, call.p.B) : 1;
+  const int64_t workers =
+      call.p.B >= call.runtime.threads.count ? std::min<int64_t>(call.runtime.threads.count, call.p.B) : 1;
   std::vector<std::unique_ptr<Decode>> all;
   for (int64_t i = 0; i < workers; ++i) {
     all.push_back(std::make_unique<Decode>(call, to));
@@ -275,7 +276,7 @@ HWY_INLINE Status run_decode(const Call& call, const Output& to) {
   }
   Tasks tasks(call.p.B);
   const Runtime alone;
-  parallel(call.runtime, workers, [&](int64_t worker) {
+  call.runtime.threads.run(workers, [&](int64_t worker) {
     for (int64_t b; (b = tasks.next()) >= 0;) all[worker]->run(b, workers > 1 ? alone : call.runtime);
   });
   return Status::ok;

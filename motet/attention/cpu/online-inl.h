@@ -337,7 +337,7 @@ HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
                 units = static_cast<int64_t>(call.plan.units.size());
   Tasks tasks(call.p.B * units * blocks);
   std::atomic<bool> failed = false;
-  parallel(call.runtime, std::min<int64_t>(call.runtime.threads, call.p.B * units * blocks), [&](int64_t) {
+  call.runtime.threads.run(std::min<int64_t>(call.runtime.threads.count, call.p.B * units * blocks), [&](int64_t) {
     OnlineForward worker(call, keys);
     if (!worker.allocate()) {
       failed = true;

@@ -78,7 +78,7 @@ class PackedKeys {
     const int64_t tiles = call_.tiles(kKeys);
     const int64_t grain = 4;  // tiles a task
     const int64_t groups = (tiles + grain - 1) / grain;
-    parallel(call_.runtime, call_.p.B * groups, [&](int64_t task) {
+    call_.runtime.threads.run(call_.p.B * groups, [&](int64_t task) {
       const int64_t b = task / groups, first = task % groups * grain;
       for (int64_t j = first; j < std::min(first + grain, tiles); ++j) pack_tile(b, j);
     });

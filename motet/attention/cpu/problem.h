@@ -1,9 +1,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "motet/core/threads.h"
 
 // The whole interface of the fused CPU kernels of composed attention: plain numbers in, a status out. No torch, no
 // exceptions. The operator's definition and its letters are those of motet/attention/attention.h.
@@ -79,11 +80,9 @@ struct Gradients {
 
 enum class Instructions : uint8_t { best, avx2, avx512, avx512_bf16 };
 
-/// Threads are injected: parallel_for(n, task) runs task(0..n-1), in any order, on any threads. Results do not depend
-/// on `threads`, bit for bit; they do on the instructions.
+/// Results do not depend on the threads, bit for bit; they do on the instructions.
 struct Runtime {
-  int threads = 1;
-  std::function<void(int64_t, const std::function<void(int64_t)>&)> parallel_for;  // empty: in this thread
+  Threads threads;
   Instructions instructions = Instructions::best;
 };
 

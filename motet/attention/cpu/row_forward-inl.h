@@ -389,8 +389,8 @@ HWY_INLINE Status run_row_forward(const Call& call, Form form, const Output& to,
   const int64_t blocks = call.blocks(call.plan.forward_rows), units = static_cast<int64_t>(call.plan.units.size());
   Tasks tasks(call.p.B * units * blocks);
   std::atomic<bool> failed = false;
-  const int64_t workers = std::min<int64_t>(call.runtime.threads, call.p.B * units * blocks);
-  parallel(call.runtime, workers, [&](int64_t) {
+  const int64_t workers = std::min<int64_t>(call.runtime.threads.count, call.p.B * units * blocks);
+  call.runtime.threads.run(workers, [&](int64_t) {
     RowForward worker(call, mixes, keys, form, pairs);
     if (!worker.allocate()) {
       failed = true;

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -10,8 +11,13 @@ struct Threads {
   std::function<void(int64_t, const std::function<void(int64_t)>&)> parallel_for;  // empty: in this thread
 
   void run(int64_t n, const std::function<void(int64_t)>& task) const {
-    if (n > 1 && parallel_for) return parallel_for(n, task);
+    if (count > 1 && n > 1 && parallel_for) return parallel_for(n, task);
     for (int64_t i = 0; i < n; ++i) task(i);
+  }
+  /// part(begin, end) on parts of [0, n), of at least `grain` each.
+  void run_parts(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& part) const {
+    const int64_t parts = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, count);
+    run(parts, [&](int64_t i) { part(n * i / parts, n * (i + 1) / parts); });
   }
 };
 
