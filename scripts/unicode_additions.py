@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the rows of motet/text/unicode_additions.cpp: how the general categories of the reference (the regular
+"""Prints the rows of motet/text/pipeline/unicode_additions.cpp: how the general categories of the reference (the regular
 expressions of the `tokenizers` package) differ from those of utf8proc, which knows an older Unicode.
 
 usage: unicode_additions.py      needs libutf8proc and `pip install tokenizers`

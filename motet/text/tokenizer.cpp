@@ -9,9 +9,9 @@
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
-#include "motet/text/decoder.h"
-#include "motet/text/pipeline.h"
-#include "motet/text/pre_tokenizer.h"
+#include "motet/text/pipeline/decoder.h"
+#include "motet/text/pipeline/pipeline.h"
+#include "motet/text/pipeline/pre_tokenizer.h"
 
 namespace motet {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "motet/text/aligned_text.h"
+#include "motet/text/pipeline/aligned_text.h"
 
 namespace motet {
 

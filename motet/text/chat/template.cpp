@@ -5,7 +5,7 @@
 
 #include "motet/core/error.h"
 #include "motet/text/chat/nodes.h"
-#include "motet/text/unicode.h"
+#include "motet/text/pipeline/unicode.h"
 
 namespace motet {
 namespace {

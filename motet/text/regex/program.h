@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "motet/text/unicode.h"
+#include "motet/text/pipeline/unicode.h"
 
 namespace motet {
 

@@ -1,0 +1,176 @@
+#include "motet/text/readers/vectors.h"
+
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/text/pipeline/stream_decoder.h"
+#include "motet/text/readers/load.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+using Ids = std::vector<int32_t>;
+
+// <unk> <s> </s>, 256 bytes, then pieces.
+TokenizerVectors llama() {
+  TokenizerVectors out{.kind = "llama", .bos = 1};
+  const auto add = [&](const std::string& token, float score, int32_t type) {
+    out.tokens.push_back(token);
+    out.scores.push_back(score);
+    out.types.push_back(type);
+  };
+  add("<unk>", 0, TokenizerVectors::unknown);
+  add("<s>", 0, TokenizerVectors::control);
+  add("</s>", 0, TokenizerVectors::control);
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", byte);
+    add(name, 0, TokenizerVectors::byte);
+  }
+  float score = -1;
+  for (const char* piece : {"\u2581", "a", "b", "ab", "\u2581a", "\u2581ab", "abc"}) {
+    add(piece, score--, TokenizerVectors::normal);
+  }
+  return out;
+}
+
+TokenizerVectors gpt2() {
+  TokenizerVectors out{.kind = "gpt2", .pre = "smollm"};
+  for (const char* token : {"a", "b", "1", "2", "ab", "12", "<|im_start|>"}) out.tokens.emplace_back(token);
+  out.types = {1, 1, 1, 1, 1, 1, 3};
+  out.merges = {"a b", "1 2"};
+  return out;
+}
+
+std::string refused(const TokenizerVectors& vectors) {
+  return message_of<Error>([&] { tokenizer_from_vectors(vectors, "f"); });
+}
+
+TEST(Vectors, LlamaMergesByScore) {
+  const auto tokenizer = tokenizer_from_vectors(llama(), "f");
+  EXPECT_EQ(tokenizer->encode("ab"), (Ids{264}));            // a space goes before: "ab", then with its space
+  EXPECT_EQ(tokenizer->encode("abc"), (Ids{264, 3 + 'c'}));  // c is only part of a piece: its byte
+  EXPECT_EQ(tokenizer->text(Ids{264, 3 + 'c'}, false), "abc");
+  EXPECT_EQ(tokenizer->tokens("ab", {.add_special = true})[0].id, 1);
+}
+
+TEST(Vectors, LlamaStreamsTheTextOfTheWhole) {
+  const auto tokenizer = tokenizer_from_vectors(llama(), "f");
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    Ids ids;
+    for (int i = 0; i < 12; ++i) ids.push_back(259 + static_cast<int32_t>(random() % 7));
+    StreamDecoder stream(*tokenizer);
+    std::string shown;
+    for (const int32_t id : ids) shown += stream.push(id);
+    EXPECT_EQ(shown + stream.flush(), tokenizer->text(ids, false));
+  }
+}
+
+TEST(Vectors, Gpt2CutsAsItsNameSays) {
+  const auto tokenizer = tokenizer_from_vectors(gpt2(), "f");
+  EXPECT_EQ(tokenizer->encode("ab12"), (Ids{4, 2, 3}));  // digits one by one
+  EXPECT_EQ(tokenizer->encode("<|im_start|>ab"), (Ids{6, 4}));
+  TokenizerVectors other = gpt2();
+  other.pre = "gpt-2";
+  EXPECT_EQ(tokenizer_from_vectors(other, "f")->encode("ab12"), (Ids{4, 5}));
+}
+
+TEST(Vectors, BrokenListsAreRefused) {
+  TokenizerVectors vectors = llama();
+  vectors.kind = "bert";
+  EXPECT_EQ(refused(vectors), "f: unknown tokenizer model 'bert': known: gpt2, llama");
+  vectors = gpt2();
+  vectors.pre = "smolm";
+  EXPECT_EQ(refused(vectors).substr(0, 57), "f: unknown pre-tokenizer 'smolm': nearest is 'smollm'; kn");
+  vectors = gpt2();
+  vectors.merges.push_back("b a");
+  EXPECT_EQ(refused(vectors), "f: merge 2 is '\"b a\"', and 'ba' is not in the vocabulary");
+  vectors = llama();
+  vectors.scores.pop_back();
+  EXPECT_EQ(refused(vectors), "f: 265 scores for 266 tokens");
+  vectors = llama();
+  vectors.scores[5] = NAN;
+  EXPECT_EQ(refused(vectors), "f: a score is nan, want a number");
+  vectors = llama();
+  vectors.tokens[260] = vectors.tokens[261];
+  EXPECT_EQ(refused(vectors), "f: the token 'b' is there twice");
+  vectors = llama();
+  vectors.types[260] = 77;
+  EXPECT_EQ(refused(vectors), "f: token 260 has the type 77, which is not supported; known: 1, 2, 3, 4, 6");
+}
+
+std::string varint(uint64_t value) {
+  std::string out;
+  for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
+  return out + static_cast<char>(value);
+}
+std::string bytes_field(int number, const std::string& bytes) {
+  return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes;
+}
+std::string number_field(int number, uint64_t value) {
+  return varint(static_cast<uint64_t>(number) << 3) + varint(value);
+}
+
+// The vectors as SentencePiece writes them.
+std::string model_file(const TokenizerVectors& vectors) {
+  std::string out;
+  for (size_t i = 0; i < vectors.tokens.size(); ++i) {
+    const auto bits = std::bit_cast<uint32_t>(vectors.scores[i]);
+    out += bytes_field(1, bytes_field(1, vectors.tokens[i]) + '\x15' +
+                              std::string(reinterpret_cast<const char*>(&bits), 4) +
+                              number_field(3, static_cast<uint64_t>(vectors.types[i])));
+  }
+  return out + bytes_field(2, number_field(3, 2)) + bytes_field(3, bytes_field(1, "identity") + number_field(4, 0));
+}
+
+TEST(Vectors, SentencePieceFilesAreRead) {
+  const auto tokenizer = tokenizer_from_vectors(read_sentence_piece(model_file(llama()), "f"), "f");
+  EXPECT_EQ(tokenizer->encode("ab a"), (Ids{264, 263}));
+  EXPECT_EQ(tokenizer->encode("</s>").size(), 5u);  // a control token in a text is text
+}
+
+TEST(Vectors, FilesThatAreCutOrChangedNeverCrash) {
+  const std::string model = model_file(llama());
+  std::string bin = std::string("\x08\0\0\0", 4);
+  for (const std::string& token : llama().tokens) {
+    const auto size = static_cast<uint32_t>(token.size());
+    bin += std::string(4, '\0') + std::string(reinterpret_cast<const char*>(&size), 4) + token;
+  }
+  const auto attempt = [](const std::string& bytes, bool sentence_piece) {
+    try {
+      const auto vectors = sentence_piece ? read_sentence_piece(bytes, "f") : read_llama2c(bytes, "f");
+      const auto tokenizer = tokenizer_from_vectors(vectors, "f");
+      tokenizer->text(tokenizer->encode("ab a\xff"), false);
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  };
+  std::mt19937 random(3);
+  for (const bool sentence_piece : {true, false}) {
+    const std::string& file = sentence_piece ? model : bin;
+    for (size_t size = 0; size <= file.size(); ++size) attempt(file.substr(0, size), sentence_piece);
+    for (int round = 0; round < 2000; ++round) {
+      std::string changed = file;
+      for (int i = 0; i < 3; ++i) changed[random() % changed.size()] = static_cast<char>(random());
+      attempt(changed, sentence_piece);
+    }
+  }
+}
+
+TEST(Vectors, TiktokenLinesAreChecked) {
+  const auto refuse = [](const std::string& text) { return message_of<Error>([&] { read_tiktoken(text, "f", "."); }); };
+  EXPECT_EQ(refuse("YQ== x"), "f: line 1 is 'YQ== x', want a token in base64, a space and its rank");
+  EXPECT_EQ(refuse("YQ=="), "f: line 1 is 'YQ==', want a token in base64, a space and its rank");
+  EXPECT_EQ(refuse("*! 1"), "f: line 1 has no base64 at '*!'");
+  EXPECT_EQ(refuse("YQ== 0\nYQ== 1"), "f: the token 'a' is there twice");
+  EXPECT_EQ(refuse("YQ== 0\nYg== 0"), "f: the rank 0 is there twice");
+  EXPECT_EQ(refuse("YQ== 0"), "f: the byte 0 is no token");
+}
+
+}  // namespace
+}  // namespace motet
