@@ -70,8 +70,8 @@ int run(const std::vector<std::string>& arguments) {
     std::fputs(subcommand_help(subcommand, program).c_str(), stdout);
     return 0;
   }
-  check_environment();
   log_level();  // refuses a wrong MOTET_LOG now, not in the first line that is logged
+  for (const std::string& warning : environment_warnings()) log_warn(warning);
   resolve_threads(request.json);
   if (request.json.contains("json")) request.json["output"] = "json";
   request.json.erase("json");

@@ -29,15 +29,17 @@ const std::string* environment(std::string_view name) {
   return found->second.empty() ? nullptr : &found->second;
 }
 
-void check_environment() {
+std::vector<std::string> environment_warnings() {
+  std::vector<std::string> warnings;
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string_view line = *entry;
     if (!line.starts_with("MOTET_")) continue;
     const std::string_view name = line.substr(0, line.find('='));
     bool known = false;
     for (const std::string& candidate : environment_names()) known |= candidate == name;
-    if (!known) throw UsageError(unknown_name("environment variable", name, environment_names()));
+    if (!known) warnings.push_back(unknown_name("environment variable", name, environment_names()));
   }
+  return warnings;
 }
 
 }  // namespace motet

@@ -15,7 +15,7 @@ const std::vector<std::string>& environment_names();
 // of the five. Thread-safe.
 const std::string* environment(std::string_view name);
 
-// Throws UsageError when the environment holds another MOTET_* than the five.
-void check_environment();
+// One line for each other MOTET_* that the environment holds: a slip of the pen, or another program's.
+std::vector<std::string> environment_warnings();
 
 }  // namespace motet
