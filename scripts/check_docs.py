@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when a Markdown file names a path that does not exist, or a block of README.md is neither sh nor console.
+"""Fails when a Markdown file or a comment in C++ names a path that does not exist, or a block of README.md is neither sh
+nor console.
 
 A path is the target of a link, or a word in backticks that has a known ending, ends in a slash, or begins with an
 entry of the repository's top or of the document's own folder. What git ignores (build/, runs/ ...) is not checked.
@@ -13,6 +14,12 @@ ENDINGS = {".md", ".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ".js", ".css", "
 GENERATED = {"build", "build-fuzz", "runs", "dist", ".venv"}
 WORD = re.compile(r"^[\w.+*-]+(/[\w.+*-]*)*$")
 CODE = re.compile(r"`([^`]+)`")
+COMMENT = re.compile(r"(?:^|[^:\"])//(.*)")
+FILE = re.compile(r"(?<![\w./-])[A-Za-z_][\w./-]*\.(?:md|h|cpp|cu|py)\b(?!\.)")
+FOREIGN = {  # of other projects
+    "torch/torch.h", "highway.h", "llama.cpp", "ggml-common.h", "multihead_flashdiff_1.py", "multihead_flashdiffv2.py",
+    "dev/data/data_common.py",
+}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```+|~~~+)\s*(\S*)")
 
@@ -70,15 +77,30 @@ def check(document, root, names):
     return out
 
 
+def check_comments(source, root, names):
+    """One line for each file that a comment of a C++ source names and that is not there."""
+    out = []
+    path = source.relative_to(root).as_posix()
+    for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
+        for comment in COMMENT.findall(line):
+            for word in FILE.findall(comment):
+                known = word in FOREIGN or exists(word, root, source.parent, names) or (root / "motet" / word).exists()
+                if not known:
+                    out.append(f"{path}:{number}: {word} does not exist")
+    return out
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     files = files_of(root)
     names = {pathlib.PurePosixPath(file).name for file in files}
     documents = [root / file for file in files if file.endswith(".md")]
+    sources = [root / file for file in files if file.endswith((".h", ".cpp", ".cu", ".cuh"))]
     found = [line for document in documents for line in check(document, root, names)]
+    found += [line for source in sources for line in check_comments(source, root, names)]
     for line in found:
         print(line, file=sys.stderr)
-    print(f"check_docs: {len(documents)} documents, {len(found)} mistakes")
+    print(f"check_docs: {len(documents)} documents, {len(sources)} sources, {len(found)} mistakes")
     return 1 if found else 0
 
 
