@@ -41,7 +41,8 @@ Subcommand eval_subcommand() {
                 {.long_name = "dtype",
                  .target = "dtype",
                  .value = "TYPE",
-                 .help = "float32, float64, bfloat16 (autocast) or auto: as it was trained (default)"}},
+                 .help = "float32, float64, bfloat16 (autocast) or auto: as it was trained (default)"},
+                device_flag()},
       .positional = {.field = "arguments",
                      .name = "[TASK] FILE",
                      .help =

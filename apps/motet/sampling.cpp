@@ -40,6 +40,7 @@ const std::vector<Flag>& sampling_flags() {
        .target = "weights",
        .value = "TYPE",
        .help = "how the model's matrices are kept: float32, bfloat16 or int8"},
+      device_flag(),
       {.long_name = "stepwise-base",
        .target = "stepwise_base",
        .help = "dynamic position scaling by the length reached, as published, not by the planned one",

@@ -28,6 +28,13 @@ std::vector<Flag> all_flags(const Subcommand& subcommand) {
   return flags;
 }
 
+Flag device_flag(const char* target) {
+  return {.long_name = "device",
+          .target = target,
+          .value = "NAME",
+          .help = "cpu, cuda or cuda:N (default: auto, a GPU if there is one)"};
+}
+
 std::vector<Flag> configuration_flags() {
   return {
       {.long_name = "config", .target = "config", .value = "FILE", .help = "TOML file with [model] [data] [train]"},
@@ -57,6 +64,7 @@ std::vector<Flag> configuration_flags() {
        .target = "train.dtype",
        .value = "NAME",
        .help = "float32, float64 or bfloat16 (autocast)"},
+      device_flag("train.device"),
       {.long_name = "seed", .target = "train.seed", .value = "N", .help = "of the initial weights", .short_name = "s"},
       {.long_name = "tokenizer",
        .target = "data.tokenizer",

@@ -18,6 +18,8 @@ Subcommand verify_subcommand();
 Subcommand tokenize_subcommand();
 Subcommand data_subcommand();
 
+/// --device of a subcommand that computes.
+Flag device_flag(const char* target = "device");
 /// How tokens are drawn and kept, of generate and chat.
 const std::vector<Flag>& sampling_flags();
 

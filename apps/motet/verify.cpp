@@ -8,6 +8,7 @@ Subcommand verify_subcommand() {
       .summary = "Recompute recorded vectors and model folders with this build and report the largest error",
       .flags =
           {{.long_name = "dtype", .target = "dtype", .value = "NAME", .help = "float64 (default), float32 or bfloat16"},
+           device_flag(),
            {.long_name = "tolerance", .target = "tolerance", .value = "X", .help = "largest error that passes"},
            {.long_name = "tokenizers",
             .target = "tokenizers",

@@ -4,15 +4,16 @@
 
 namespace motet {
 
-AutocastScope::AutocastScope(bool on) : begins_(on && !at::autocast::is_autocast_enabled(at::kCPU)) {
+AutocastScope::AutocastScope(bool on, at::DeviceType device)
+    : device_(device), begins_(on && !at::autocast::is_autocast_enabled(device)) {
   if (!begins_) return;
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+  at::autocast::set_autocast_enabled(device_, true);
 }
 
 AutocastScope::~AutocastScope() {
   if (!begins_) return;
-  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::set_autocast_enabled(device_, false);
   at::autocast::clear_cache();
 }
 

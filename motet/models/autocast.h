@@ -1,17 +1,18 @@
 #pragma once
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 namespace motet {
 
 /// While it lives and is `on`, this thread computes matrix products in bfloat16 and norms, softmax and losses in
-/// float32 (torch's autocast on the CPU); afterwards as before.
+/// float32 (torch's autocast of that kind of device); afterwards as before.
 class AutocastScope {
  public:
-  explicit AutocastScope(bool on);
+  explicit AutocastScope(bool on, at::DeviceType = at::kCPU);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
 
  private:
+  at::DeviceType device_;
   bool begins_;
 };
 

@@ -17,7 +17,7 @@ Tensor integers(const Spec& spec) {
 // A table over B, or over B and S: null, a tensor's name, or the numbers.
 Tensor table(const GoldenFile& file, const Spec& spec, const std::string& layout, int64_t B) {
   if (spec.null()) return {};
-  Tensor t = spec.value().is_string() ? file.input(spec, layout).to(at::kLong) : integers(spec);
+  Tensor t = spec.value().is_string() ? file.input(spec, layout).to(at::kLong) : integers(spec).to(file.device());
   while (t.dim() < static_cast<int64_t>(layout.size())) t = t.unsqueeze(0);
   if (t.size(0) != 1) return t;
   std::vector<int64_t> shape(t.dim(), -1);
@@ -79,7 +79,7 @@ void read_tables(const GoldenFile& file, const Spec& spec, const CallSizes& n, V
   const Tensor bias_BHTS = bias(file, spec["bias"]);
   if (!spec["mask"].null()) {
     const Tensor visible = file.input(spec["mask"], "BHTS").to(at::kBool);
-    const Tensor hiding = at::zeros(visible.sizes(), at::TensorOptions().dtype(file.type()))
+    const Tensor hiding = at::zeros(visible.sizes(), visible.options().dtype(file.type()))
                               .masked_fill(~visible, -std::numeric_limits<double>::infinity());
     seen = {.bias_BHTS = bias_BHTS.defined() ? bias_BHTS + hiding : hiding};
     return;

@@ -39,9 +39,10 @@ json metadata(const SafetensorsFile& file, const char* key, json otherwise = {})
 
 }  // namespace
 
-GoldenFile::GoldenFile(const SafetensorsFile& stored, at::ScalarType type)
+GoldenFile::GoldenFile(const SafetensorsFile& stored, at::ScalarType type, at::Device device)
     : stored_(stored),
       type_(type),
+      device_(device),
       spec_(metadata(stored, "spec")),
       roles_(metadata(stored, "roles")),
       variants_(metadata(stored, "variants", json::object())),
@@ -60,7 +61,7 @@ GoldenFile::GoldenFile(const SafetensorsFile& stored, at::ScalarType type)
     grad_of_ = Spec(metadata(stored, "grad_of"), "grad_of").word();
   for (const char* role : {"input", "weight", "bias"})
     for (const std::string& name : names_with_role(role)) {
-      Tensor leaf = loaded(stored, name);
+      Tensor leaf = loaded(stored, name).to(device);
       if (leaf.is_floating_point()) leaf = leaf.to(type).requires_grad_(stored.find(kGradientPrefix + name) != nullptr);
       leaves_[name] = leaf;
     }
@@ -85,7 +86,7 @@ std::vector<std::string> GoldenFile::names_with_role(const std::string& role) co
 
 Tensor GoldenFile::input(const std::string& name) const {
   if (const auto found = leaves_.find(name); found != leaves_.end()) return found->second;
-  const Tensor t = loaded(stored_, name);
+  const Tensor t = loaded(stored_, name).to(device_);
   return t.is_floating_point() ? t.to(type_) : t;
 }
 

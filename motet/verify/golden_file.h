@@ -1,8 +1,8 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "motet/attention/torch.h"
 #include "motet/formats/safetensors.h"
+#include "motet/ops/torch.h"
 #include "motet/verify/spec.h"
 
 namespace motet {
@@ -11,9 +11,10 @@ namespace motet {
 class GoldenFile {
  public:
   /// Inputs and weights are cast to `type` (from their stored values, through float64); references stay float64.
-  GoldenFile(const SafetensorsFile&, at::ScalarType type);
+  GoldenFile(const SafetensorsFile&, at::ScalarType type, at::Device = at::kCPU);
 
   at::ScalarType type() const { return type_; }
+  at::Device device() const { return device_; }  // of all inputs; references are on the CPU
   const nlohmann::json& spec() const { return spec_; }
   /// The spec with whole top-level entries replaced by those of `overrides`.
   nlohmann::json spec_with(const nlohmann::json& overrides) const;
@@ -38,6 +39,7 @@ class GoldenFile {
  private:
   const SafetensorsFile& stored_;
   at::ScalarType type_;
+  at::Device device_;
   nlohmann::json spec_, roles_, variants_, zero_grads_;
   std::string grad_of_;
   std::map<std::string, Tensor> leaves_;

@@ -18,7 +18,7 @@ Continuation recomputed(ModelImpl& model, const Tensor& prompt, int64_t new_toke
   Tensor ids = prompt.unsqueeze(0);
   for (int64_t i = 0; i < new_tokens; ++i) {
     choose(made, model.forward(ids)[0][-1]);
-    ids = at::cat({ids, at::full({1, 1}, made.ids.back(), at::kLong)}, 1);
+    ids = at::cat({ids, at::full({1, 1}, made.ids.back(), ids.options())}, 1);
   }
   return made;
 }
@@ -30,7 +30,7 @@ Continuation cached(ModelImpl& model, const Tensor& prompt, int64_t new_tokens) 
   Tensor ids = prompt.unsqueeze(0);
   for (int64_t i = 0; i < new_tokens; ++i) {
     choose(made, model.logits(cache.step(model, ids, 0))[0][-1]);
-    ids = at::full({1, 1}, made.ids.back(), at::kLong);
+    ids = at::full({1, 1}, made.ids.back(), ids.options());
   }
   return made;
 }

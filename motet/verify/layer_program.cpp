@@ -55,20 +55,22 @@ Attention stated_attention(const GoldenFile& file, const Spec& spec, const Layer
 }
 
 void append(Keys& cache, const Keys& more) {
-  const auto add = [](Tensor& stored, const Tensor& t) {
+  std::vector<Tensor> added;
+  for_each_tensor(more, [&](const Tensor& t) { added.push_back(t); });
+  size_t i = 0;
+  for_each_tensor(cache, [&](Tensor& stored) {
+    const Tensor& t = added[i++];
     if (t.defined()) stored = stored.defined() ? at::cat({stored, t}, 1) : t;
-  };
-  add(cache.k_BSGD, more.k_BSGD);
-  add(cache.v_BSGE, more.v_BSGE);
-  for (KeyMix Keys::* mix : {&Keys::pre, &Keys::post})
-    for (Tensor KeyMix::* part : {&KeyMix::down_BSRH, &KeyMix::up_BSRH, &KeyMix::gate_BSH, &KeyMix::full_BSHH})
-      add(cache.*mix.*part, more.*mix.*part);
+  });
 }
 
 // What query t sees of the first `keys` keys.
-Visibility of_one_query(const Visibility& all, const CallSizes& n, int64_t t, int64_t keys) {
+Visibility of_one_query(const Visibility& all, const CallSizes& n, int64_t t, int64_t keys, at::Device device) {
   Visibility seen = all;
-  seen.query_start_B = (all.query_start_B.defined() ? all.query_start_B : at::full({n.B}, n.S - n.T, at::kLong)) + t;
+  seen.query_start_B =
+      (all.query_start_B.defined() ? all.query_start_B
+                                   : at::full({n.B}, n.S - n.T, at::TensorOptions(at::kLong).device(device))) +
+      t;
   if (all.key_end_B.defined()) seen.key_end_B = all.key_end_B.clamp_max(keys);
   if (all.key_begin_B.defined()) seen.key_begin_B = all.key_begin_B.clamp_max(keys);
   if (all.documents_BS.defined()) seen.documents_BS = all.documents_BS.slice(1, 0, keys);
@@ -87,7 +89,7 @@ Tensor decoded(Mechanism& mechanism, const Attention& whole, const Inputs& in) {
     const Tensor x_B1C = in.x_BTC.narrow(1, t, 1);
     if (in.self) append(cache, mechanism.keys(x_B1C, at));
     Attention one = whole;
-    one.visibility = of_one_query(whole.visibility, in.sizes, t, cache.k_BSGD.size(1));
+    one.visibility = of_one_query(whole.visibility, in.sizes, t, cache.k_BSGD.size(1), in.x_BTC.device());
     rows.push_back(mechanism.finish(composed_attention(mechanism.queries(x_B1C, at), cache, one).out_BTHE, x_B1C));
   }
   return at::cat(rows, 1);

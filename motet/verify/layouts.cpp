@@ -67,7 +67,7 @@ Tensor arranged(const Tensor& t, const std::string& from, const std::string& to,
 Tensor picked(const Tensor& t, const std::vector<int64_t>& order, const std::string& place) {
   for (int64_t i : order)
     if (i < 0 || i >= t.size(0)) fail(place, " names head ", i, ", want 0 to ", t.size(0) - 1);
-  return t.index_select(0, at::tensor(order, at::kLong));
+  return t.index_select(0, at::tensor(order, t.options().dtype(at::kLong).requires_grad(false)));
 }
 
 }  // namespace motet

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 // Axes by letter, as the layouts of golden files name them (tests/golden/README.md). '1' is an axis of length 1.
 namespace motet {

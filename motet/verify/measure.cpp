@@ -10,7 +10,7 @@ constexpr double kDifferent = std::numeric_limits<double>::infinity();
 
 // max|got - want| over finite entries of want.
 double largest_difference(const Tensor& given, const Tensor& want) {
-  const Tensor got = given.defined() ? given.detach().to(at::kDouble) : at::zeros_like(want);
+  const Tensor got = given.defined() ? given.detach().to(at::kCPU, at::kDouble) : at::zeros_like(want);
   if (got.sizes() != want.sizes()) return kDifferent;
   const Tensor finite = want.isfinite();
   const Tensor same = at::where(finite, got.isfinite(), got == want);  // an infinity equals only itself, NaN nothing

@@ -23,7 +23,7 @@ const std::string kExpected = "expected.safetensors";
 
 // Cross entropy of each next token, over B * (T - 1).
 Tensor next_token_loss(const Tensor& logits_BTV, const Tensor& ids_BT) {
-  return token_loss(logits_BTV.slice(1, 0, -1), ids_BT.slice(1, 1));
+  return ops::token_loss(logits_BTV.slice(1, 0, -1), ids_BT.slice(1, 1));
 }
 
 // The recorded run decays every parameter and clips nothing.
@@ -71,12 +71,12 @@ class ModelVerification {
     const std::string key = checkpoint_.config.attention.at("window") == 0 ? "" : mask;
     if (const auto found = models_.find(key); found != models_.end()) return found->second;
     if (!key.empty()) checkpoint_.config.attention["window_mask"] = key;
-    return models_.emplace(key, load_model(checkpoint_, options_.dtype)).first->second;
+    return models_.emplace(key, load_model(checkpoint_, {options_.dtype, options_.device})).first->second;
   }
 
   std::string mask_of(const char* quantity) const { return spec_["window_mask"][quantity].word(); }
 
-  Positions positions() const { return Positions::range(0, ids_.size(1), ids_.size(1)); }
+  Positions positions() const { return Positions::range(0, ids_.size(1), ids_.size(1), ids_.device()); }
 
   void add(Findings& group, const std::string& name, double error, double tolerance = 0) {
     seen_.insert(name);
@@ -182,7 +182,7 @@ class ModelVerification {
   // A model of its own, for its values change.
   Model fresh(const std::string& mask) {
     if (checkpoint_.config.attention.at("window") != 0) checkpoint_.config.attention["window_mask"] = mask;
-    return load_model(checkpoint_, options_.dtype);
+    return load_model(checkpoint_, {options_.dtype, options_.device});
   }
 
   void compare_continuations() {
@@ -240,7 +240,7 @@ FileReport verify_model_folder(const std::string& path, const VerifyOptions& opt
   FileReport report{.path = path};
   const SafetensorsFile stored(expected);
   try {
-    const GoldenFile file(stored, options.dtype);
+    const GoldenFile file(stored, options.dtype, options.device);
     ModelVerification(path, file, options, report).run();
   } catch (const Interrupted&) {
     throw;

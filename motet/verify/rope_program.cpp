@@ -34,7 +34,7 @@ void add_rope_options(const Spec& rope, int64_t head_dim, nlohmann::json& option
 }
 
 Positions rope_positions(const GoldenFile& file, const Spec& rope, int64_t length) {
-  if (rope.null() || rope["positions"].value() == "arange") return Positions::range(0, length, length);
+  if (rope.null() || rope["positions"].value() == "arange") return Positions::range(0, length, length, file.device());
   const Spec name = rope["positions"];
   const bool batched = file.layout(name.word(), "T").find('B') != std::string::npos;
   return {file.input(name, batched ? "BT" : "T").to(at::kLong), length};

@@ -9,8 +9,8 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/utf8.h"
 #include "motet/formats/json.h"
-#include "motet/text/load.h"
-#include "motet/text/stream_decoder.h"
+#include "motet/text/pipeline/stream_decoder.h"
+#include "motet/text/readers/load.h"
 
 namespace motet {
 namespace {

@@ -172,7 +172,7 @@ FileReport verify_file(const std::string& path, const VerifyOptions& options) {
   const SafetensorsFile stored(path);
   FileReport report{.path = path};
   try {
-    const GoldenFile file(stored, options.dtype);
+    const GoldenFile file(stored, options.dtype, options.device);
     Verification(file, options, report).run();
   } catch (const Interrupted&) {
     throw;

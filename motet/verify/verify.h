@@ -1,5 +1,5 @@
 #pragma once
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 #include "motet/verify/file_report.h"
 
 // `motet verify`: recomputes recorded results with our operator and mechanisms. README.md of this folder.
@@ -7,6 +7,7 @@ namespace motet {
 
 struct VerifyOptions {
   at::ScalarType dtype = at::kDouble;
+  at::Device device = at::kCPU;
   double tolerance = 1e-10;
 };
 

@@ -1,0 +1,45 @@
+#include "motet/ops/device.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+
+std::string refusal(const char* name) {
+  return message_of<UsageError>([=] { parse_device(name); });
+}
+
+TEST(ParseDevice, NamesAreThoseOfTorch) {
+  EXPECT_EQ(parse_device("cpu"), at::Device(at::kCPU));
+  EXPECT_EQ(parse_device("auto").is_cpu(), !at::hasCUDA());
+  EXPECT_EQ(refusal("gpu").substr(0, 22), "unknown device 'gpu': ");
+  EXPECT_EQ(refusal("cuda:x"), "device: 'cuda:x', want a number behind cuda:, as in cuda:0");
+  EXPECT_EQ(refusal("cuda:-1"), "device: 'cuda:-1', want a number behind cuda:, as in cuda:0");
+  EXPECT_EQ(refusal("cuda:"), "device: 'cuda:', want a number behind cuda:, as in cuda:0");
+}
+
+TEST(ParseDevice, WithoutAGpuCudaIsRefusedAtOnce) {
+  if (at::hasCUDA()) GTEST_SKIP() << "there is a GPU";
+  for (const char* name : {"cuda", "cuda:0"})
+    EXPECT_NE(refusal(name).find("want cpu"), std::string::npos) << refusal(name);
+}
+
+TEST(IdsTensor, IsARowOnTheDevice) {
+  const std::vector<int32_t> ids{3, 1, 4};
+  EXPECT_TRUE(at::equal(ids_tensor(std::span(ids)), at::tensor({3, 1, 4}, at::kLong).view({1, 3})));
+  EXPECT_EQ(ids_tensor(std::span(ids), at::kMeta).sizes(), (std::vector<int64_t>{1, 3}));
+  EXPECT_TRUE(ids_tensor(std::span(ids), at::kMeta).is_meta());
+}
+
+TEST(Synchronize, TheCpuHasNothingToWaitFor) {
+  EXPECT_NO_THROW(synchronize(at::kCPU));
+  EXPECT_NO_THROW(synchronize(at::kMeta));
+}
+
+}  // namespace
+}  // namespace motet
