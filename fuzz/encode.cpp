@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "motet/core/utf8.h"
-#include "motet/text/bpe_trainer.h"
-#include "motet/text/stream_decoder.h"
+#include "motet/text/bpe/bpe_trainer.h"
+#include "motet/text/pipeline/stream_decoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto tokenizer = [] {

@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "motet/core/error.h"
-#include "motet/text/vectors.h"
+#include "motet/text/readers/vectors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

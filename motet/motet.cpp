@@ -5,11 +5,12 @@
 #include <map>
 #include <optional>
 
-#include "motet/attention/torch.h"
 #include "motet/commands/commands.h"
+#include "motet/core/environment.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/formats/json.h"
+#include "motet/ops/table.h"
 
 namespace motet {
 namespace {
@@ -23,6 +24,7 @@ int run(const std::string& subcommand, const std::string& request) {
       {"bench", run_bench},     {"verify", run_verify},   {"tokenize", run_tokenize}, {"data", run_data}};
   const auto found = commands.find(subcommand);
   if (found == commands.end()) fail_usage("unknown subcommand ", quote(subcommand));
+  if (const std::string* kernels = environment("MOTET_KERNEL")) check_kernel_choice(*kernels);
   install_interrupt_handler();
   const int code = found->second(parse_json(request, "request"));
   if (!std::cout.flush()) fail("cannot write the results to standard output");

@@ -17,18 +17,19 @@ TABLE = {
     "report": "",
     "text": "formats",
     "data": "formats text",
-    "attention": "kernels",
-    "layers": "attention kernels",
-    "mechanisms": "attention layers kernels",
-    "models": "attention layers mechanisms",
-    "checkpoints": "formats models layers mechanisms attention",
-    "train": "data text formats models mechanisms checkpoints report",
-    "generate": "text models checkpoints attention kernels",
-    "compare": "train data text formats models mechanisms attention checkpoints generate report",
+    "ops": "kernels",
+    "attention": "ops",
+    "layers": "ops",
+    "mechanisms": "attention layers ops",
+    "models": "attention layers mechanisms ops",
+    "checkpoints": "formats models layers mechanisms attention ops",
+    "train": "data text formats models mechanisms checkpoints ops report",
+    "generate": "text models checkpoints attention ops",
+    "compare": "train data text formats models mechanisms attention checkpoints ops generate report",
     "serve": "generate text models formats",
-    "eval": "train data formats generate models checkpoints text report",
-    "verify": "formats checkpoints models mechanisms layers attention text generate train",
-    "bench": "train generate models attention data report",
+    "eval": "train data formats generate models checkpoints ops text report",
+    "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
+    "bench": "train generate models attention ops data report",
 }
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
@@ -36,7 +37,7 @@ TORCH_FREE = {"core", "formats", "text", "data", "report", "kernels"}
 ALONE = {"attention/cpu"}  # folders inside a folder that see only themselves and core: torch-free kernels
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/attention/torch\.h$")
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/ops/torch\.h$")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
 

@@ -1,11 +1,13 @@
 """MOTET_KERNEL forces a kernel, or says why not: never a silent fallback."""
-from conftest import refused, run
+from conftest import TINY, refused, run
 
 
 def test_doctor_names_the_kernels():
     done = run("doctor")
     assert done.returncode == 0, done.stderr
-    assert "fused, sdpa, blocked" in done.stdout
+    rows = dict(line.split(maxsplit=3)[2:] for line in done.stdout.splitlines() if line.startswith("kernels of "))
+    assert rows["attention"] == "fused, sdpa, blocked" and rows["linear"] == rows["dcmha_maps"] == "rows, torch"
+    assert len(rows) == 10 and rows["write_rows"] == "bytes, torch" and rows["token_loss"] == "torch"
     assert "mixed heads run       fused" in done.stdout
 
 
@@ -20,8 +22,24 @@ def test_a_forced_kernel_that_cannot_run_is_an_error():
 
 
 def test_an_unknown_kernel_is_an_error():
-    assert refused(1, "doctor", MOTET_KERNEL="fast") == "motet: MOTET_KERNEL=fast is not a kernel; have fused, sdpa, blocked"
+    known = "known: fused, sdpa, blocked"
+    assert refused(2, "doctor", MOTET_KERNEL="zip") == f"motet: MOTET_KERNEL: unknown kernel of attention 'zip': {known}"
+    assert "'linaer': nearest is 'linear'" in refused(2, "doctor", MOTET_KERNEL="linaer=torch")
+    assert "kernel of rms_norm 'row': nearest is 'rows'" in refused(2, "doctor", MOTET_KERNEL="linear=torch,rms_norm=row")
 
 
-def test_an_unknown_variable_of_ours_is_an_error():
-    assert "MOTET_KERNEL" in refused(2, "doctor", MOTET_KERNELS="blocked")
+def test_every_function_has_kernels_that_can_be_named(model):
+    """What runs changes, the numbers do not beyond rounding; what cannot run says so."""
+    lines = ["generate", "-m", model, "-p", "the ", "-n", "6", "--temp", "0"]
+    plain = run(*lines)
+    torch = ",".join(f"{name}=torch" for name in ("linear", "rms_norm", "rotate", "silu_times", "gelu", "dcmha_maps", "write_rows"))
+    assert plain.returncode == 0 and run(*lines, MOTET_KERNEL=f"blocked,{torch}").stdout == plain.stdout
+    assert run(*lines, MOTET_KERNEL="linear=rows,rms_norm=rows").stdout == plain.stdout
+    training = refused(1, "train", *TINY, "--out", model.parent / "forced", MOTET_KERNEL="rms_norm=rows")
+    assert training == "motet: MOTET_KERNEL=rms_norm=rows cannot run this problem: gradients are on"
+
+
+def test_an_unknown_variable_of_ours_is_a_warning():
+    done = run("doctor", MOTET_KERNELS="blocked")
+    assert done.returncode == 0 and "fused" in done.stdout
+    assert done.stderr.startswith("motet: warning: unknown environment variable 'MOTET_KERNELS': nearest is 'MOTET_KERNEL'; known: ")

@@ -11,8 +11,10 @@ namespace {
 
 using torch::jit::Stack;
 
-Arguments checked(const Queries& queries, const Keys& keys, const Attention& attention, const char* function) {
+Arguments checked(const Queries& queries, const Keys& keys, const Attention& attention, const char* function,
+                  const char* kernel = nullptr) {
   Arguments a = flatten(queries, keys, attention);
+  if (kernel) a.kernel = kernel;
   const Heads& heads = attention.heads;
   if (heads.scores || heads.softmax || heads.outputs) check_heads(heads, checked_problem(a, function), function);
   return a;
@@ -24,25 +26,25 @@ void call(const char* name, Stack& stack) {
 
 }  // namespace
 
-Attended composed_attention(const Queries& queries, const Keys& keys, const Attention& attention) {
+Attended composed_attention(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {
   Stack stack;
-  push(stack, checked(queries, keys, attention, "composed_attention"));
+  push(stack, checked(queries, keys, attention, "composed_attention", kernel));
   call("motet::composed_attention", stack);
   return {stack[0].toTensor(), stack[1].toTensor()};
 }
 
-Tensor attention_lse(const Queries& queries, const Keys& keys, const Attention& attention) {
+Tensor attention_lse(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {
   Stack stack;
-  push(stack, checked(queries, keys, attention, "attention_lse"));
+  push(stack, checked(queries, keys, attention, "attention_lse", kernel));
   call("motet::attention_lse", stack);
   return stack[0].toTensor();
 }
 
-Tensor attention_given_lse(const Queries& queries, const Keys& keys, const Attention& attention,
-                           const Tensor& lse_BHT) {
+Tensor attention_given_lse(const Queries& queries, const Keys& keys, const Attention& attention, const Tensor& lse_BHT,
+                           const char* kernel) {
   Stack stack;
   stack.emplace_back(lse_BHT);
-  push(stack, checked(queries, keys, attention, "attention_given_lse"));
+  push(stack, checked(queries, keys, attention, "attention_given_lse", kernel));
   call("motet::attention_given_lse", stack);
   return stack[0].toTensor();
 }
@@ -59,8 +61,9 @@ AttentionMaps attention_maps(const Queries& queries, const Keys& keys, const Att
   return definition(checked_problem(checked(queries, keys, attention, "attention_maps"), "attention_maps"));
 }
 
-Choice explain(const Queries& queries, const Keys& keys, const Attention& attention) {
-  return explain(checked_problem(checked(queries, keys, attention, "explain"), "explain"));
+Choice explain(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {
+  const Arguments a = checked(queries, keys, attention, "explain", kernel);
+  return explain(checked_problem(a, "explain"), a.kernel);
 }
 
 }  // namespace motet

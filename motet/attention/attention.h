@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 // Composed attention: the one operator behind every mechanism.
 //
@@ -49,6 +49,13 @@ struct Keys {
   KeyMix pre, post;
 };
 
+/// f(tensor) for every tensor of Keys, absent ones too, always in this order.
+template <class K, class Function>
+void for_each_tensor(K& keys, const Function& f) {
+  f(keys.k_BSGD), f(keys.v_BSGE);
+  for (auto* mix : {&keys.pre, &keys.post}) f(mix->down_BSRH), f(mix->up_BSRH), f(mix->gate_BSH), f(mix->full_BSHH);
+}
+
 /// Head counts by stage; 0 is taken from the tensors, any other number is checked against them. key_of and value_of say
 /// which stored head a score (output) head reads; empty means contiguous groups.
 struct Heads {
@@ -90,15 +97,17 @@ struct Attended {
 ///         another 1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
 ///         in bfloat16, whose weights are rounded; sdpa has 4 units and, in 16 bits, 2^-15 (1 + M) X + 2^-14.
 ///         property_test.cpp holds every row of the kernel table to this.
+/// Kernel  names a row of the kernel table; without it the first that runs the problem does (motet/ops/table.h).
 /// Throws  c10::ValueError naming the argument, what it was and what it must be; a second derivative is refused.
 /// Source  DCMHA arXiv:2405.08553, talking heads arXiv:2003.02436, differential attention arXiv:2410.05258; README.md.
-Attended composed_attention(const Queries&, const Keys&, const Attention&);
+Attended composed_attention(const Queries&, const Keys&, const Attention&, const char* kernel = nullptr);
 
 /// Phase 1 of a split over keys: lse [B,Ha,T] of this part of the keys. Inference only.
-Tensor attention_lse(const Queries&, const Keys&, const Attention&);
+Tensor attention_lse(const Queries&, const Keys&, const Attention&, const char* kernel = nullptr);
 
 /// Phase 2: the output of this part under the lse of all parts (log-sum-exp of theirs); outputs of parts add up.
-Tensor attention_given_lse(const Queries&, const Keys&, const Attention&, const Tensor& lse_BHT);
+Tensor attention_given_lse(const Queries&, const Keys&, const Attention&, const Tensor& lse_BHT,
+                           const char* kernel = nullptr);
 
 /// One head mix on its own: scores [B,N,T,S] -> [B,M,T,S]; differentiable by autograd.
 Tensor apply_head_mix(const Tensor& scores_BHTS, const StaticMix&, const QueryMix&, const KeyMix&);
@@ -115,7 +124,7 @@ struct Choice {
   std::string kernel;
   std::vector<std::pair<std::string, std::string>> passed_over;  // kernel, reason
 };
-Choice explain(const Queries&, const Keys&, const Attention&);
+Choice explain(const Queries&, const Keys&, const Attention&, const char* kernel = nullptr);
 
 /// Names of the kernel table, best first.
 std::vector<std::string> kernel_names();

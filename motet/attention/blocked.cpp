@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "motet/attention/definition.h"
+#include "motet/attention/heads.h"
 #include "motet/attention/kernels.h"
 #include "motet/attention/matrices.h"
 #include "motet/attention/visibility.h"
@@ -23,16 +24,12 @@ struct Prepared {
   MixMatrices pre, post;
 };
 
-Tensor index(const std::vector<int64_t>& table, const Tensor& like) {
-  return at::tensor(table, like.options().dtype(at::kLong));
-}
-
 Prepared prepared(const Problem& given) {
   Prepared r;
   r.p = without_padding(given);
   const auto wide = r.p.accumulate();
   const auto spread = [&](const Tensor& x_BSGD, const std::vector<int64_t>& table) {
-    return x_BSGD.to(wide).index_select(2, index(table, x_BSGD)).transpose(1, 2);
+    return spread_heads(x_BSGD.to(wide), table).transpose(1, 2);
   };
   r.q_BHTD = r.p.q_BTHD.to(wide).transpose(1, 2);
   r.k_BHSD = spread(r.p.k_BSGD, r.p.key_of);
@@ -225,12 +222,6 @@ void block_backward(const Prepared& r, const Place& place, const Backward& b, Su
   if (sums.dk_BHSD.defined()) place.keys(sums.dk_BHSD, 2).add_(at::matmul(dscores.transpose(2, 3), q), r.p.scale);
 }
 
-Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, const Tensor& x_BSGD) {
-  const Tensor dx_BSHD = dx_BHSD.transpose(1, 2);
-  Tensor sum = at::zeros(x_BSGD.sizes(), dx_BSHD.options());
-  return sum.index_add_(2, index(table, dx_BSHD), dx_BSHD).to(x_BSGD.scalar_type());
-}
-
 Gradients backward(const Problem& given, const Backward& b) {
   const Prepared r = prepared(given);
   const Problem& p = r.p;
@@ -243,10 +234,13 @@ Gradients backward(const Problem& given, const Backward& b) {
   for (const Place& place : places(p))
     if (place.at.s0 < place.at.s1) block_backward(r, place, b, sums);
 
+  const auto stored = [](const Tensor& dx_BHSD, const std::vector<int64_t>& table, const Tensor& x_BSGD) {
+    return summed_heads(dx_BHSD.transpose(1, 2), table, x_BSGD.size(2)).to(x_BSGD.scalar_type());
+  };
   Gradients g;
   if (b.wanted[kQ]) g[kQ] = sums.dq_BHTD.transpose(1, 2).to(p.q_BTHD.scalar_type());
-  if (b.wanted[kK]) g[kK] = summed_heads(sums.dk_BHSD, p.key_of, p.k_BSGD);
-  if (b.wanted[kV]) g[kV] = summed_heads(sums.dv_BHSE, p.value_of, p.v_BSGE);
+  if (b.wanted[kK]) g[kK] = stored(sums.dk_BHSD, p.key_of, p.k_BSGD);
+  if (b.wanted[kV]) g[kV] = stored(sums.dv_BHSE, p.value_of, p.v_BSGE);
   if (b.wanted[kBias]) g[kBias] = sums.dbias.to(p.bias_BHTS.scalar_type());
   if (b.wanted[kLambda]) g[kLambda] = sums.dlambda.to(p.lambda.scalar_type());
   std::ranges::copy(part_gradients(p.pre, sums.pre, std::span(b.wanted).subspan(kPre, kNumMixParts)), g.begin() + kPre);

@@ -2,6 +2,7 @@
 // Slow on purpose: every kernel is tested against it. It also yields every intermediate.
 #include "motet/attention/definition.h"
 
+#include "motet/attention/heads.h"
 #include "motet/attention/visibility.h"
 
 namespace motet {
@@ -37,11 +38,8 @@ Tensor subtracted_pairs(const Tensor& in_BHTS, const Tensor& lambda) {
 AttentionMaps definition(const Problem& given) {
   const Problem p = without_padding(given);
   const auto wide = p.accumulate();
-  const auto heads = [&](const std::vector<int64_t>& table) {
-    return at::tensor(table, p.q_BTHD.options().dtype(at::kLong));
-  };
-  const Tensor k_BSHD = p.k_BSGD.to(wide).index_select(2, heads(p.key_of));
-  const Tensor v_BSHE = p.v_BSGE.to(wide).index_select(2, heads(p.value_of));
+  const Tensor k_BSHD = spread_heads(p.k_BSGD.to(wide), p.key_of);
+  const Tensor v_BSHE = spread_heads(p.v_BSGE.to(wide), p.value_of);
 
   AttentionMaps maps;
   maps.scores_BHTS = p.scale * at::einsum("bthd,bshd->bhts", {p.q_BTHD.to(wide), k_BSHD});

@@ -1,8 +1,6 @@
-// The whole kernel choice: one ordered table, best first; the last row takes everything.
-#include <algorithm>
-
+// The whole kernel choice of the operator: one ordered table, best first; the last row takes everything.
 #include "motet/attention/kernels.h"
-#include "motet/core/environment.h"
+#include "motet/ops/table.h"
 
 namespace motet {
 namespace {
@@ -11,32 +9,26 @@ constexpr const Kernel* kTable[] = {&kFused, &kSdpa, &kBlocked};
 
 std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
   if (form == Form::two_phase && !kernel.given_lse) return "it has no two-phase form";
+  if (form == Form::train && !kernel.backward) return "it has no backward pass";
   return kernel.why_not(p);
-}
-
-const Kernel& forced_kernel(const std::string& name, const Problem& p, Form form) {
-  const auto found = std::ranges::find(kTable, name, [](const Kernel* k) { return std::string(k->name); });
-  std::string names;
-  for (const Kernel* k : kTable) names += (names.empty() ? "" : ", ") + std::string(k->name);
-  TORCH_CHECK_VALUE(found != std::end(kTable), "MOTET_KERNEL=", name, " is not a kernel; have ", names);
-  const std::string reason = reason_against(**found, p, form);
-  TORCH_CHECK_VALUE(reason.empty(), "MOTET_KERNEL=", name, " cannot run this problem: ", reason);
-  return **found;
 }
 
 }  // namespace
 
-std::span<const Kernel* const> kernel_table() { return kTable; }
-
-const Kernel& choose(const Problem& p, Form form) {
-  if (const auto forced = environment("MOTET_KERNEL")) return forced_kernel(*forced, p, form);
-  for (const Kernel* kernel : kTable)
-    if (reason_against(*kernel, p, form).empty()) return *kernel;
-  TORCH_CHECK(false, "composed_attention: no kernel runs this problem");
+const KernelTable& attention_table() {
+  static const KernelTable table{"attention", kernel_names()};
+  return table;
 }
 
-Choice explain(const Problem& p) {
-  Choice choice{choose(p, Form::attend).name, {}};
+std::span<const Kernel* const> kernel_table() { return kTable; }
+
+const Kernel& choose(const Problem& p, Form form, const std::optional<std::string>& kernel) {
+  const char* const named = kernel ? kernel->c_str() : nullptr;
+  return *kTable[choose_row(attention_table(), named, [&](size_t i) { return reason_against(*kTable[i], p, form); })];
+}
+
+Choice explain(const Problem& p, const std::optional<std::string>& named) {
+  Choice choice{choose(p, Form::attend, named).name, {}};
   for (const Kernel* kernel : kTable) {
     if (kernel->name == choice.kernel) break;
     choice.passed_over.emplace_back(kernel->name, kernel->why_not(p));

@@ -1,9 +1,8 @@
 // The fused CPU kernels (cpu/) as a row of the kernel table: tensors in, plain numbers out.
 #include "motet/attention/fused.h"
 
-#include <torch/csrc/stable/c/shim.h>
-
 #include "motet/attention/cpu/workspace.h"
+#include "motet/ops/threads.h"
 
 namespace motet {
 namespace {
@@ -32,15 +31,6 @@ cpu::Type type_of(const Tensor& t) {
   return t.scalar_type() == at::kFloat      ? cpu::Type::float32
          : t.scalar_type() == at::kBFloat16 ? cpu::Type::bfloat16
                                             : cpu::Type::float16;
-}
-
-// torch's own pool: no second one beside it. Serial inside a parallel region, as torch has it.
-void on_torch_threads(int64_t n, const std::function<void(int64_t)>& task) {
-  const auto run = [](int64_t begin, int64_t end, void* context) {
-    for (int64_t i = begin; i < end; ++i) (*static_cast<const std::function<void(int64_t)>*>(context))(i);
-  };
-  TORCH_CHECK(torch_parallel_for(0, n, 1, run, const_cast<void*>(static_cast<const void*>(&task))) == 0,
-              "composed_attention: torch_parallel_for failed");
 }
 
 // The plain form of a problem, with the tensors that it points into.
@@ -109,21 +99,19 @@ Tensor empty_out(const Problem& p) { return at::empty({p.B, p.T, p.output_heads,
 
 Tensor lse(const Problem& p) {
   const Tensor lse_BHT = empty_lse(p);
-  check(cpu::lse(Plain(p).p, lse_BHT.mutable_data_ptr<float>(), torch_runtime()));
+  check(cpu::lse(Plain(p).p, lse_BHT.mutable_data_ptr<float>(), {torch_threads()}));
   return lse_BHT;
 }
 
 Tensor given_lse(const Problem& p, const Tensor& lse_BHT) {
   const Tensor out_BTHE = empty_out(p), given = lse_BHT.to(at::kFloat).contiguous();
-  check(cpu::given_lse(Plain(p).p, given.const_data_ptr<float>(), out_BTHE.mutable_data_ptr(), torch_runtime()));
+  check(cpu::given_lse(Plain(p).p, given.const_data_ptr<float>(), out_BTHE.mutable_data_ptr(), {torch_threads()}));
   return out_BTHE;
 }
 
 }  // namespace
 
 void release_fused_memory() { cpu::release_workspaces(); }
-
-cpu::Runtime torch_runtime() { return {at::get_num_threads(), on_torch_threads}; }
 
 Attended fused_forward(const Problem& p, const cpu::Runtime& runtime) {
   Attended done{empty_out(p), empty_lse(p)};
@@ -167,8 +155,8 @@ Gradients fused_backward(const Problem& p, const Backward& b, const cpu::Runtime
 
 const Kernel kFused{"fused",
                     why_not,
-                    [](const Problem& p) { return fused_forward(p, torch_runtime()); },
-                    [](const Problem& p, const Backward& b) { return fused_backward(p, b, torch_runtime()); },
+                    [](const Problem& p) { return fused_forward(p, {torch_threads()}); },
+                    [](const Problem& p, const Backward& b) { return fused_backward(p, b, {torch_threads()}); },
                     lse,
                     given_lse};
 

@@ -6,7 +6,6 @@
 // the best instructions. Only for problems that kFused takes.
 namespace motet {
 
-cpu::Runtime torch_runtime();
 Attended fused_forward(const Problem&, const cpu::Runtime&);
 Gradients fused_backward(const Problem&, const Backward&, const cpu::Runtime&);
 

@@ -29,14 +29,14 @@ extern const Kernel kFused;    // everything but bias and float64, in our own CP
 extern const Kernel kSdpa;     // no mix, equal widths: PyTorch's own flash kernel (CPU)
 extern const Kernel kBlocked;  // everything, in torch operations, blocked over queries
 
-/// The rows of the table, best first.
+/// The rows of the table `attention`, best first (motet/ops/table.h).
 std::span<const Kernel* const> kernel_table();
 
-enum class Form { attend, two_phase };
+enum class Form { attend, train, two_phase };  // train: a backward pass follows
 
-/// The first kernel of the table that runs the problem in this form, or the one that MOTET_KERNEL names; a forced
-/// kernel that cannot run it is an error.
-const Kernel& choose(const Problem&, Form);
-Choice explain(const Problem&);
+/// The first kernel of the table that runs the problem in this form, or the one that `kernel` or MOTET_KERNEL names;
+/// one that is named and cannot run it is an error.
+const Kernel& choose(const Problem&, Form, const std::optional<std::string>& kernel);
+Choice explain(const Problem&, const std::optional<std::string>& kernel);
 
 }  // namespace motet

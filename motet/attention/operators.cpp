@@ -4,6 +4,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
+#include <algorithm>
+
 #include "motet/attention/definition.h"
 #include "motet/attention/kernels.h"
 #include "motet/attention/stack.h"
@@ -17,8 +19,12 @@ using Boxed = void (*)(const c10::OperatorHandle&, Stack*);
 // ---- CPU and CUDA --------------------------------------------------------------------------------------------------
 
 void run_attention(const c10::OperatorHandle&, Stack* stack) {
-  const Problem p = checked_problem(pop_arguments(*stack), "composed_attention");
-  Attended done = choose(p, Form::attend).forward(p);
+  const Arguments a = pop_arguments(*stack);
+  const Problem p = checked_problem(a, "composed_attention");
+  const c10::OptionalDeviceGuard guard(p.q_BTHD.device());
+  // Below autograd no tensor says whether this call is recorded, but one that may be has an input that asks for it.
+  const bool trains = std::ranges::any_of(a.input, [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+  Attended done = choose(p, trains ? Form::train : Form::attend, a.kernel).forward(p);
   torch::jit::push(*stack, done.out_BTHE.contiguous(), done.lse_BHT.contiguous());
 }
 
@@ -50,12 +56,13 @@ void run_backward(const c10::OperatorHandle&, Stack* stack) {
   const Arguments a = pop_arguments(*stack);
   torch::jit::pop(*stack, b.dout_BTHE, b.out_BTHE, b.lse_BHT);
   const Problem p = checked_problem(a, kName);
+  const c10::OptionalDeviceGuard guard(p.q_BTHD.device());
   b.wanted = checked_wanted(wanted, a);
   const std::vector<int64_t> shape{p.B, p.T, p.output_heads, p.E};
   check_result(b.dout_BTHE, kName, "dout", shape, p.q_BTHD.scalar_type(), p.q_BTHD);
   check_result(b.out_BTHE, kName, "out", shape, p.q_BTHD.scalar_type(), p.q_BTHD);
   check_result(b.lse_BHT, kName, "lse", {p.B, p.softmax_heads, p.T}, p.accumulate(), p.q_BTHD);
-  const Gradients g = choose(p, Form::attend).backward(p, b);
+  const Gradients g = choose(p, Form::train, a.kernel).backward(p, b);
   std::vector<Tensor> asked;
   for (int i = 0; i < kNumInputs; ++i)
     if (b.wanted[i]) asked.push_back(g[i].contiguous());
@@ -63,15 +70,19 @@ void run_backward(const c10::OperatorHandle&, Stack* stack) {
 }
 
 void run_lse(const c10::OperatorHandle&, Stack* stack) {
-  const Problem p = checked_problem(pop_arguments(*stack), "attention_lse");
-  torch::jit::push(*stack, choose(p, Form::two_phase).lse(p));
+  const Arguments a = pop_arguments(*stack);
+  const Problem p = checked_problem(a, "attention_lse");
+  const c10::OptionalDeviceGuard guard(p.q_BTHD.device());
+  torch::jit::push(*stack, choose(p, Form::two_phase, a.kernel).lse(p));
 }
 
 void run_given_lse(const c10::OperatorHandle&, Stack* stack) {
-  const Problem p = checked_problem(pop_arguments(*stack), "attention_given_lse");
+  const Arguments a = pop_arguments(*stack);
+  const Problem p = checked_problem(a, "attention_given_lse");
+  const c10::OptionalDeviceGuard guard(p.q_BTHD.device());
   const Tensor lse = torch::jit::pop(*stack).toTensor();
   check_result(lse, "attention_given_lse", "lse", {p.B, p.softmax_heads, p.T}, p.accumulate(), p.q_BTHD);
-  torch::jit::push(*stack, choose(p, Form::two_phase).given_lse(p, lse));
+  torch::jit::push(*stack, choose(p, Form::two_phase, a.kernel).given_lse(p, lse));
 }
 
 void run_head_mix(const c10::OperatorHandle&, Stack* stack) {

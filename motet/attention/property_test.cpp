@@ -7,11 +7,11 @@
 
 #include <cstdlib>
 #include <sstream>
-#include <thread>
 
 #include "motet/attention/cpu/workspace.h"
 #include "motet/attention/fused.h"
 #include "motet/attention/testing.h"
+#include "motet/core/testing.h"
 
 namespace motet {
 namespace {
@@ -164,15 +164,7 @@ Arguments as(const Arguments& given, at::ScalarType type) {
   return a;
 }
 
-cpu::Runtime threads(const Case& c) {
-  return {c.threads,
-          [](int64_t n, const std::function<void(int64_t)>& task) {
-            std::vector<std::thread> pool;
-            for (int64_t i = 0; i < n; ++i) pool.emplace_back(task, i);
-            for (std::thread& t : pool) t.join();
-          },
-          c.instructions};
-}
+cpu::Runtime threads(const Case& c) { return {own_threads(c.threads), c.instructions}; }
 
 /// The error bound of attention.h for one problem: the absolute sizes of what is summed.
 struct Bound {

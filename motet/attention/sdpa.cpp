@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "motet/attention/heads.h"
 #include "motet/attention/kernels.h"
 
 namespace motet {
@@ -22,25 +23,9 @@ std::string why_not(const Problem& p) {
   return "";
 }
 
-bool is_identity(const std::vector<int64_t>& table, int64_t stored) {
-  for (size_t i = 0; i < table.size(); ++i)
-    if (table[i] != static_cast<int64_t>(i)) return false;
-  return static_cast<int64_t>(table.size()) == stored;
-}
-
-Tensor index(const std::vector<int64_t>& table, const Tensor& like) {
-  return at::tensor(table, like.options().dtype(at::kLong));
-}
-
 Tensor heads_of(const Tensor& x_BSGD, const std::vector<int64_t>& table) {
-  const Tensor x = is_identity(table, x_BSGD.size(2)) ? x_BSGD : x_BSGD.index_select(2, index(table, x_BSGD));
+  const Tensor x = spread_heads(x_BSGD, table);
   return x.stride(3) == 1 ? x.transpose(1, 2) : x.contiguous().transpose(1, 2);
-}
-
-Tensor summed_heads(const Tensor& dx_BHSD, const std::vector<int64_t>& table, const Tensor& x_BSGD) {
-  const Tensor dx = dx_BHSD.transpose(1, 2);
-  if (is_identity(table, x_BSGD.size(2))) return dx;
-  return at::zeros_like(x_BSGD, at::MemoryFormat::Contiguous).index_add_(2, index(table, x_BSGD), dx);
 }
 
 std::vector<int64_t> every_head(const Problem& p) {
@@ -65,8 +50,8 @@ Gradients backward(const Problem& p, const Backward& b) {
       heads_of(p.v_BSGE, p.value_of), b.out_BTHE.contiguous().transpose(1, 2), b.lse_BHT, 0.0, p.causal, {}, p.scale);
   Gradients g;
   if (b.wanted[kQ]) g[kQ] = dq.transpose(1, 2);
-  if (b.wanted[kK]) g[kK] = summed_heads(dk, p.key_of, p.k_BSGD);
-  if (b.wanted[kV]) g[kV] = summed_heads(dv, p.value_of, p.v_BSGE);
+  if (b.wanted[kK]) g[kK] = summed_heads(dk.transpose(1, 2), p.key_of, p.k_BSGD.size(2));
+  if (b.wanted[kV]) g[kV] = summed_heads(dv.transpose(1, 2), p.value_of, p.v_BSGE.size(2));
   return g;
 }
 

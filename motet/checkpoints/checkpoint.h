@@ -35,9 +35,13 @@ struct OurTensor {
 /// By our names. Points into the checkpoint.
 std::map<std::string, OurTensor> our_tensors(const Checkpoint&);
 
-/// The model with its values, in the dtype `type`. Throws Error before memory is taken for sizes that the stored shapes
-/// do not have.
-Model load_model(const Checkpoint&, at::ScalarType type = at::kFloat);
+/// Where a model's numbers lie, and in which dtype.
+struct Placement {
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+};
+/// The model with its values. Throws Error before memory is taken for sizes that the stored shapes do not have.
+Model load_model(const Checkpoint&, const Placement& = {});
 
 /// The train.dtype that a model of ours was trained with, as its config.json records it; "float32" for others.
 std::string trained_dtype(const Checkpoint&);

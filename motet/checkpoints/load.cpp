@@ -35,7 +35,7 @@ void check_sizes(const Checkpoint& c) {
 }
 
 // The model, with no more numbers than the file has: what attention options ask for is seen as it is asked for.
-Model built(const Checkpoint& c) {
+Model built(const Checkpoint& c, at::Device device) {
   const std::string where = c.folder.empty() ? c.tensors.where : (c.folder / "config.json").string();
   double numbers = 0;
   for (const auto& [name, stored] : c.tensors.all) {
@@ -49,7 +49,7 @@ Model built(const Checkpoint& c) {
          c.tensors.where);
   });
   try {
-    return Model(c.config);
+    return Model(c.config, device);
   } catch (const UsageError& error) {
     fail(where, ": ", error.what());
   } catch (const c10::Error&) {
@@ -65,11 +65,11 @@ bool is_floating(at::ScalarType type) {
 
 }  // namespace
 
-Model load_model(const Checkpoint& c, at::ScalarType type) {
+Model load_model(const Checkpoint& c, const Placement& placement) {
   check_sizes(c);
   at::NoGradGuard no_grad;
-  Model model = built(c);
-  model->to(type);
+  Model model = built(c, placement.device);
+  model->to(placement.dtype);
   auto parameters = model->named_parameters();
   std::map<std::string, Tensor> left;
   for (auto& item : parameters) left[item.key()] = item.value();

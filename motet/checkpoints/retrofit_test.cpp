@@ -44,7 +44,7 @@ TEST(Retrofit, WhatIsNewLearns) {
     for (const auto& item : model->named_parameters()) before[item.key()] = item.value().detach().clone();
     for (int step = 0; step < 10; ++step) {
       model->zero_grad();
-      const Tensor loss = token_loss(model->forward(kIds).slice(1, 0, -1), kIds.slice(1, 1));
+      const Tensor loss = ops::token_loss(model->forward(kIds).slice(1, 0, -1), kIds.slice(1, 1));
       loss.backward();
       at::NoGradGuard no_grad;
       for (Tensor& p : model->parameters()) p.sub_(p.grad().sign(), 1e-3);

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 namespace motet {
 

@@ -6,7 +6,7 @@
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
-#include "motet/text/read_gguf.h"
+#include "motet/text/readers/read_gguf.h"
 
 namespace motet {
 namespace {

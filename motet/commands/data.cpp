@@ -7,7 +7,7 @@
 #include "motet/core/process.h"
 #include "motet/data/prepare.h"
 #include "motet/data/prepared.h"
-#include "motet/text/load.h"
+#include "motet/text/readers/load.h"
 
 namespace motet {
 namespace {

@@ -5,6 +5,7 @@
 #include "motet/core/environment.h"
 #include "motet/core/process.h"
 #include "motet/core/version.h"
+#include "motet/ops/table.h"
 
 namespace motet {
 namespace {
@@ -40,9 +41,11 @@ int run_doctor(const nlohmann::json& request) {
   row("processors", std::to_string(processor_count()));
   row("threads", std::to_string(request_threads(request)));
   row("GPU", at::hasCUDA() ? "CUDA" : "none");
-  std::string kernels;
-  for (const std::string& name : kernel_names()) kernels += (kernels.empty() ? "" : ", ") + name;
-  row("kernels, best first", kernels);
+  for (const KernelTable& kernels : kernel_tables()) {
+    std::string names;
+    for (const std::string& name : kernels.rows) names += (names.empty() ? "" : ", ") + name;
+    row("kernels of " + kernels.name, names);
+  }
   const Tensor x = at::zeros({1, 8, 2, 8}), gate = at::zeros({1, 8, 2});
   Attention causal;
   causal.visibility.causal = true;

@@ -9,6 +9,7 @@
 #include "motet/eval/multiple_choice/evaluate.h"
 #include "motet/eval/perplexity/perplexity.h"
 #include "motet/formats/gguf.h"
+#include "motet/ops/device.h"
 #include "motet/text/token_bytes.h"
 #include "motet/train/text_data.h"
 
@@ -36,6 +37,7 @@ const OptionTable& eval_options() {
        {},
        {"auto", "float32", "float64", "bfloat16"},
        "what the model computes in, as in training; auto: what it was trained in, if that is recorded"},
+      device_option(),
   };
   return table;
 }
@@ -172,11 +174,12 @@ int run_eval(const json& request) {
   if (!task) scored.emplace(files);
   if (scored && !scored->data && values["documents"] == "apart")
     fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
+  const at::Device device = parse_device(values["device"].get<std::string>());
   const Checkpoint checkpoint = open_checkpoint(folder);
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   std::string dtype = values["dtype"];
   if (dtype == "auto") dtype = trained_dtype(checkpoint);
-  Model model = load_model(checkpoint, dtype == "float64" ? at::kDouble : at::kFloat);
+  Model model = load_model(checkpoint, {dtype == "float64" ? at::kDouble : at::kFloat, device});
   model->set_autocast(dtype == "bfloat16");
   if (!task) {
     const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size"),

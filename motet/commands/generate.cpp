@@ -7,7 +7,7 @@
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
-#include "motet/text/stream_decoder.h"
+#include "motet/text/pipeline/stream_decoder.h"
 
 namespace motet {
 namespace {

@@ -15,7 +15,8 @@
 #include "motet/core/process.h"
 #include "motet/formats/json.h"
 #include "motet/generate/end_tokens.h"
-#include "motet/text/load.h"
+#include "motet/ops/device.h"
+#include "motet/text/readers/load.h"
 
 namespace motet {
 
@@ -31,6 +32,10 @@ nlohmann::json request_values(const OptionTable& table, const nlohmann::json& re
         request.contains(option.name) ? checked(option, request[option.name], flag) : option.default_value;
   }
   return values;
+}
+
+Option device_option() {
+  return {"device", OptionType::string, "auto", {}, {}, {}, "cpu, cuda or cuda:N; auto: a GPU if there is one"};
 }
 
 int64_t request_threads(const nlohmann::json& request) {
@@ -147,9 +152,16 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
 
 LoadedModel load_for_inference(const fs::path& folder, const nlohmann::json& values) {
   const Checkpoint checkpoint = open_checkpoint(folder);
-  LoadedModel made{.model = load_model(checkpoint), .tokenizer = nullptr, .companions = companions_of(checkpoint)};
+  const at::Device device = parse_device(values.at("device").get<std::string>());
+  const WeightType weights = parse_weight_type(values.at("weights").get<std::string>());
+  if (!device.is_cpu() && weights != WeightType::float32)
+    fail_usage("--weights: ", values.at("weights").get<std::string>(), " on ", device.str(),
+               ", want float32 or --device cpu");
+  LoadedModel made{.model = load_model(checkpoint, {.device = device}),
+                   .tokenizer = nullptr,
+                   .companions = companions_of(checkpoint)};
   made.model->set_autocast(false);  // decoding computes in float32
-  made.model->prepare(parse_weight_type(values.at("weights").get<std::string>()));
+  if (device.is_cpu()) made.model->prepare(weights);
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
 }
@@ -177,6 +189,7 @@ const OptionTable& sampling_options() {
       {"presence_penalty", number, 0, -100, 100, {}, "taken from the logits of tokens drawn before"},
       {"cache_type", string, "model", {}, {}, cache_type_names(), "how keys and values are kept"},
       {"weights", string, "float32", {}, {}, weight_type_names(), "how the model's matrices are kept"},
+      device_option(),
       {"compact_cache", boolean, false, {}, {}, {}, "keys in the mechanism's smaller form"},
       {"stepwise_base", boolean, false, {}, {}, {}, "dynamic position scaling by the length reached, as published"},
       {"seed", integer, 0, 0, 1e15, {}, "of the random choice"},

@@ -11,6 +11,9 @@ namespace motet {
 /// The request's fields named in the table, parsed and checked; messages begin with "--name".
 nlohmann::json request_values(const OptionTable&, const nlohmann::json& request);
 
+/// --device, as parse_device (ops/device.h) reads it.
+Option device_option();
+
 /// -t/--threads, else the processors of this process; sets torch's number too.
 int64_t request_threads(const nlohmann::json& request);
 

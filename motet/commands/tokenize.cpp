@@ -14,9 +14,9 @@
 #include "motet/core/utf8.h"
 #include "motet/formats/json.h"
 #include "motet/report/table.h"
-#include "motet/text/bpe_trainer.h"
+#include "motet/text/bpe/bpe_trainer.h"
 #include "motet/text/chat/template.h"
-#include "motet/text/load.h"
+#include "motet/text/readers/load.h"
 
 namespace motet {
 namespace {

@@ -10,6 +10,7 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
+#include "motet/ops/device.h"
 #include "motet/verify/tokenizer_cases.h"
 
 namespace motet {
@@ -27,6 +28,7 @@ const OptionTable& verify_options() {
        {},
        {"float64", "float32", "bfloat16"},
        "what the recorded inputs are cast to and computed in"},
+      device_option(),
       {"tolerance", number, nullptr, 0, 1e9, {}, "largest error that passes; by default 1e-10, 2e-3 or 5e-2 by dtype"},
   };
   return table;
@@ -147,7 +149,7 @@ int run_verify(const json& request) {
   if (request.contains("tokenizers")) return run_tokenizer_cases(request);
   const json values = request_values(verify_options(), request);
   const std::string dtype = values["dtype"];
-  VerifyOptions options{.dtype = dtype_of(dtype)};
+  VerifyOptions options{.dtype = dtype_of(dtype), .device = parse_device(values["device"].get<std::string>())};
   options.tolerance =
       values["tolerance"].is_null() ? default_tolerance(options.dtype) : values["tolerance"].get<double>();
   output_format(request);  // a wrong name is refused before the work

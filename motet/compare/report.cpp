@@ -7,6 +7,7 @@
 #include "motet/core/error.h"
 #include "motet/core/version.h"
 #include "motet/formats/toml.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -21,11 +22,12 @@ std::string today() {
 constexpr int64_t kPictureTokens = 48;
 
 // Weights before and after the post mix, of each head of the first and the last layer.
-void add_pictures(ReportData& report, const ArmResult& arm, const Tensor& ids) {
+void add_pictures(ReportData& report, const ArmResult& arm, const std::vector<int64_t>& tokens) {
   at::NoGradGuard no_grad;
   ModelImpl& model = *arm.model.ptr();
+  const Tensor ids = ids_tensor(std::span<const int64_t>(tokens), model.device());
   const std::vector<Tensor> inputs = model.attention_inputs(ids);
-  const Positions at = Positions::range(0, ids.size(1), ids.size(1));
+  const Positions at = Positions::range(0, ids.size(1), ids.size(1), ids.device());
   const auto blocks = model.blocks();
   for (size_t layer = 0; layer < blocks.size(); ++layer) {
     if (layer != 0 && layer + 1 != blocks.size()) continue;
@@ -36,7 +38,7 @@ void add_pictures(ReportData& report, const ArmResult& arm, const Tensor& ids) {
     for (const auto& [kind, tensor] : {std::pair("before", maps.weights_BHTS), std::pair("after", maps.mixed_BHTS)}) {
       if (kind == std::string("after") && !mixes) continue;
       for (int64_t head = 0; head < tensor.size(1); ++head) {
-        const Tensor map = tensor[0][head].to(at::kFloat).contiguous();
+        const Tensor map = tensor[0][head].to(at::kCPU, at::kFloat).contiguous();
         report.pictures.push_back({arm.arm.label,
                                    static_cast<int>(layer),
                                    text("head ", head + 1),
@@ -55,7 +57,7 @@ void add_learned(ReportData& report, const ArmResult& arm) {
   const auto blocks = arm.model.ptr()->blocks();
   for (size_t layer = 0; layer < blocks.size(); ++layer)
     for (const LearnedMap& map : blocks[layer]->self_attn->learned()) {
-      const Tensor values = map.values_NM.to(at::kDouble).contiguous();
+      const Tensor values = map.values_NM.to(at::kCPU, at::kDouble).contiguous();
       report.matrices.push_back({arm.arm.label,
                                  static_cast<int>(layer),
                                  map.name,
@@ -125,7 +127,7 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
     const ArmResult& arm = all.arms[i];
     add_curves(report, arm, train.at("seed").get<uint64_t>(), tokens_per_step(run));
     if (arm.finished().empty()) continue;
-    add_pictures(report, arm, at::tensor(sample, at::kLong).unsqueeze(0));
+    add_pictures(report, arm, sample);
     add_learned(report, arm);
     report.samples.push_back({arm.arm.label, shown.samples[i]});
     report.points.push_back(

@@ -6,8 +6,8 @@
 #include "motet/data/builtin.h"
 #include "motet/data/prepared.h"
 #include "motet/data/text_parts.h"
-#include "motet/text/bpe_trainer.h"
-#include "motet/text/pipeline.h"
+#include "motet/text/bpe/bpe_trainer.h"
+#include "motet/text/pipeline/pipeline.h"
 
 namespace motet {
 namespace {

@@ -1,22 +1,15 @@
 #include "motet/generate/cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "motet/core/error.h"
+#include "motet/ops/ops.h"
 
 namespace motet {
 namespace {
 
 constexpr int64_t kFirstCapacity = 64;  // tokens; doubles as needed
-
-// The tensors of Keys in one fixed order.
-template <class K, class Function>
-void walk(K& keys, const Function& f) {
-  f(keys.k_BSGD), f(keys.v_BSGE);
-  for (auto* mix : {&keys.pre, &keys.post}) f(mix->down_BSRH), f(mix->up_BSRH), f(mix->gate_BSH), f(mix->full_BSHH);
-}
 
 at::ScalarType stored_type(CacheType type, at::ScalarType model) {
   switch (type) {
@@ -77,21 +70,10 @@ KeyRows::KeyRows(const Tensor& like, CacheType type, int64_t capacity) : model_t
 void KeyRows::write(int64_t at, const Tensor& added) {
   const int64_t end = at + added.size(1);
   if (end > values_.size(1)) keep(0, at, std::max(end, 2 * values_.size(1)));
-  if (values_.size(0) == 1 && values_.is_cpu() && values_.scalar_type() == added.scalar_type() &&
-      added.is_contiguous()) {  // one sequence: no call of torch
-    const size_t row = values_.nbytes() / static_cast<size_t>(values_.size(1));
-    std::memcpy(static_cast<char*>(values_.mutable_data_ptr()) + static_cast<size_t>(at) * row, added.const_data_ptr(),
-                added.nbytes());
-    return;
-  }
-  Tensor to = values_.narrow(1, at, added.size(1));
-  if (type_ != CacheType::int8) {
-    to.copy_(added);
-    return;
-  }
+  if (type_ != CacheType::int8) return ops::write_rows(values_, at, added);
   const Tensor scale = added.abs().amax(-1).to(at::kFloat).div_(127).clamp_min_(1e-30);
-  scales_.narrow(1, at, added.size(1)).copy_(scale);
-  to.copy_(added.to(at::kFloat).div(scale.unsqueeze(-1)).round_());
+  ops::write_rows(scales_, at, scale);
+  ops::write_rows(values_, at, added.to(at::kFloat).div(scale.unsqueeze(-1)).round_());
 }
 
 Tensor KeyRows::read(int64_t count, bool narrow) const {
@@ -124,7 +106,7 @@ Keys LayerCache::append(const Keys& added, bool narrow) {
   const int64_t count = added.k_BSGD.size(1),
                 first = std::clamp(2 * (held_ + count), std::min(kFirstCapacity, capacity_), capacity_);
   size_t i = 0;
-  walk(all, [&](Tensor& t) {
+  for_each_tensor(all, [&](Tensor& t) {
     if (!t.defined()) return;
     if (i == tensors_.size()) tensors_.emplace_back(t, type_, std::max(first, held_ + count));
     tensors_[i].write(held_, t);
@@ -234,7 +216,7 @@ int64_t cache_bytes(ModelImpl& model, int64_t tokens, const CacheOptions& option
   for (const Block& block : model.blocks()) {
     Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
     const int64_t held = block->window() > 0 ? std::min(tokens, 2 * block->window()) : tokens;
-    walk(keys, [&](const Tensor& t) {
+    for_each_tensor(keys, [&](const Tensor& t) {
       if (t.defined()) sum += held * KeyRows(t, options.type, 1).bytes();
     });
   }

@@ -5,6 +5,7 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/process.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr int64_t kPromptTokens = 512;  // of a prompt at once: what bounds the memory of its activations
 
 void check_room(ModelImpl& model, int64_t tokens, int64_t sequences, const CacheOptions& options) {
+  if (!model.device().is_cpu()) return;  // the host's free memory says nothing of it
   const int64_t needed = sequences * cache_bytes(model, tokens, options), available = available_bytes();
   if (available == 0 || needed <= available) return;
   fail("generate: the cache of ", sequences, sequences == 1 ? " sequence" : " sequences", " of ", tokens,
@@ -59,13 +61,13 @@ Tensor Decoder::next_ids(int64_t first, int64_t count) const {
   const Tensor next = at::empty({sequences(), count}, at::kLong);
   for (int64_t i = 0; i < sequences(); ++i)
     std::copy_n(ids(i).begin() + first, count, next.mutable_data_ptr<int64_t>() + i * count);
-  return next;
+  return next.to(model_.device());
 }
 
 void Decoder::fail_not_finite() const {
   for (int64_t i = 0; i < sequences(); ++i) {
-    const std::vector<int64_t> seen(ids(i).begin() + begin_, ids(i).end());
-    const std::string where = model_.first_non_finite(at::tensor(seen, at::kLong).unsqueeze(0));
+    const std::span<const int32_t> seen(ids(i).begin() + begin_, ids(i).end());
+    const std::string where = model_.first_non_finite(ids_tensor(seen, model_.device()));
     if (!where.empty()) fail("generate: the model's logits are not finite; the first such numbers are in ", where);
   }
   fail("generate: the model's logits are not finite");

@@ -5,7 +5,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
-#include "motet/text/stream_decoder.h"
+#include "motet/text/pipeline/stream_decoder.h"
 
 namespace motet {
 namespace {

@@ -1,11 +1,7 @@
 #pragma once
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 namespace motet {
-
-/// y = weight * x / sqrt(mean over the last axis of x^2 + eps). Statistics in at least float32; the result is cast to
-/// x's dtype before it meets the weight. weight [C] or undefined (no affine part). Source: arXiv:1910.07467.
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 
 /// A norm over the last axis with its parameters: RMS norm (weight) or layer norm (weight and bias), or an RMS norm
 /// without parameters. Starts as the identity map of normed input: weight 1, bias 0.
@@ -18,7 +14,6 @@ class NormImpl : public torch::nn::Module {
   Tensor weight, bias;
 
  private:
-  int64_t width_;
   NormKind kind_;
   double eps_;
 };

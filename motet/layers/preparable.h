@@ -1,6 +1,5 @@
 #pragma once
-#include "motet/kernels/linear.h"
-#include "motet/layers/arena.h"
+#include "motet/ops/matrix.h"
 
 namespace motet {
 
@@ -15,22 +14,10 @@ class Preparable : public torch::nn::Module {
   /// Back to the parameters alone.
   virtual void drop_prepared() {}
 
-  void train(bool on = true) override {
-    if (on) drop_prepared();
-    Module::train(on);
-  }
-  void to(at::Device device, at::ScalarType type, bool non_blocking = false) override {
-    drop_prepared();
-    Module::to(device, type, non_blocking);
-  }
-  void to(at::ScalarType type, bool non_blocking = false) override {
-    drop_prepared();
-    Module::to(type, non_blocking);
-  }
-  void to(at::Device device, bool non_blocking = false) override {
-    drop_prepared();
-    Module::to(device, non_blocking);
-  }
+  void train(bool on = true) override;
+  void to(at::Device device, at::ScalarType type, bool non_blocking = false) override;
+  void to(at::ScalarType type, bool non_blocking = false) override;
+  void to(at::Device device, bool non_blocking = false) override;
 };
 
 }  // namespace motet

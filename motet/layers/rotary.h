@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 namespace motet {
 
@@ -52,7 +52,7 @@ class Rotary {
   const RotaryOptions& options() const { return options_; }
 
   /// theta_j [dims/2] float64 as used at length L, before linear scaling divides the positions.
-  Tensor inverse_frequencies(int64_t length) const;
+  Tensor inverse_frequencies(int64_t length, at::Device = at::kCPU) const;
   RotaryTables tables(const Positions&, at::ScalarType) const;
 
   /// x [B,T,H,D] rotated in at least float32, returned in x's dtype.

@@ -113,13 +113,15 @@ TEST(Mechanisms, PatternsOfWindowsAreTestedLocalAndGlobal) {
 }
 
 // Every tensor of Keys appended along dimension 1.
-Keys appended(const Keys& a, const Keys& b) {
-  const auto cat = [](const Tensor& x, const Tensor& y) { return x.defined() ? at::cat({x, y}, 1) : Tensor(); };
-  const auto mix = [&](const KeyMix& x, const KeyMix& y) {
-    return KeyMix{cat(x.down_BSRH, y.down_BSRH), cat(x.up_BSRH, y.up_BSRH), cat(x.gate_BSH, y.gate_BSH),
-                  cat(x.full_BSHH, y.full_BSHH)};
-  };
-  return {cat(a.k_BSGD, b.k_BSGD), cat(a.v_BSGE, b.v_BSGE), mix(a.pre, b.pre), mix(a.post, b.post)};
+Keys appended(Keys a, const Keys& b) {
+  std::vector<Tensor> added;
+  for_each_tensor(b, [&](const Tensor& t) { added.push_back(t); });
+  size_t i = 0;
+  for_each_tensor(a, [&](Tensor& t) {
+    const Tensor& more = added[i++];
+    if (t.defined()) t = at::cat({t, more}, 1);
+  });
+  return a;
 }
 
 TEST(Mechanisms, CachedDecodingEqualsFullForward) {

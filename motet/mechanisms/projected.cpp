@@ -27,15 +27,14 @@ Tensor bucket(const Tensor& distance_TS, bool causal) {
 }
 
 // ALiBi's slopes for n heads, arXiv:2108.12409: 2^(-8 i / n); other counts take every second slope of the next power.
-Tensor alibi_slopes(int64_t heads) {
+Tensor alibi_slopes(int64_t heads, at::Device device) {
   int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
-  std::vector<double> slopes;
-  for (int64_t i = 1; i <= power; ++i)
-    slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
-  for (int64_t i = 1; static_cast<int64_t>(slopes.size()) < heads; i += 2)
-    slopes.push_back(std::exp2(-4.0 * static_cast<double>(i) / static_cast<double>(power)));
-  return at::tensor(slopes, at::kDouble);
+  const auto options = at::TensorOptions(at::kDouble).device(device);
+  const double n = static_cast<double>(power);
+  const Tensor own = at::exp2(at::arange(1, power + 1, options) * (-8 / n));
+  if (heads == power) return own;
+  return at::cat({own, at::exp2(at::arange(1, 2 * (heads - power), 2, options) * (-4 / n))});
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ Tensor Projected::position_bias(const Positions& queries, const Positions& keys)
   const Tensor distance_BTS = row(queries.at).unsqueeze(2) - row(keys.at).unsqueeze(1);
   const auto type = q_proj->weight.scalar_type();
   if (bias_ == "relative") return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
-  const Tensor slopes = alibi_slopes(sizes_.softmax_heads).to(distance_BTS.device()).view({1, -1, 1, 1});
+  const Tensor slopes = alibi_slopes(sizes_.softmax_heads, distance_BTS.device()).view({1, -1, 1, 1});
   return (slopes * -magnitude(distance_BTS).unsqueeze(1).to(at::kDouble)).to(type);
 }
 

@@ -27,9 +27,7 @@ double pair_work(const Queries& q, const Keys& k, const Attention& a) {
 
 int64_t stored_elements(const Keys& k) {
   int64_t n = 0;
-  for (const Tensor& t : {k.k_BSGD, k.v_BSGE, k.pre.down_BSRH, k.pre.up_BSRH, k.pre.gate_BSH, k.pre.full_BSHH,
-                          k.post.down_BSRH, k.post.up_BSRH, k.post.gate_BSH, k.post.full_BSHH})
-    if (t.defined()) n += t.numel();
+  for_each_tensor(k, [&](const Tensor& t) { n += t.defined() ? t.numel() : 0; });
   return n;
 }
 

@@ -83,26 +83,26 @@ Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
 }
 
 Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at) {
-  const AutocastScope scope(config_.autocast);
+  const AutocastScope scope(config_.autocast, device().type());
   Tensor x = embedded(ids);
   for (Block& block : blocks_) x = block->forward(x, at);
   return norm(x);
 }
 
 std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
-  const AutocastScope scope(config_.autocast);
+  const AutocastScope scope(config_.autocast, device().type());
   std::vector<Tensor> all{embedded(ids)};
   for (Block& block : blocks_) all.push_back(block->forward(all.back(), at));
   return all;
 }
 
 Tensor ModelImpl::logits(const Tensor& hidden) {
-  const AutocastScope scope(config_.autocast);
+  const AutocastScope scope(config_.autocast, device().type());
   return lm_head ? lm_head(hidden) : embed_tokens->forward(hidden);
 }
 
 Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents) {
-  const AutocastScope scope(config_.autocast);
+  const AutocastScope scope(config_.autocast, device().type());
   return logits(hidden(ids, positions_of(ids, documents)));
 }
 
@@ -132,7 +132,7 @@ std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
 
 std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documents) {
   at::NoGradGuard no_grad;
-  const AutocastScope scope(config_.autocast);
+  const AutocastScope scope(config_.autocast, device().type());
   const auto finite = [](const Tensor& t) { return t.isfinite().all().item<bool>(); };
   Tensor x = embedded(ids);
   if (!finite(x)) return "the embedding";
@@ -148,23 +148,6 @@ int64_t ModelImpl::num_parameters() const {
   int64_t count = 0;
   for (const Tensor& p : parameters()) count += p.numel();
   return count;
-}
-
-namespace {
-
-Tensor cross_entropy(const Tensor& logits_BTV, const Tensor& targets_BT, at::Reduction::Reduction reduction) {
-  const Tensor wide = logits_BTV.to(at::promote_types(logits_BTV.scalar_type(), at::kFloat));
-  return at::cross_entropy_loss(wide.flatten(0, 1), targets_BT.flatten(), {}, reduction);
-}
-
-}  // namespace
-
-Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT) {
-  return cross_entropy(logits_BTV, targets_BT, at::Reduction::Mean);
-}
-
-Tensor token_losses(const Tensor& logits_BTV, const Tensor& targets_BT) {
-  return cross_entropy(logits_BTV, targets_BT, at::Reduction::None).view(targets_BT.sizes());
 }
 
 }  // namespace motet

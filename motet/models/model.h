@@ -89,6 +89,7 @@ class ModelImpl : public torch::nn::Module {
   void set_autocast(bool on) { config_.autocast = on; }
 
   const ModelConfig& config() const { return config_; }
+  at::Device device() const { return embed_tokens->weight.device(); }  // of parameters, inputs and results
   const std::vector<Block>& blocks() const { return blocks_; }
   int64_t num_parameters() const;
 
@@ -100,10 +101,5 @@ class ModelImpl : public torch::nn::Module {
   Linear lm_head{nullptr};
 };
 TORCH_MODULE(Model);
-
-/// Mean cross entropy in nats of logits [B,T,V] against targets [B,T], in at least float32.
-Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT);
-/// That of each token, [B,T].
-Tensor token_losses(const Tensor& logits_BTV, const Tensor& targets_BT);
 
 }  // namespace motet

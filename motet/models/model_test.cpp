@@ -130,7 +130,7 @@ TEST(Model, EveryMechanismFitsEveryBlock) {
             fresh(tiny({{"block", block}, {"causal", causal}, {"tie_embeddings", causal}}, {{"mechanism", mechanism}}));
         const Tensor logits = model->forward(kIds);
         EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{1, 8, 11}));
-        token_loss(logits, kIds).backward();
+        ops::token_loss(logits, kIds).backward();
         for (const auto& p : model->named_parameters())
           EXPECT_TRUE(p.value().grad().defined()) << mechanism << " " << p.key();
       }
@@ -189,7 +189,7 @@ TEST(Model, DocumentsKeptApartHaveGradientsOfTheirOwn) {
     for (const bool packed : {true, false}) {
       model->zero_grad();
       const Tensor logits = packed ? model->forward(ids, documents).slice(1, 5) : model->forward(ids.slice(1, 5));
-      token_loss(logits, ids.slice(1, 5)).backward();
+      ops::token_loss(logits, ids.slice(1, 5)).backward();
       for (const Tensor& p : model->parameters()) gradients.push_back(p.grad().clone());
     }
     const size_t half = gradients.size() / 2;

@@ -97,7 +97,7 @@ TEST(Prepare, MovingDropsWhatWasPrepared) {
 TEST(Prepare, PassesWithGradientsReadTheParameters) {
   Model model = model_of("dcmha");
   model->prepare();
-  token_loss(model->forward(kIds), kIds).backward();
+  ops::token_loss(model->forward(kIds), kIds).backward();
   for (const auto& item : model->named_parameters()) EXPECT_TRUE(item.value().grad().defined()) << item.key();
 }
 
@@ -107,7 +107,7 @@ TEST(Prepare, DroppedBitsComeBackAsParametersThatLearn) {
   const Tensor before = inferred(*model);
   model->train();
   EXPECT_LE(largest(inferred(*model) - before), 1e-5 * largest(before));
-  token_loss(model->forward(kIds), kIds).backward();
+  ops::token_loss(model->forward(kIds), kIds).backward();
   for (const auto& item : model->named_parameters()) {
     EXPECT_TRUE(item.value().grad().defined()) << item.key();
     EXPECT_EQ(item.value().grad().sizes(), item.value().sizes()) << item.key();

@@ -27,7 +27,7 @@ TEST(Freeze, PatternsFollowEachOther) {
   for (const auto& item : model->named_parameters())
     EXPECT_EQ(item.value().requires_grad(), item.key().find("v_proj") != std::string::npos) << item.key();
   EXPECT_EQ(frozen, model->num_parameters() - 2 * 16 * 16);
-  token_loss(model->forward(at::arange(8).view({1, 8})), at::arange(8).view({1, 8})).backward();
+  ops::token_loss(model->forward(at::arange(8).view({1, 8})), at::arange(8).view({1, 8})).backward();
   for (const auto& item : model->named_parameters())
     EXPECT_EQ(item.value().grad().defined(), item.value().requires_grad()) << item.key();
 }

@@ -128,6 +128,7 @@ const OptionTable& train_options() {
        {},
        {"float32", "float64", "bfloat16"},
        "bfloat16: autocast of the forward pass"},
+      {"device", string, "auto", {}, {}, {}, "cpu, cuda or cuda:N; auto: a GPU if there is one"},
       {"eval_every", integer, 0, 0, 1e9, {}, "steps between evaluations; 0 = ten in a run"},
       {"eval_windows", integer, 64, 1, 1e9, {}, "windows of the validation text, evenly spread, in each evaluation"},
       {"final_eval_windows", integer, 0, 0, 1e9, {}, "those in the last one; 0 = 500,000 tokens, or all there are"},

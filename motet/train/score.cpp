@@ -22,9 +22,9 @@ WindowScore score_windows(ModelImpl& model, const ScoredTokens& scored, std::spa
     check_interrupt();
     const auto numbers = which.subspan(row, std::min(static_cast<size_t>(rows), which.size() - row));
     const Batch batch = windows_at(scored.tokens, scored.context, numbers, scored.documents_apart);
-    const TokenTensors tokens = as_tensors(batch);
-    const Tensor losses = token_losses(model.forward(tokens.inputs, tokens.documents), tokens.targets);
-    const Tensor means = losses.to(at::kDouble).mean(1);
+    const TokenTensors tokens = as_tensors(batch, model.device());
+    const Tensor losses = ops::token_loss(model.forward(tokens.inputs, tokens.documents), tokens.targets, Loss::each);
+    const Tensor means = losses.to(at::kDouble).mean(1).to(at::kCPU);
     for (int64_t i = 0; i < means.size(0); ++i) {
       const double loss = means[i].item<double>();
       if (score.windows++ == 0) first = loss;

@@ -26,10 +26,10 @@ TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> token
 /// differ or both are missing.
 std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_ptr<const Tokenizer> given);
 
-/// A batch as tensors [rows, columns] int64; documents are undefined when the batch has none.
+/// A batch as tensors [rows, columns] int64 on a device; documents are undefined when the batch has none.
 struct TokenTensors {
   Tensor inputs, targets, documents;
 };
-TokenTensors as_tensors(const Batch&);
+TokenTensors as_tensors(const Batch&, at::Device = at::kCPU);
 
 }  // namespace motet

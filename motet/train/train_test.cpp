@@ -275,7 +275,7 @@ TEST(AdamW, DropsWhatWasPrepared) {
   model->prepare(WeightType::int8);
   AdamW optimizer(*model, {});
   EXPECT_GT(model->named_parameters()["lm_head.weight"].numel(), 0);
-  token_loss(model->forward(at::zeros({1, 3}, at::kLong)), at::zeros({1, 3}, at::kLong)).backward();
+  ops::token_loss(model->forward(at::zeros({1, 3}, at::kLong)), at::zeros({1, 3}, at::kLong)).backward();
 }
 
 TEST(AdamW, FrozenParametersStay) {

@@ -6,6 +6,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -25,8 +26,9 @@ constexpr double kEvaluationShare = 0.1;  // of the budget between evaluations w
 // Enough tokens for a standard error below 0.005 nats where a token's loss deviates by 3.5, more than models do.
 constexpr int64_t kFinalTokens = 500'000;
 
-Model in_dtype(Model model, const std::string& dtype) {
-  model->to(dtype == "float64" ? at::kDouble : at::kFloat);
+Model placed(Model model, const nlohmann::json& train) {
+  const std::string dtype = train.at("dtype").get<std::string>();
+  model->to(parse_device(train.at("device").get<std::string>()), dtype == "float64" ? at::kDouble : at::kFloat);
   model->set_autocast(dtype == "bfloat16");
   return model;
 }
@@ -49,7 +51,7 @@ int64_t budget_steps(const nlohmann::json& train) {
 }
 
 Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
-    : model_(in_dtype(std::move(model), train.at("dtype").get<std::string>())),
+    : model_(placed(std::move(model), train)),
       train_(train),
       batches_(*data.train, batch_options(train, data)),
       validation_{*data.validation, data.token_bytes, train.at("context").get<int64_t>(), data.documents_apart},
@@ -82,9 +84,9 @@ double Trainer::learning_rate() const {
 
 StepRecord Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
-  const TokenTensors tokens = as_tensors(batches_.next());
+  const TokenTensors tokens = as_tensors(batches_.next(), model_->device());
   StepRecord record{.step = step_ + 1, .learning_rate = learning_rate()};
-  const Tensor loss = token_loss(model_->forward(tokens.inputs, tokens.documents), tokens.targets);
+  const Tensor loss = ops::token_loss(model_->forward(tokens.inputs, tokens.documents), tokens.targets);
   record.loss = loss.item<double>();
   if (!std::isfinite(record.loss))
     diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs, tokens.documents));
@@ -95,6 +97,7 @@ StepRecord Trainer::step() {
     throw Diverged(text("step ", record.step, ": the gradient's norm is ", std::abs(record.gradient_norm)));
   optimizer_.step(record.learning_rate);
   ++step_;
+  synchronize(model_->device());
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   seconds_ += record.seconds;
   return record;
@@ -115,7 +118,8 @@ EvalRecord Trainer::evaluate() {
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
     const TokenTensors tokens =
-        as_tensors(windows_at(validation_.tokens, validation_.context, {&which[i], 1}, validation_.documents_apart));
+        as_tensors(windows_at(validation_.tokens, validation_.context, {&which[i], 1}, validation_.documents_apart),
+                   model_->device());
     place = model_->first_non_finite(tokens.inputs, tokens.documents);
   }
   diverged(step_, "the validation loss", record.loss, place);

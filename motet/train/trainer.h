@@ -29,7 +29,8 @@ int64_t budget_steps(const nlohmann::json& train);
 /// Trains one model step by step. The budget is steps, tokens or minutes of train_options.
 class Trainer {
  public:
-  /// The model takes the dtype of train.dtype: float64 parameters, or float32 ones, under autocast for bfloat16.
+  /// The model moves to train.device and takes the dtype of train.dtype: float64 parameters, or float32 ones, under
+  /// autocast for bfloat16.
   Trainer(Model, const TextData&, const nlohmann::json& train);
 
   bool done() const;

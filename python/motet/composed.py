@@ -51,6 +51,9 @@ def _check(name, value):
     elif name == "scale":
         if not (value is None or isinstance(value, (int, float, torch.SymFloat)) and not isinstance(value, bool)):
             raise ValueError(f"composed_attention: scale is {shown(value)}, want a number")
+    elif name == "kernel":
+        if not (value is None or isinstance(value, str)):
+            raise ValueError(f"composed_attention: kernel is {shown(value)}, want the name of one or None")
     elif name == "window":
         if not isinstance(value, _INTEGER) or isinstance(value, bool) or value >= 2**63:
             raise ValueError(f"composed_attention: window is {shown(value)}, want 0 (none) or more, below 2^63")
@@ -91,6 +94,9 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
     With no part the input passes. Alone as post mix:
         pair_lambda, a number, [Ho] or [B,T,Ho]: U[i] = P[2i] - pair_lambda[i] P[2i+1].
     Mix tensors, pair_lambda and bias have q's dtype or float32; sums, softmax and mixing run in at least float32.
+
+    kernel: the name of an implementation (`motet doctor` lists them); default the best that runs the problem. A
+        ValueError when it cannot run it.
 
     lse [B,Ha,T] = log sum_s exp L, float32 (float64 for float64), not differentiable. A query that sees no key gives
     0 (lse -inf) and passes no gradient. Gradients reach q, k, v, bias and every mix tensor; second derivatives do not

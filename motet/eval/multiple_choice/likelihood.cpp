@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "motet/eval/token_scores.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -15,20 +16,21 @@ struct Tail {
   int64_t item;  // row of what is shared
 };
 
-Tensor padded(const std::vector<Tail>& tails, int64_t begin, int64_t length) {
+Tensor padded(const std::vector<Tail>& tails, int64_t begin, int64_t length, at::Device device) {
   Tensor ids = at::zeros({static_cast<int64_t>(tails.size()), length}, at::kLong);
   auto rows = ids.accessor<int64_t, 2>();
   for (size_t r = 0; r < tails.size(); ++r)
     for (int64_t t = begin; t < tails[r].sequence->inputs(); ++t)
       rows[static_cast<int64_t>(r)][t - begin] = tails[r].sequence->tokens[static_cast<size_t>(t)];
-  return ids;
+  return ids.to(device);
 }
 
 // Hidden states [R,T,C] of the tails from input `shared` on; `contexts` [I,shared] is what comes before them.
 Tensor hidden_after(ModelImpl& model, const Tensor& contexts, const Tensor& ids, const Tensor& item_of_row) {
   const int64_t shared = contexts.size(1), total = shared + ids.size(1);
-  const Positions before = Positions::range(0, shared, total), own = Positions::range(shared, total, total),
-                  all = Positions::range(0, total, total);
+  const at::Device device = model.device();
+  const Positions before = Positions::range(0, shared, total, device),
+                  own = Positions::range(shared, total, total, device), all = Positions::range(0, total, total, device);
   Tensor context = model.embedded(contexts), x = model.embedded(ids);
   std::vector<Block> blocks = model.blocks();
   for (Block& block : blocks) {
@@ -51,16 +53,16 @@ std::vector<std::pair<double, bool>> sequence_scores(ModelImpl& model, const Ten
       targets.push_back(s.tokens[static_cast<size_t>(t + 1)]);
     }
   }
-  const auto ids = [](std::vector<int64_t>& values) {
-    return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions(at::kLong));
+  const auto ids = [&](const std::vector<int64_t>& values) {
+    return ids_tensor(std::span<const int64_t>(values), model.device()).squeeze(0);
   };
   const TokenScores tokens = token_scores(model, hidden.flatten(0, 1).index_select(0, ids(rows)), ids(targets));
+  const Tensor likelihood = tokens.log_likelihood.to(at::kCPU), greedy = tokens.greedy.to(at::kCPU);
   std::vector<std::pair<double, bool>> out;
   int64_t at = 0;
   for (const Tail& tail : tails) {
     const int64_t end = at + tail.sequence->scored;
-    out.emplace_back(tokens.log_likelihood.slice(0, at, end).sum().item<double>(),
-                     tokens.greedy.slice(0, at, end).all().item<bool>());
+    out.emplace_back(likelihood.slice(0, at, end).sum().item<double>(), greedy.slice(0, at, end).all().item<bool>());
     at = end;
   }
   return out;
@@ -75,14 +77,15 @@ int64_t longest_tail(const std::vector<Tail>& tails, int64_t begin) {
 std::vector<std::pair<double, bool>> scored_together(ModelImpl& model, std::span<const ScoredItem* const> batch,
                                                      const std::vector<Tail>& tails) {
   const int64_t shared = shared_inputs(*batch.front());
-  const Tensor ids = padded(tails, shared, longest_tail(tails, shared));
+  const Tensor ids = padded(tails, shared, longest_tail(tails, shared), model.device());
   if (shared == 0) return sequence_scores(model, model.hidden(ids), tails, 0);
   std::vector<int64_t> contexts, item_of_row;
   for (const ScoredItem* item : batch)
     contexts.insert(contexts.end(), item->choices[0].tokens.begin(), item->choices[0].tokens.begin() + shared);
   for (const Tail& tail : tails) item_of_row.push_back(tail.item);
-  const Tensor before = at::tensor(contexts, at::kLong).view({static_cast<int64_t>(batch.size()), shared});
-  const Tensor hidden = hidden_after(model, before, ids, at::tensor(item_of_row, at::kLong));
+  const Tensor before = ids_tensor(std::span<const int64_t>(contexts), model.device()).view({-1, shared});
+  const Tensor rows = ids_tensor(std::span<const int64_t>(item_of_row), model.device()).squeeze(0);
+  const Tensor hidden = hidden_after(model, before, ids, rows);
   return sequence_scores(model, hidden, tails, shared);
 }
 
@@ -121,7 +124,8 @@ std::vector<ItemScore> score_items(ModelImpl& model, std::span<const ScoredItem*
     for (const Tail& tail : tails) {
       const std::vector<Tail> alone{tail};
       scores.push_back(
-          sequence_scores(model, model.hidden(padded(alone, 0, tail.sequence->inputs())), alone, 0).front());
+          sequence_scores(model, model.hidden(padded(alone, 0, tail.sequence->inputs(), model.device())), alone, 0)
+              .front());
     }
   } else {
     scores = scored_together(model, batch, tails);

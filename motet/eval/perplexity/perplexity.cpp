@@ -8,6 +8,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
 #include "motet/eval/token_scores.h"
+#include "motet/ops/device.h"
 #include "motet/train/score.h"
 
 namespace motet {
@@ -73,7 +74,7 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
   const std::vector<int32_t> ids = tokenizer.encode(text);
   const auto count = static_cast<int64_t>(ids.size());
   if (count < 2) fail("the text has ", count, count == 1 ? " token" : " tokens", ", want at least 2");
-  const Tensor tokens = at::tensor(ids, at::kLong);
+  const Tensor tokens = ids_tensor(std::span<const int32_t>(ids), model.device()).squeeze(0);
   const std::vector<Window> windows = score_windows(count, context, stride);
   const size_t rows = static_cast<size_t>(rows_of(options, context));
   Progress progress("perplexity", static_cast<int64_t>(windows.size()));

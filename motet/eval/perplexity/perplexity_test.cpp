@@ -7,7 +7,7 @@
 #include "motet/data/builtin.h"
 #include "motet/eval/token_scores.h"
 #include "motet/models/testing.h"
-#include "motet/text/bpe_trainer.h"
+#include "motet/text/bpe/bpe_trainer.h"
 
 namespace motet {
 namespace {

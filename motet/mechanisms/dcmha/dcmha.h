@@ -26,21 +26,12 @@ class Dcmha : public Projected {
   void drop_prepared() override;
 
  private:
-  struct Parts {  // of one branch: down, up [B,T,R,N], gate [B,T,N]
-    Tensor down, up, gate;
-  };
   struct Side {
-    Parts pre, post;
+    DcmhaMaps pre, post;
   };
   Side side(const Tensor& x_BTC, bool key) const;
-  // The parameters of a side's branches: generator [K' + gates, C] (few rows go through the kernels), up [G P, K, 2 R
-  // N/G].
-  struct Generator {
-    Tensor rows_XC, up;
-    Tensor up_rows;  // [P, 2 R N, K], of one group: prepared for few_rows
-  };
-  Generator generator(bool key) const;
-  Side few_rows(const Tensor& x_BTC, bool key) const;
+  bool generates(bool key) const;
+  DcmhaGenerator generator(bool key) const;     // the parameters of a side's branches
   std::vector<int64_t> places(bool key) const;  // in branches_
   Tensor block_diagonal(const Tensor& map_GNN) const;
 
@@ -48,7 +39,7 @@ class Dcmha : public Projected {
   std::vector<int> branches_;  // that are on, P of them; G groups of N/G heads, K hidden
   Tensor hidden_CGPK, up_GPKRN, gate_CPH;
   Tensor static_pre_GNN, static_post_GNN;
-  std::optional<Generator> prepared_[2];  // of queries and keys, without gaps
+  std::optional<DcmhaGenerator> prepared_[2];  // of queries and keys, without gaps
 };
 
 MechanismEntry dcmha_entry();

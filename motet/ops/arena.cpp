@@ -1,4 +1,4 @@
-#include "motet/layers/arena.h"
+#include "motet/ops/arena.h"
 
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "motet/attention/torch.h"
+#include "motet/ops/torch.h"
 
 namespace motet {
 

@@ -1,0 +1,117 @@
+// The maps that DCMHA's generator makes of the layer's input; motet/mechanisms/dcmha/README.md has the formulas.
+#include <algorithm>
+#include <cmath>
+
+#include "motet/kernels/linear.h"
+#include "motet/kernels/rows.h"
+#include "motet/ops/checks.h"
+#include "motet/ops/ops.h"
+#include "motet/ops/table.h"
+
+namespace motet {
+namespace {
+
+constexpr double kDownNormEps = 1e-6;  // part of the function: the norms start near it (README.md, trap 3)
+
+using Maps = std::vector<DcmhaMaps>;
+
+struct Arguments {
+  const Tensor& x_BTC;
+  const DcmhaGenerator& by;
+
+  int64_t gates() const { return by.gates ? by.branches * by.heads : 0; }
+};
+
+std::string why_not(const Arguments& a) {
+  if (a.by.groups != 1) return "more than one group of heads";
+  if (a.by.maps && !a.by.up_rows_PMK.defined()) return "the generator is not prepared";
+  if (a.x_BTC.numel() > kMaxLinearRows * a.x_BTC.size(2)) return "more than 16 rows";
+  return why_not_rows(a.x_BTC);
+}
+
+// Torch's calls would take longer than the numbers of a few rows.
+Maps run_rows(const Arguments& a) {
+  const DcmhaGenerator& by = a.by;
+  const Tensor& x = a.x_BTC;
+  const Tensor made_BTX = ops::linear(x, {{by.rows_XC}});
+  const int64_t rows = x.size(0) * x.size(1), all = made_BTX.size(2), maps = all - a.gates(),
+                width = maps / by.branches, half = by.rank * by.heads;
+  const Tensor hidden = maps ? ops::gelu(made_BTX.slice(2, 0, maps).contiguous(), by.gelu_by_tanh) : Tensor();
+  const float* const made = made_BTX.const_data_ptr<float>();
+  std::vector<float> both(static_cast<size_t>(2 * half));  // down and up of one row
+  Maps result(static_cast<size_t>(by.branches));
+  for (int64_t i = 0; i < by.branches; ++i) {
+    DcmhaMaps& of = result[static_cast<size_t>(i)];
+    if (maps) {
+      const std::vector<int64_t> shape{x.size(0), x.size(1), by.rank, by.heads};
+      of.down_BTRN = at::empty(shape, x.options()), of.up_BTRN = at::empty(shape, x.options());
+      const float* const weight = by.up_rows_PMK.const_data_ptr<float>() + i * 2 * half * width;
+      const LinearTask task{{.data = weight, .N = 2 * half, .K = width}, both.data()};
+      for (int64_t row = 0; row < rows; ++row) {
+        linear({&task, 1}, hidden.const_data_ptr<float>() + row * maps + i * width, 1, {});
+        rms_norm_rows(both.data(), by.rank, by.heads, nullptr, static_cast<float>(kDownNormEps),
+                      of.down_BTRN.mutable_data_ptr<float>() + row * half);
+        std::copy_n(both.data() + half, half, of.up_BTRN.mutable_data_ptr<float>() + row * half);
+      }
+    }
+    if (!by.gates) continue;
+    of.gate_BTN = at::empty({x.size(0), x.size(1), by.heads}, x.options());
+    float* const gate = of.gate_BTN.mutable_data_ptr<float>();
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t n = 0; n < by.heads; ++n)
+        gate[row * by.heads + n] = std::tanh(made[row * all + maps + i * by.heads + n]);
+  }
+  return result;
+}
+
+// One product for all branches of the side: on their own they are too thin to be fast.
+Maps run_torch(const Arguments& a) {
+  const DcmhaGenerator& by = a.by;
+  const int64_t own = by.heads / by.groups, batch = a.x_BTC.size(0), count = a.x_BTC.size(1);
+  const Tensor made_BTX = ops::linear(a.x_BTC, {{by.rows_XC}});
+  const int64_t maps = made_BTX.size(2) - a.gates();
+  Tensor down_PBTGRN, up_PBTGRN, gate_BTPN;
+  if (maps) {
+    const Tensor hidden_BTQK = ops::gelu(made_BTX.slice(2, 0, maps).contiguous(), by.gelu_by_tanh)
+                                   .view({batch * count, by.groups * by.branches, -1});
+    const Tensor rows = at::bmm(hidden_BTQK.transpose(0, 1), by.up_QKM)
+                            .view({by.groups, by.branches, batch, count, 2 * by.rank, own})
+                            .permute({1, 2, 3, 0, 4, 5});  // [P,B,T,G,2R,N]
+    down_PBTGRN = ops::rms_norm(rows.slice(4, 0, by.rank), {}, kDownNormEps), up_PBTGRN = rows.slice(4, by.rank);
+  }
+  if (by.gates) gate_BTPN = at::tanh(made_BTX.slice(2, maps)).unflatten(-1, {by.branches, by.heads});
+  // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
+  const auto spread = [&](const Tensor& t) {
+    if (by.groups == 1) return t.squeeze(2);
+    const Tensor own_group = at::eye(by.groups, t.options()).view({1, 1, by.groups, 1, by.groups, 1});
+    return (t.unsqueeze(4) * own_group).reshape({t.size(0), t.size(1), by.groups * by.rank, by.groups * own});
+  };
+  Maps result(static_cast<size_t>(by.branches));
+  for (int64_t i = 0; i < by.branches; ++i) {
+    DcmhaMaps& of = result[static_cast<size_t>(i)];
+    if (maps) of.down_BTRN = spread(down_PBTGRN.select(0, i)), of.up_BTRN = spread(up_PBTGRN.select(0, i));
+    if (by.gates) of.gate_BTN = gate_BTPN.select(2, i);
+  }
+  return result;
+}
+
+const auto& table() {
+  static const Kernels<Arguments, Maps, 2> table(
+      "dcmha_maps",
+      {{{"rows", why_not, run_rows}, {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+  return table;
+}
+
+}  // namespace
+
+const KernelTable& dcmha_maps_table() { return table().names(); }
+
+std::vector<DcmhaMaps> ops::dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const char* kernel) {
+  for (const auto& [name, t] : {std::pair("rows", by.rows_XC), {"up", by.up_QKM}, {"up_rows", by.up_rows_PMK}})
+    check_device("dcmha_maps", t, name, x);
+  TORCH_CHECK_VALUE(x.dim() == 3 && by.rows_XC.size(1) == x.size(2), "dcmha_maps: x has shape ", x.sizes(),
+                    " and the generator's rows ", by.rows_XC.sizes(), ", want [B,T,C] and [X,C]");
+  return table()({x, by}, kernel);
+}
+
+}  // namespace motet

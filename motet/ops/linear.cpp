@@ -1,0 +1,90 @@
+#include "motet/kernels/linear.h"
+
+#include "motet/ops/checks.h"
+#include "motet/ops/ops.h"
+#include "motet/ops/table.h"
+#include "motet/ops/threads.h"
+
+namespace motet {
+namespace {
+
+struct Arguments {
+  const Tensor& x;
+  std::span<const LinearLayer> layers;
+};
+using Outputs = std::vector<Tensor>;
+
+void check(const Tensor& x, const LinearLayer& layer) {
+  const Tensor& w = layer.weight_NK.values_NK;
+  check_device("linear", w, "weight", x);
+  check_device("linear", layer.weight_NK.scale_N, "scale", x);
+  check_device("linear", layer.bias_N, "bias", x);
+  TORCH_CHECK_VALUE(x.dim() >= 1 && w.dim() == 2 && w.size(1) == x.size(-1), "linear: x has shape ", x.sizes(),
+                    " and weight ", w.sizes(), ", want [...,K] and [N,K]");
+}
+
+std::string why_not(const Arguments& a) {
+  if (std::string reason = why_not_rows(a.x); !reason.empty()) return reason;
+  if (a.x.numel() > kMaxLinearRows * a.x.size(-1)) return "more than 16 rows";
+  for (const LinearLayer& layer : a.layers) {
+    const Tensor& w = layer.weight_NK.values_NK;
+    if (!layer.weight_NK.kept && w.scalar_type() != at::kFloat) return "weights in float32 or kept alone";
+    if (!w.is_contiguous()) return "weight has gaps";
+    if (layer.bias_N.defined() && (layer.bias_N.scalar_type() != at::kFloat || !layer.bias_N.is_contiguous()))
+      return "bias in float32 alone";
+  }
+  return "";
+}
+
+Weight plain(const LinearLayer& layer) {
+  const auto& [values, scale, kept] = layer.weight_NK;
+  return {.type = values.scalar_type() == at::kChar       ? WeightType::int8
+                  : values.scalar_type() == at::kBFloat16 ? WeightType::bfloat16
+                                                          : WeightType::float32,
+          .data = values.const_data_ptr(),
+          .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
+          .bias = layer.bias_N.defined() ? layer.bias_N.const_data_ptr<float>() : nullptr,
+          .N = values.size(0),
+          .K = values.size(1)};
+}
+
+Outputs run_rows(const Arguments& a) {
+  Outputs made;
+  c10::SmallVector<LinearTask, 4> tasks;
+  c10::SmallVector<int64_t, 5> shape(a.x.sizes());
+  for (const LinearLayer& layer : a.layers) {
+    shape.back() = layer.weight_NK.values_NK.size(0);
+    made.push_back(at::empty(shape, a.x.options()));
+    tasks.push_back({plain(layer), made.back().mutable_data_ptr<float>()});
+  }
+  linear(std::span(tasks.data(), tasks.size()), a.x.const_data_ptr<float>(), a.x.numel() / a.x.size(-1),
+         torch_threads());
+  return made;
+}
+
+Outputs run_torch(const Arguments& a) {
+  Outputs made;
+  for (const LinearLayer& layer : a.layers) made.push_back(at::linear(a.x, widened(layer.weight_NK), layer.bias_N));
+  return made;
+}
+
+const auto& table() {
+  static const Kernels<Arguments, Outputs, 2> table(
+      "linear", {{{"rows", why_not, run_rows}, {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+  return table;
+}
+
+}  // namespace
+
+const KernelTable& linear_table() { return table().names(); }
+
+std::vector<Tensor> ops::linear_together(const Tensor& x, std::span<const LinearLayer> layers, const char* kernel) {
+  for (const LinearLayer& layer : layers) check(x, layer);
+  return table()({x, layers}, kernel);
+}
+
+Tensor ops::linear(const Tensor& x, const LinearLayer& layer, const char* kernel) {
+  return ops::linear_together(x, std::span(&layer, 1), kernel)[0];
+}
+
+}  // namespace motet

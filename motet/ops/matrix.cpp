@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "motet/core/error.h"
+#include "motet/ops/checks.h"
+#include "motet/ops/ops.h"
+#include "motet/ops/threads.h"
+
+namespace motet {
+namespace {
+
+void refuse_gradients(const Matrix& w) {
+  if (at::GradMode::is_enabled())
+    fail("linear: the weights are kept in ", c10::toString(w.values_NK.scalar_type()),
+         " for inference, want train() called before a pass with gradients");
+}
+
+}  // namespace
+
+const std::vector<std::string>& weight_type_names() {
+  static const std::vector<std::string> names{"float32", "bfloat16", "int8"};  // in the order of WeightType
+  return names;
+}
+
+WeightType parse_weight_type(const std::string& name) {
+  const std::vector<std::string>& names = weight_type_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw UsageError(unknown_name("weight type", name, names));
+  return static_cast<WeightType>(found - names.begin());
+}
+
+int64_t arena_bytes(WeightType type, int64_t rows, int64_t columns) {
+  const auto rounded = [](int64_t bytes) {
+    return (bytes + WeightArena::kAlignment - 1) / WeightArena::kAlignment * WeightArena::kAlignment;
+  };
+  const int64_t size = type == WeightType::float32 ? 4 : type == WeightType::bfloat16 ? 2 : 1;
+  return rounded(rows * columns * size) + (type == WeightType::int8 ? rounded(rows * 4) : 0);
+}
+
+Matrix kept_in(WeightType type, const Tensor& weight, WeightArena& arena) {
+  at::NoGradGuard no_grad;
+  if (!weight.is_cpu() || weight.scalar_type() != at::kFloat)
+    fail("weights of ", c10::toString(weight.scalar_type()), " cannot be kept for inference, want float32 on the CPU");
+  if (type == WeightType::float32) return {arena.take(weight.sizes(), at::kFloat).copy_(weight)};
+  if (type == WeightType::bfloat16)
+    return {.values_NK = arena.take(weight.sizes(), at::kBFloat16).copy_(weight), .kept = true};
+  const int64_t rows = weight.size(0), columns = weight.size(1);
+  const Tensor from = weight.detach().contiguous(), values = arena.take({rows, columns}, at::kChar),
+               scale = arena.take({rows}, at::kFloat);
+  torch_threads().run_parts(rows, 64, [&](int64_t begin, int64_t end) {
+    quantize_rows(from.const_data_ptr<float>() + begin * columns, end - begin, columns,
+                  values.mutable_data_ptr<int8_t>() + begin * columns, scale.mutable_data_ptr<float>() + begin);
+  });
+  return {values, scale, true};
+}
+
+Tensor widened(const Matrix& w) {
+  if (!w.kept) return w.values_NK;
+  refuse_gradients(w);
+  const Tensor wide = w.values_NK.to(at::kFloat);
+  return w.scale_N.defined() ? wide.mul_(w.scale_N.unsqueeze(1)) : wide;
+}
+
+Tensor ops::embedding(const Matrix& w, const Tensor& ids) {
+  check_device("embedding", ids, "ids", w.values_NK, "weight");
+  if (!w.kept) return at::embedding(w.values_NK, ids);
+  refuse_gradients(w);
+  const Tensor chosen = ids.flatten();
+  Tensor found = w.values_NK.index_select(0, chosen).to(at::kFloat);
+  if (w.scale_N.defined()) found.mul_(w.scale_N.index_select(0, chosen).unsqueeze(1));
+  std::vector<int64_t> shape = ids.sizes().vec();
+  shape.push_back(w.values_NK.size(1));
+  return found.view(shape);
+}
+
+}  // namespace motet

@@ -1,0 +1,28 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "motet/kernels/linear.h"
+#include "motet/ops/arena.h"
+
+namespace motet {
+
+const std::vector<std::string>& weight_type_names();
+WeightType parse_weight_type(const std::string& name);  // throws UsageError
+
+/// W [N,K] of a linear layer or an embedding. `kept`: bfloat16 or int8 numbers that stand for float32 ones in
+/// inference, where row n of int8 stands for scale[n] * values[n].
+struct Matrix {
+  Tensor values_NK, scale_N = {};
+  bool kept = false;
+};
+
+/// W [N,K], float32, in fewer bits, in memory of the arena. Throws Error for another dtype or device.
+Matrix kept_in(WeightType, const Tensor& weight_NK, WeightArena&);
+/// What W takes of an arena.
+int64_t arena_bytes(WeightType, int64_t rows, int64_t columns);
+
+/// The numbers that W stands for; float32 if kept. Throws Error for a kept one while gradients are on.
+Tensor widened(const Matrix&);
+
+}  // namespace motet

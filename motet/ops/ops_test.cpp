@@ -1,0 +1,224 @@
+// Every row of every table against the plain definition in float64; what a row cannot take is refused when it is named,
+// and operands on mixed devices never reach one.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/ops/ops.h"
+#include "motet/ops/table.h"
+
+namespace motet {
+namespace {
+
+using testing::message_of;
+
+TEST(Ops, RmsNormsGradientsMatchDifferences) {
+  const Tensor x = at::randn({3, 5}, at::kDouble).requires_grad_(), w = at::randn({5}, at::kDouble).requires_grad_();
+  const Tensor c = at::randn({3, 5}, at::kDouble);
+  (ops::rms_norm(x, w, 1e-3) * c).sum().backward();
+  const Tensor x2 = x.detach().clone().requires_grad_(), w2 = w.detach().clone().requires_grad_();
+  (x2 * (x2.pow(2).mean(-1, true) + 1e-3).rsqrt() * w2 * c).sum().backward();
+  EXPECT_LE((x.grad() - x2.grad()).abs().max().item<double>(), 1e-13);
+  EXPECT_LE((w.grad() - w2.grad()).abs().max().item<double>(), 1e-13);
+}
+
+TEST(Ops, RowOfZerosHasAFiniteGradient) {
+  const Tensor x = at::zeros({2, 4}, at::kDouble).requires_grad_();
+  ops::rms_norm(x, {}, 1e-6).sum().backward();
+  EXPECT_TRUE(x.grad().isfinite().all().item<bool>());
+}
+
+// The message of the c10::ValueError that `call` throws.
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::ValueError& error) {
+    return error.what_without_backtrace();
+  }
+  return "nothing was refused";
+}
+
+/// A function of one tensor, and of parameters that are made as the tensor is, through a named row.
+struct Case {
+  const char* table;
+  std::vector<int64_t> shape;
+  std::function<Tensor(const Tensor& x, const char* kernel)> run;
+};
+
+// Parameters are drawn in float64 and take x's dtype and device.
+Tensor like(const Tensor& x, at::IntArrayRef shape, uint64_t seed) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  return at::randn(shape, generator, at::kDouble).to(x.options());
+}
+
+Rotation turned_by(const Tensor& x, bool interleaved) {
+  const Tensor angle = like(x, {1, x.size(1), 1, 3}, 5);
+  return {angle.cos(), angle.sin(), interleaved};
+}
+
+// A side with both branches; x decides its dtype. up_rows are the prepared form.
+DcmhaGenerator generator(const Tensor& x, bool by_tanh) {
+  DcmhaGenerator g{.heads = 4, .rank = 2, .branches = 2, .gelu_by_tanh = by_tanh};
+  const int64_t hidden = 2 * g.rank * g.heads;
+  g.rows_XC = like(x, {2 * hidden + 2 * g.heads, x.size(2)}, 6) * 0.3;
+  g.up_QKM = like(x, {2, hidden, 2 * g.rank * g.heads}, 7) * 0.3;
+  g.up_rows_PMK = g.up_QKM.transpose(1, 2).contiguous();
+  return g;
+}
+
+Tensor joined(const std::vector<DcmhaMaps>& all) {
+  std::vector<Tensor> parts;
+  for (const DcmhaMaps& of : all)
+    for (const Tensor& t : {of.down_BTRN, of.up_BTRN, of.gate_BTN}) parts.push_back(t.flatten());
+  return at::cat(parts);
+}
+
+std::vector<Case> cases() {
+  return {
+      {"linear",
+       {3, 2, 40},
+       [](const Tensor& x, const char* k) { return ops::linear(x, {{like(x, {7, 40}, 1)}, like(x, {7}, 2)}, k); }},
+      {"linear",
+       {1, 40},
+       [](const Tensor& x, const char* k) {
+         const std::vector<LinearLayer> both{{{like(x, {7, 40}, 1)}}, {{like(x, {5, 40}, 3)}, like(x, {5}, 2)}};
+         return at::cat(ops::linear_together(x, both, k), -1);
+       }},
+      {"rms_norm",
+       {2, 3, 37},
+       [](const Tensor& x, const char* k) { return ops::rms_norm(x, like(x, {37}, 1), 1e-3, k); }},
+      {"rms_norm", {2, 3, 37}, [](const Tensor& x, const char* k) { return ops::rms_norm(x, {}, 1e-3, k); }},
+      {"layer_norm",
+       {5, 37},
+       [](const Tensor& x, const char* k) { return ops::layer_norm(x, like(x, {37}, 1), like(x, {37}, 2), 1e-3, k); }},
+      {"rotate", {2, 5, 3, 8}, [](const Tensor& x, const char* k) { return ops::rotate(x, turned_by(x, false), k); }},
+      {"rotate", {2, 5, 3, 8}, [](const Tensor& x, const char* k) { return ops::rotate(x, turned_by(x, true), k); }},
+      {"silu_times",
+       {4, 33},
+       [](const Tensor& x, const char* k) { return ops::silu_times(x, like(x, {4, 33}, 1), k); }},
+      {"gelu", {4, 33}, [](const Tensor& x, const char* k) { return ops::gelu(x, false, k); }},
+      {"gelu", {4, 33}, [](const Tensor& x, const char* k) { return ops::gelu(x, true, k); }},
+      {"dcmha_maps",
+       {2, 3, 24},
+       [](const Tensor& x, const char* k) { return joined(ops::dcmha_maps(x, generator(x, false), k)); }},
+      {"dcmha_maps",
+       {1, 1, 24},
+       [](const Tensor& x, const char* k) { return joined(ops::dcmha_maps(x, generator(x, true), k)); }},
+      {"write_rows",
+       {1, 2, 3},
+       [](const Tensor& x, const char* k) {
+         const Tensor to = at::zeros({1, 5, 3}, x.options());
+         ops::write_rows(to, 1, x, k);
+         return to;
+       }},
+      {"token_loss",
+       {2, 3, 11},
+       [](const Tensor& x, const char* k) {
+         const Tensor targets = at::arange(6, x.options().dtype(at::kLong)).view({2, 3});
+         return at::cat({ops::token_loss(x, targets, Loss::each, k).flatten(),
+                         ops::token_loss(x, targets, Loss::mean, k).view(1)});
+       }},
+  };
+}
+
+TEST(Ops, EveryRowOfEveryTableIsTheDefinition) {
+  at::NoGradGuard no_grad;
+  std::set<std::string> ran;
+  for (const Case& one : cases()) {
+    const Tensor x = like(at::empty(0, at::kDouble), one.shape, 11);
+    const Tensor want = one.run(x, "torch");
+    const auto table = std::ranges::find(kernel_tables(), one.table, &KernelTable::name);
+    ASSERT_NE(table, kernel_tables().end());
+    for (const std::string& row : table->rows) {
+      const Tensor got = one.run(x.to(at::kFloat), row.c_str());
+      EXPECT_LE((got - want).abs().max().item<double>(), 3e-6 * (1 + want.abs().max().item<double>()))
+          << one.table << '=' << row;
+      ran.insert(one.table);
+    }
+  }
+  EXPECT_EQ(ran.size() + 1, kernel_tables().size()) << "all but attention";
+}
+
+TEST(Ops, GradientsMatchDifferences) {
+  for (const Case& one : cases()) {
+    if (std::string(one.table) == "write_rows") continue;  // has none
+    const Tensor x = like(at::empty(0, at::kDouble), one.shape, 12).requires_grad_();
+    const Tensor c = like(x, one.run(x, nullptr).sizes(), 13).detach();
+    (one.run(x, nullptr) * c).sum().backward();
+    at::NoGradGuard no_grad;
+    const Tensor along = like(x, one.shape, 14).detach();
+    const double h = 1e-6;
+    const Tensor slope = (one.run(x + along * h, "torch") - one.run(x - along * h, "torch")).mul(c).sum() / (2 * h);
+    const double want = slope.item<double>();
+    EXPECT_NEAR((x.grad() * along).sum().item<double>(), want, 1e-6 * (1 + std::abs(want))) << one.table;
+  }
+}
+
+TEST(Ops, FewRowsWithoutGradientGoThroughTheSmallKernels) {
+  const Tensor x = at::randn({2, 40}), w = at::randn({7, 40});
+  at::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(ops::linear(x, {{w}}), ops::linear(x, {{w}}, "rows")));
+  EXPECT_EQ(refusal([&] { ops::linear(at::randn({17, 40}), {{w}}, "rows"); }).substr(0, 66),
+            "linear: kernel rows cannot run this problem: more than 16 rows");
+}
+
+TEST(Ops, OperandsOnMixedDevicesAreRefusedByName) {
+  at::NoGradGuard no_grad;
+  const Tensor x = at::randn({1, 2, 24}), away = at::empty({7, 24}, at::kMeta), vector = at::empty({24}, at::kMeta);
+  EXPECT_EQ(refusal([&] { ops::linear(x, {{away}}); }), "linear: weight is on meta, want x's device cpu");
+  EXPECT_EQ(refusal([&] { ops::linear(x, {{at::empty({24, 24})}, vector}); }),
+            "linear: bias is on meta, want x's device cpu");
+  EXPECT_EQ(
+      refusal([&] { ops::linear(x, {{.values_NK = at::empty({7, 24}, at::kChar), .scale_N = vector, .kept = true}}); }),
+      "linear: scale is on meta, want x's device cpu");
+  EXPECT_EQ(refusal([&] { ops::rms_norm(x, vector, 1e-5); }), "rms_norm: weight is on meta, want x's device cpu");
+  EXPECT_EQ(refusal([&] { ops::layer_norm(x, at::ones(24), vector, 1e-5); }),
+            "layer_norm: bias is on meta, want x's device cpu");
+  EXPECT_EQ(refusal([&] { ops::silu_times(x, at::empty({1, 2, 24}, at::kMeta)); }),
+            "silu_times: up is on meta, want gate's device cpu");
+  const Tensor heads = at::randn({1, 2, 3, 8});
+  Rotation by = turned_by(heads, false);
+  by.sin = by.sin.to(at::kMeta);
+  EXPECT_EQ(refusal([&] { ops::rotate(heads, by); }), "rotate: sin is on meta, want x's device cpu");
+  DcmhaGenerator g = generator(x, false);
+  g.up_rows_PMK = g.up_rows_PMK.to(at::kMeta);
+  EXPECT_EQ(refusal([&] { ops::dcmha_maps(x, g); }), "dcmha_maps: up_rows is on meta, want x's device cpu");
+  EXPECT_EQ(refusal([&] { ops::token_loss(x, at::empty({1, 2}, at::TensorOptions(at::kLong).device(at::kMeta))); }),
+            "token_loss: targets is on meta, want logits's device cpu");
+  EXPECT_EQ(refusal([&] { ops::write_rows(at::zeros({1, 4, 24}, at::kMeta), 0, x); }),
+            "write_rows: from is on cpu, want to's device meta");
+  EXPECT_EQ(refusal([&] {
+              ops::embedding({at::randn({4, 3})}, at::empty({2}, at::TensorOptions(at::kLong).device(at::kMeta)));
+            }),
+            "embedding: ids is on meta, want weight's device cpu");
+}
+
+TEST(Ops, ShapesThatDoNotFitAreRefused) {
+  EXPECT_EQ(refusal([] { ops::linear(at::ones({2, 3}), {{at::ones({4, 5})}}); }),
+            "linear: x has shape [2, 3] and weight [4, 5], want [...,K] and [N,K]");
+  EXPECT_EQ(refusal([] { ops::rms_norm(at::ones({2, 3}), at::ones(4), 1e-5); }),
+            "rms_norm: weight has shape [4], want [3]");
+  EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 2}), 3, at::ones({1, 2, 2})); }),
+            "write_rows: from has shape [1, 2, 2], want rows that fit at 3 of [1, 4, 2]");
+  EXPECT_EQ(refusal([] { ops::token_loss(at::zeros({1, 4, 2}), at::zeros({1, 3}, at::kLong)); }),
+            "token_loss: logits has shape [1, 4, 2] and targets [1, 3], want [B,T,V] and [B,T]");
+}
+
+TEST(Ops, NamesOfTablesAndRowsAreChecked) {
+  EXPECT_NO_THROW(check_kernel_choice("blocked"));
+  EXPECT_NO_THROW(check_kernel_choice("linear=torch,rms_norm=rows,sdpa"));
+  const auto wrong = [](const char* choice) { return message_of<UsageError>([=] { check_kernel_choice(choice); }); };
+  EXPECT_EQ(wrong("block"),
+            "MOTET_KERNEL: unknown kernel of attention 'block': nearest is 'blocked'; known: fused, sdpa, blocked");
+  EXPECT_EQ(wrong("gelu=row"), "MOTET_KERNEL: unknown kernel of gelu 'row': nearest is 'rows'; known: rows, torch");
+  EXPECT_EQ(wrong("gleu=rows").substr(0, 51), "MOTET_KERNEL: unknown table 'gleu': nearest is 'gel");
+  EXPECT_EQ(wrong("").substr(0, 47), "MOTET_KERNEL: unknown kernel of attention '': k");
+  EXPECT_EQ(wrong("blocked,"), wrong(""));
+  EXPECT_EQ(refusal([] { ops::gelu(at::ones(3), false, "trch"); }),
+            "gelu: unknown kernel 'trch': nearest is 'torch'; known: rows, torch");
+}
+
+}  // namespace
+}  // namespace motet
