@@ -1,5 +1,5 @@
 // Merging and what stands in for unknown characters, on models of a few pieces.
-#include "motet/text/bpe.h"
+#include "motet/text/bpe/bpe.h"
 
 #include <gtest/gtest.h>
 
