@@ -282,8 +282,8 @@ TEST(Attention, HeadTablesAreReadInTheOrderOfTheHeads) {
 TEST(Attention, ATwoPhaseProblemGoesToAKernelThatHasThatForm) {
   const Arguments a = arguments({.T = 9, .D = 8, .E = 8}, {});  // float64 without a mix: sdpa's, but for two phases
   const Problem p = checked_problem(a, "test");
-  EXPECT_STREQ(choose(p, Form::attend).name, "sdpa");
-  const Kernel& kernel = choose(p, Form::two_phase);
+  EXPECT_STREQ(choose(p, Form::attend, {}).name, "sdpa");
+  const Kernel& kernel = choose(p, Form::two_phase, {});
   ASSERT_STREQ(kernel.name, "blocked");
   const AttentionMaps want = definition(p);
   const Tensor lse = kernel.lse(p);

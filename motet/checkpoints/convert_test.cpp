@@ -27,7 +27,7 @@ std::vector<std::string> recorded_models() {
 
 Tensor logits(const fs::path& folder) {
   at::NoGradGuard no_grad;
-  return load_model(open_checkpoint(folder), at::kDouble)->forward(at::arange(3, 27).view({2, 12}));
+  return load_model(open_checkpoint(folder), {at::kDouble})->forward(at::arange(3, 27).view({2, 12}));
 }
 
 double difference(const Tensor& a, const Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }

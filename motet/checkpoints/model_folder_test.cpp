@@ -53,7 +53,7 @@ TEST(ModelFolder, WhatARunComputedInComesBack) {
     const Checkpoint stored = open_checkpoint(folder.path() / "m");
     EXPECT_EQ(trained_dtype(stored), dtype);
     EXPECT_EQ(stored.config.autocast, dtype == "bfloat16");
-    Model back = load_model(stored, dtype == "float64" ? at::kDouble : at::kFloat);
+    Model back = load_model(stored, {dtype == "float64" ? at::kDouble : at::kFloat});
     for (const auto& item : model->named_parameters())
       EXPECT_TRUE(item.value().equal(back->named_parameters()[item.key()])) << dtype << " " << item.key();
     EXPECT_TRUE(back->forward(kIds).equal(model->forward(kIds))) << dtype;

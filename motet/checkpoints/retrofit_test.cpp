@@ -25,10 +25,10 @@ TEST(Retrofit, TheModelComputesTheSameAtTheStart) {
   at::NoGradGuard no_grad;
   for (const std::string& source : sources()) {
     const Checkpoint checkpoint = open_checkpoint(source);
-    const Tensor before = load_model(checkpoint, at::kDouble)->forward(kIds);
+    const Tensor before = load_model(checkpoint, {at::kDouble})->forward(kIds);
     for (const std::string& name : retrofit_names()) {
       if (!starts_equal(name)) continue;
-      Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint), at::kDouble);
+      Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint), {at::kDouble});
       const double error = ((model->forward(kIds) - before).abs().max() / before.abs().max()).item<double>();
       EXPECT_LT(error, 1e-6) << source << " " << name;  // the factor sqrt(2) is rounded to float32
     }
@@ -38,7 +38,7 @@ TEST(Retrofit, TheModelComputesTheSameAtTheStart) {
 TEST(Retrofit, WhatIsNewLearns) {
   const Checkpoint checkpoint = open_checkpoint("tests/golden/model/llama_mha");
   for (const std::string& name : retrofit_names()) {
-    Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint), at::kFloat);
+    Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint));
     double first = 0, last = 0;
     std::map<std::string, Tensor> before;
     for (const auto& item : model->named_parameters()) before[item.key()] = item.value().detach().clone();

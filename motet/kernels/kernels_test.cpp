@@ -110,7 +110,7 @@ TEST(LinearKernel, EveryRowIsComputedWhereverAStripeEnds) {
         linear({&task, 1}, x.data(), M, {});
         tasks.push_back({weight, rows[i].data()});
       }
-      linear(tasks, x.data(), M, three());
+      linear(tasks, x.data(), M, testing::own_threads(3));
       for (int i = 0; i < 2; ++i) ASSERT_EQ(rows[i], alone[i]) << N << " rows of 25, M " << M;
     }
 }

@@ -112,7 +112,7 @@ void fill(Layer& layer, Expressions expressions) {
 Layer make_layer(const GoldenFile& file, const Spec& spec) {
   Layer layer{.setting = layer_setting(file, spec)};
   layer.mechanism = make_mechanism(layer.setting);
-  layer.mechanism->to(file.device(), file.type());
+  layer.mechanism->to(file.type());
   Expressions expressions;
   add_projections(file, spec, layer, expressions);
   add_norms(file, spec, expressions);

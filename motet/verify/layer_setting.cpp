@@ -157,7 +157,7 @@ Setting layer_setting(const GoldenFile& file, const Spec& spec) {
     o["qk_norm_eps"] = norm["eps"].number();
     if (norm.has("when")) want(norm["when"], "before_rope");
   }
-  Setting setting;
+  Setting setting{.device = file.device()};
   add_visibility(spec, o, setting.causal);
   setting.hidden_size = file.input(spec["query_from"], "BTC").size(2);
   if (spec["key_from"].value() != spec["query_from"].value())

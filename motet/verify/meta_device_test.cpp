@@ -1,5 +1,6 @@
 // Every mechanism and block on the device `meta`: a tensor that stays on the CPU by mistake meets one that is not,
 // which most of torch's functions and all of ours refuse. So what would stop a GPU stops here, without one.
+#include <ATen/ExpandUtils.h>
 #include <gtest/gtest.h>
 
 #include "motet/generate/cache.h"
@@ -15,11 +16,49 @@ std::vector<std::string> variants() {
   std::vector<std::string> all = contender_names();
   for (const char* more :
        {"dcmha:groups=2", "dcmha:static=true", "talking_heads:dynamic=both", "mha:bias=true", "mha:qk_norm=true",
-        "mha:num_kv_heads=2", "mha:window=4", "mha:position_bias=alibi,rope_fraction=0", "mha:position_bias=relative",
-        "mha:rope_scaling=llama3,rope_factor=8", "mha:rope_scaling=dynamic,rope_factor=2,rope_trained_length=4",
-        "mha:rope_scaling=linear,rope_factor=2", "mha:rope_pairing=interleaved"})
+        "mha:num_kv_heads=2", "mha:window=4", "mha:position_bias=alibi:rope_fraction=0", "mha:position_bias=relative",
+        "mha:rope_scaling=llama3:rope_factor=8", "mha:rope_scaling=dynamic:rope_factor=2:rope_trained_length=4",
+        "mha:rope_scaling=linear:rope_factor=2", "mha:rope_pairing=interleaved"})
     all.push_back(more);
   return all;
+}
+
+// Shapes of functions that torch's C++ has no meta kernel for (its Python has).
+Tensor selected(const Tensor& t, int64_t dim, const Tensor& index) {
+  std::vector<int64_t> shape = t.sizes().vec();
+  shape[static_cast<size_t>(at::maybe_wrap_dim(dim, t.dim()))] = index.numel();
+  TORCH_CHECK(index.is_meta(), "index_select: index is on ", index.device());
+  return at::empty(shape, t.options());
+}
+Tensor embedded_backward(const Tensor& gradient, const Tensor& ids, int64_t rows, int64_t, bool) {
+  TORCH_CHECK(ids.is_meta(), "embedding_dense_backward: ids is on ", ids.device());
+  return at::empty({rows, gradient.size(-1)}, gradient.options());
+}
+Tensor& magnitude(const Tensor& t, Tensor& to) { return at::threshold_out(to, t, 0, 0); }
+Tensor chosen(const Tensor& which, const Tensor& a, const Tensor& b) {
+  TORCH_CHECK(which.is_meta() && a.is_meta() && b.is_meta(), "where: operands are on several devices");
+  return at::empty(at::infer_size(at::infer_size(which.sizes(), a.sizes()), b.sizes()), a.options());
+}
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+Three normed(const Tensor& x, at::IntArrayRef, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+             double) {
+  TORCH_CHECK(weight->is_meta() && bias->is_meta(), "native_layer_norm: weight and bias are on other devices");
+  const Tensor rows = at::empty(x.sizes().slice(0, x.dim() - 1), x.options()).unsqueeze(-1);
+  return {at::empty(x.sizes(), x.options()), rows, rows};
+}
+Three normed_backward(const Tensor& dy, const Tensor& x, at::IntArrayRef, const Tensor&, const Tensor&,
+                      const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, std::array<bool, 3>) {
+  TORCH_CHECK(dy.is_meta() && x.is_meta(), "native_layer_norm_backward: operands are on other devices");
+  return {at::empty_like(x), at::empty_like(*weight), at::empty_like(*bias)};
+}
+TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("index_select", selected);
+  m.impl("embedding_dense_backward", embedded_backward);
+  m.impl("abs.out", magnitude);
+  m.impl("where.self", chosen);
+  m.impl("native_layer_norm", normed);
+  m.impl("native_layer_norm_backward", normed_backward);
+  m.impl("_cummax_helper", [](const Tensor&, Tensor&, Tensor&, int64_t) {});
 }
 
 const at::TensorOptions kAway = at::TensorOptions(at::kLong).device(at::kMeta);

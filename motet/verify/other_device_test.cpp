@@ -2,6 +2,7 @@
 // the host's and whose every function runs on the CPU, after it has refused operands of mixed devices, as a GPU would.
 // (torch's own cpu_fallback lets them through.)
 #include <ATen/EmptyTensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -56,7 +57,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool) {
   return to;
 }
 
-const Tensor& resize(const Tensor& t, at::IntArrayRef size, std::optional<at::MemoryFormat>) {
+const Tensor& resized(const Tensor& t, at::IntArrayRef size, std::optional<at::MemoryFormat>) {
   const size_t bytes = static_cast<size_t>(c10::multiply_integers(size)) * t.itemsize();
   if (t.storage().nbytes() < bytes) {
     c10::DataPtr data = allocator.allocate(bytes);
@@ -65,6 +66,11 @@ const Tensor& resize(const Tensor& t, at::IntArrayRef size, std::optional<at::Me
   }
   t.unsafeGetTensorImpl()->set_sizes_contiguous(size);
   return t;
+}
+
+Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
+  if (to.sizes() != from.sizes()) resized(to, from.sizes(), std::nullopt);
+  return copy_from(from, to, false);
 }
 
 // A number that is no tensor of a device may stand beside any; everything else lies on one.
@@ -94,19 +100,47 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
   m.impl("_copy_from", copy_from);
-  m.impl("resize_", resize);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("resize_", resized);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
 }
-C10_REGISTER_GUARD_IMPL(PrivateUse1, c10::impl::NoOpDeviceGuardImpl<kOther>);
+
+// One device with one stream; everything is done when a call returns, so events have happened.
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<kOther> {
+  static c10::Device only() { return {kOther, 0}; }
+  static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, only()); }
+  c10::Device exchangeDevice(c10::Device) const override { return only(); }
+  c10::Device getDevice() const override { return only(); }
+  c10::Stream getStream(c10::Device) const noexcept override { return stream(); }
+  c10::Stream getDefaultStream(c10::Device) const override { return stream(); }
+  c10::Stream getNewStream(c10::Device, int) const override { return stream(); }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override { return stream(); }
+  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeDevice(c10::DeviceIndex) const override {}
+  void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+};
 
 class OtherDevice : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (!c10::is_privateuse1_backend_registered()) c10::register_privateuse1_backend(kName);
     c10::SetAllocator(kOther, &allocator);
+    static Hooks hooks;
+    if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(&hooks);
   }
   static at::Device other() { return parse_device(kName); }
 };

@@ -104,7 +104,8 @@ TEST(Verify, NarrowerTypesStayInTheirTolerance) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
     for (const char* name : {"dcmha_window", "diff_v1_gqa", "talking_heads_dynamic", "compose_r3",
                              "composed_pairs_token", "rope_partial"}) {
-      const FileReport report = verify_file(kFolder + name + ".safetensors", {type, default_tolerance(type)});
+      const FileReport report =
+          verify_file(kFolder + name + ".safetensors", {.dtype = type, .tolerance = default_tolerance(type)});
       EXPECT_TRUE(report.passed()) << name << " in " << type << ": " << report.worst()->tensor << " "
                                    << report.worst()->error;
       EXPECT_GT(report.outputs.worst()->error, 1e-9) << name << " was not computed in " << type;
@@ -208,7 +209,7 @@ TEST(Verify, AVariantsToleranceLoosensAndNeverTightens) {
   EXPECT_EQ(failing(with(1e-30)), std::vector<std::string>{"out_decode"});
   EXPECT_TRUE(failing(with(0.5)).empty());
   const TemporaryFolder folder;
-  const FileReport report = verify_file(with(1e-30).written(folder), {at::kDouble, 0.5});
+  const FileReport report = verify_file(with(1e-30).written(folder), {.dtype = at::kDouble, .tolerance = 0.5});
   EXPECT_TRUE(report.passed());
 }
 
