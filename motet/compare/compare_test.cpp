@@ -319,7 +319,7 @@ TEST(Comparison, ABudgetOfMinutesShowsTheStepsOfEachArm) {
 TEST(Comparison, MemoryDoesNotDependOnTheOrderOfTheArms) {
   const TemporaryFolder folder;
   RunConfig run = small_run();
-  run.train["context"] = 64, run.train["batch_size"] = 16, run.train["steps"] = 1;
+  run.train["context"] = 128, run.train["batch_size"] = 16, run.train["steps"] = 1;
   const TextData data = load_text_data(run);
   const CompareOptions options{.arms = parse_arms("mha,dcmha,softmax", json::object()),
                                .match = Match::none,
@@ -329,7 +329,7 @@ TEST(Comparison, MemoryDoesNotDependOnTheOrderOfTheArms) {
   run_comparison(all, run, data, options);
   if (all.arms[0].peak_bytes == 0) GTEST_SKIP() << "the kernel does not tell";
   const double first = static_cast<double>(all.arms[0].peak_bytes), last = static_cast<double>(all.arms[2].peak_bytes);
-  EXPECT_NEAR(first / last, 1, 0.05) << first << " " << last;
+  EXPECT_NEAR(first / last, 1, 0.08) << first << " " << last;
 }
 
 // Losses of mha and of one other arm, judged.
