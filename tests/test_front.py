@@ -32,6 +32,7 @@ FLAGS = {
     "--batch-size": ("train", "batch_size", 5),
     "--learning-rate": ("train", "learning_rate", 0.25),
     "--dtype": ("train", "dtype", "bfloat16"),
+    "--device": ("train", "device", "cpu"),
     "--seed": ("train", "seed", 9),
     "--tokenizer": ("data", "tokenizer", "bytes"),
     "--validation": ("data", "validation", 0.2),
@@ -133,7 +134,7 @@ def test_defaults_are_those_of_the_documents():
         "data": {"tokenizer": "auto", "validation": 0.1, "documents": "packed"},
         "train": {"steps": 500, "tokens": 0, "minutes": 0, "context": 128, "batch_size": 16, "learning_rate": 0.003,
                   "final_learning_rate": 0.1, "warmup": 0.05, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95,
-                  "epsilon": 1e-8, "clip": 1.0, "dtype": "float32", "eval_every": 0, "eval_windows": 64,
+                  "epsilon": 1e-8, "clip": 1.0, "dtype": "float32", "device": "auto", "eval_every": 0, "eval_windows": 64,
                   "final_eval_windows": 0, "checkpoint_every": 0, "seed": 1, "data_seed": 0},
     }  # fmt: skip
     compared = tomllib.loads(re.search(r"^\[.*", run("compare", "--dry-run").stdout, re.M | re.S)[0])

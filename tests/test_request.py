@@ -28,6 +28,7 @@ ARGUMENTS = {"compare": ("texts", 2), "train": ("texts", 2), "eval": ("arguments
 KEYS = {
     "steps": "train.steps", "tokens": "train.tokens", "minutes": "train.minutes", "ctx-size": "train.context",
     "batch-size": "train.batch_size", "learning-rate": "train.learning_rate", "dtype": "train.dtype",
+    "device": "train.device",
     "seed": "train.seed", "eval-every": "train.eval_every", "hidden-size": "model.hidden_size",
     "num-layers": "model.num_layers", "num-heads": "model.attention.num_heads", "tokenizer": "data.tokenizer",
     "validation": "data.validation", "documents": "data.documents", "mechanism": "model.attention.mechanism",

@@ -36,7 +36,8 @@ at::Device parse_device(const std::string& name) {
       fail_usage("device: ", quote(name), ", want a number behind cuda:, as in cuda:0");
   }
   if (!cuda) throw UsageError(unknown_name("device", name, {"auto", "cpu", "cuda", "cuda:N"}));
-  if (!at::hasCUDA()) fail_usage("device: ", quote(name), ": this PyTorch was built without CUDA, want cpu or auto");
+  if (!at::hasCUDA())
+    fail_usage("device: ", quote(name), ": this PyTorch has no CUDA or this machine no GPU, want cpu or auto");
   if (number >= gpus())
     fail_usage("device: ", quote(name), ": there are ", gpus(), " GPUs, want ",
                gpus() > 0 ? "a smaller number" : "cpu");

@@ -5,6 +5,7 @@
 #include "motet/core/error.h"
 #include "motet/formats/toml.h"
 #include "motet/mechanisms/contender.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -170,6 +171,7 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
   for (const char* key : kBudgets) budgets += run.train[key].get<double>() > 0;
   if (budgets > 1) fail_usage("train: more than one of steps, tokens and minutes is set, want one budget");
   if (budgets == 0) fail_usage("train: no budget, want one of train.steps, train.tokens and train.minutes");
+  parse_device(run.train.at("device").get<std::string>());  // refuses what is not here
   return run;
 }
 
