@@ -19,6 +19,7 @@ TEST(ParseDevice, NamesAreThoseOfTorch) {
   EXPECT_EQ(parse_device("auto").is_cpu(), !at::hasCUDA());
   EXPECT_EQ(refusal("gpu").substr(0, 22), "unknown device 'gpu': ");
   EXPECT_EQ(refusal("cuda:x"), "device: 'cuda:x', want a number behind cuda:, as in cuda:0");
+  EXPECT_EQ(refusal("cuda:0x"), "device: 'cuda:0x', want a number behind cuda:, as in cuda:0");
   EXPECT_EQ(refusal("cuda:-1"), "device: 'cuda:-1', want a number behind cuda:, as in cuda:0");
   EXPECT_EQ(refusal("cuda:"), "device: 'cuda:', want a number behind cuda:, as in cuda:0");
 }

@@ -53,8 +53,9 @@ Tensor like(const Tensor& x, at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, generator, at::kDouble).to(x.options());
 }
 
-Rotation turned_by(const Tensor& x, bool interleaved) {
-  const Tensor angle = like(x, {1, x.size(1), 1, 3}, 5);
+// Tables of all sequences, or of each its own.
+Rotation turned_by(const Tensor& x, bool interleaved, int64_t tables = 1) {
+  const Tensor angle = like(x, {tables, x.size(1), 1, 3}, 5);
   return {angle.cos(), angle.sin(), interleaved};
 }
 
@@ -95,6 +96,9 @@ std::vector<Case> cases() {
        [](const Tensor& x, const char* k) { return ops::layer_norm(x, like(x, {37}, 1), like(x, {37}, 2), 1e-3, k); }},
       {"rotate", {2, 5, 3, 8}, [](const Tensor& x, const char* k) { return ops::rotate(x, turned_by(x, false), k); }},
       {"rotate", {2, 5, 3, 8}, [](const Tensor& x, const char* k) { return ops::rotate(x, turned_by(x, true), k); }},
+      {"rotate",
+       {2, 5, 3, 8},
+       [](const Tensor& x, const char* k) { return ops::rotate(x, turned_by(x, false, 2), k); }},
       {"silu_times",
        {4, 33},
        [](const Tensor& x, const char* k) { return ops::silu_times(x, like(x, {4, 33}, 1), k); }},
@@ -153,6 +157,21 @@ TEST(Ops, GradientsMatchDifferences) {
     const Tensor slope = (one.run(x + along * h, "torch") - one.run(x - along * h, "torch")).mul(c).sum() / (2 * h);
     const double want = slope.item<double>();
     EXPECT_NEAR((x.grad() * along).sum().item<double>(), want, 1e-6 * (1 + std::abs(want))) << one.table;
+  }
+}
+
+TEST(Ops, KeptWeightsStandForTheSameNumbersInEveryRow) {
+  at::NoGradGuard no_grad;
+  const Tensor w = at::randn({7, 40}), x = at::randn({17, 40}), ids = at::tensor({3, 0, 6, 3}, at::kLong);
+  for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::int8}) {
+    WeightArena arena(arena_bytes(type, 7, 40));
+    const Matrix kept = kept_in(type, w, arena);
+    const Tensor numbers = widened(kept);
+    EXPECT_LE((numbers - w).abs().max().item<double>(), type == WeightType::float32 ? 0 : 0.05);
+    const Tensor many = ops::linear(x, {kept}), few = ops::linear(x.slice(0, 0, 16), {kept});
+    EXPECT_LE((many - at::linear(x, numbers)).abs().max().item<double>(), 1e-4);
+    EXPECT_LE((many.slice(0, 0, 16) - few).abs().max().item<double>(), 1e-4);
+    EXPECT_TRUE(at::equal(ops::embedding(kept, ids), numbers.index_select(0, ids)));
   }
 }
 
