@@ -101,10 +101,6 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments, wanted, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_variable_of_ours_is_refused():
-    assert "nearest is 'MOTET_THREADS'" in refused(2, "doctor", MOTET_THREAD="1")
-
-
 def test_an_unknown_level_of_messages_is_refused():
     assert "unknown level in MOTET_LOG 'foo'" in refused(2, "doctor", MOTET_LOG="foo")
 

@@ -12,13 +12,15 @@ namespace {
 
 using Options = RotaryOptions;
 
+// at::where has no meta kernel, on which plans are made: the pieces are added up, each times 0 or 1.
 Tensor llama3(const Tensor& theta, const Options& o) {
   const Tensor wavelength = 2 * std::numbers::pi / theta;
   const double length = static_cast<double>(o.max_position);
   const Tensor smooth = (length / wavelength - o.low_freq_factor) / (o.high_freq_factor - o.low_freq_factor);
   const Tensor between = (1 - smooth) * theta / o.factor + smooth * theta;
-  return at::where(wavelength < length / o.high_freq_factor, theta,
-                   at::where(wavelength > length / o.low_freq_factor, theta / o.factor, between));
+  const Tensor fast = (wavelength < length / o.high_freq_factor).to(theta.scalar_type()),
+               slow = (wavelength > length / o.low_freq_factor).to(theta.scalar_type());
+  return fast * theta + slow * (theta / o.factor) + (1 - fast - slow) * between;
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ Positions Positions::packed(const Tensor& documents) {
   const Tensor place_T = at::arange(tokens, documents.options().dtype(at::kLong));
   const Tensor begins_BT = at::cat(
       {at::ones_like(documents.slice(1, 0, 1), at::kBool), documents.slice(1, 1) != documents.slice(1, 0, -1)}, 1);
-  const Tensor begin_BT = std::get<0>(at::where(begins_BT, place_T, at::zeros_like(place_T)).cummax(1));
+  const Tensor begin_BT = std::get<0>((begins_BT * place_T).cummax(1));
   Positions positions{place_T - begin_BT, tokens};
   positions.documents_BT = documents;
   return positions;

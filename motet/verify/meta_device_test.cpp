@@ -1,6 +1,5 @@
 // Every mechanism and block on the device `meta`: a tensor that stays on the CPU by mistake meets one that is not,
 // which most of torch's functions and all of ours refuse. So what would stop a GPU stops here, without one.
-#include <ATen/ExpandUtils.h>
 #include <gtest/gtest.h>
 
 #include "motet/generate/cache.h"
@@ -35,10 +34,6 @@ Tensor embedded_backward(const Tensor& gradient, const Tensor& ids, int64_t rows
   return at::empty({rows, gradient.size(-1)}, gradient.options());
 }
 Tensor& magnitude(const Tensor& t, Tensor& to) { return at::threshold_out(to, t, 0, 0); }
-Tensor chosen(const Tensor& which, const Tensor& a, const Tensor& b) {
-  TORCH_CHECK(which.is_meta() && a.is_meta() && b.is_meta(), "where: operands are on several devices");
-  return at::empty(at::infer_size(at::infer_size(which.sizes(), a.sizes()), b.sizes()), a.options());
-}
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 Three normed(const Tensor& x, at::IntArrayRef, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
              double) {
@@ -55,7 +50,6 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("index_select", selected);
   m.impl("embedding_dense_backward", embedded_backward);
   m.impl("abs.out", magnitude);
-  m.impl("where.self", chosen);
   m.impl("native_layer_norm", normed);
   m.impl("native_layer_norm_backward", normed_backward);
   m.impl("_cummax_helper", [](const Tensor&, Tensor&, Tensor&, int64_t) {});
