@@ -16,7 +16,7 @@ using nlohmann::json;
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 constexpr int kDeepest = 16;
 
-class ByteLevel : public Decoder {
+class ByteLevel : public DecoderStep {
  public:
   void apply(std::vector<std::string>& tokens) const override {
     std::string all, bytes;
@@ -31,7 +31,7 @@ void replace_all(std::string& token, const std::string& pattern, const std::stri
   }
 }
 
-class Replace : public Decoder {
+class Replace : public DecoderStep {
  public:
   Replace(std::string pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(std::vector<std::string>& tokens) const override {
@@ -43,7 +43,7 @@ class Replace : public Decoder {
 };
 
 // Tokens of bytes that follow each other become their text when they are UTF-8, else U+FFFD each.
-class ByteFallback : public Decoder {
+class ByteFallback : public DecoderStep {
  public:
   void apply(std::vector<std::string>& tokens) const override {
     std::vector<std::string> out;
@@ -71,7 +71,7 @@ class ByteFallback : public Decoder {
   }
 };
 
-class Fuse : public Decoder {
+class Fuse : public DecoderStep {
  public:
   void apply(std::vector<std::string>& tokens) const override {
     std::string all;
@@ -80,7 +80,7 @@ class Fuse : public Decoder {
   }
 };
 
-class Strip : public Decoder {
+class Strip : public DecoderStep {
  public:
   Strip(std::string content, int64_t start, int64_t stop) : content_(std::move(content)), start_(start), stop_(stop) {}
   void apply(std::vector<std::string>& tokens) const override {
@@ -97,7 +97,7 @@ class Strip : public Decoder {
   int64_t start_, stop_;
 };
 
-class Metaspace : public Decoder {
+class Metaspace : public DecoderStep {
  public:
   Metaspace(std::string sign, bool prefix) : sign_(std::move(sign)), prefix_(prefix) {}
   void apply(std::vector<std::string>& tokens) const override {

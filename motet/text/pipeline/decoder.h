@@ -8,15 +8,15 @@
 
 namespace motet {
 
-class Decoder {
+class DecoderStep {
  public:
-  virtual ~Decoder() = default;
+  virtual ~DecoderStep() = default;
   // Changes the tokens of a whole text, some of which may become one.
   virtual void apply(std::vector<std::string>& tokens) const = 0;
 };
 
 struct Decoders {
-  std::vector<std::shared_ptr<const Decoder>> steps;
+  std::vector<std::shared_ptr<const DecoderStep>> steps;
   bool bytes = false;   // the only one is ByteLevel
   bool spaces = false;  // there is none: the reference puts a space between tokens
 };
