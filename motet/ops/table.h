@@ -43,7 +43,7 @@ size_t choose_row(const KernelTable& table, const char* kernel, const WhyNot& wh
 
 /// One implementation of a function of A.
 template <class A, class Result>
-struct Row {
+struct KernelRow {
   const char* name;
   std::string (*why_not)(const A&);  // "" when it runs
   Result (*run)(const A&);
@@ -53,7 +53,7 @@ struct Row {
 template <class A, class Result, size_t N>
 class Kernels {
  public:
-  Kernels(const char* name, const std::array<Row<A, Result>, N>& rows) : rows_(rows), names_{name, {}} {
+  Kernels(const char* name, const std::array<KernelRow<A, Result>, N>& rows) : rows_(rows), names_{name, {}} {
     for (const auto& row : rows_) names_.rows.emplace_back(row.name);
   }
   Result operator()(const A& arguments, const char* kernel) const {
@@ -62,7 +62,7 @@ class Kernels {
   const KernelTable& names() const { return names_; }
 
  private:
-  std::array<Row<A, Result>, N> rows_;
+  std::array<KernelRow<A, Result>, N> rows_;
   KernelTable names_;
 };
 
