@@ -34,6 +34,7 @@ TABLE = {
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
 TORCH_FREE = {"core", "formats", "text", "data", "report", "kernels"}
+OPTIONS = re.compile(r"^motet/[a-z]+/options\.(h|cpp)$")  # tables that the front prints too: torch-free in every folder
 ALONE = {"attention/cpu"}  # folders inside a folder that see only themselves and core: torch-free kernels
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -51,7 +52,8 @@ def wrong_include(path, included, quoted, root):
     """The reason why `path` may not include `included`, or None."""
     owner, folder = place(path)
     alone = next((inner for inner in ALONE if path.startswith(f"motet/{inner}/")), None)
-    torch_free = owner == "apps" or (owner == "motet" and folder in TORCH_FREE) or alone
+    tables = OPTIONS.match(path)
+    torch_free = owner == "apps" or (owner == "motet" and folder in TORCH_FREE) or alone or tables
     if torch_free and TORCH.search(included):
         return "is torch-free"
     if not quoted:
@@ -63,9 +65,12 @@ def wrong_include(path, included, quoted, root):
         return "there is no such file"
     if alone and not included.startswith((f"motet/{alone}/", "motet/core/")) and quoted and included.startswith("motet/"):
         return f"motet/{alone} may include itself and core only"
+    if tables and target_folder != "core" and not OPTIONS.match(included):
+        return "tables of options may include core and each other only"
     if owner == "apps":
         own = target_owner == "apps" and target_folder == folder
-        return None if own or target_folder == "core" or included == ENTRY else f"may include core and {ENTRY} only"
+        allowed = own or target_folder == "core" or included == ENTRY or OPTIONS.match(included)
+        return None if allowed else f"may include core, options.h and {ENTRY} only"
     if target_owner == "apps":
         return "the library may not include a program"
     if folder in EVERYTHING or folder == "" or target_folder in ("core", folder):
@@ -104,7 +109,8 @@ def self_test():
         "motet/train/loop.h": '#include "motet/data/corpus.h"\n#include <torch/torch.h>\n',
         "motet/commands/train.cpp": '#include "motet/train/loop.h"\n',
         "motet/motet.cpp": '#include "motet/commands/train.cpp"\n',
-        "apps/motet/main.cpp": '#include "motet/motet.h"\n#include "motet/core/error.h"\n',
+        "motet/train/options.h": '#include "motet/core/error.h"\n',
+        "apps/motet/main.cpp": '#include "motet/motet.h"\n#include "motet/core/error.h"\n#include "motet/train/options.h"\n',
     }
     planted = {
         "motet/data/wrong.cpp": '#include "motet/train/loop.h"\n',
@@ -118,6 +124,8 @@ def self_test():
         "motet/misc/new.cpp": "",
         "apps/motet/deep.cpp": '#include "motet/data/corpus.h"\n',
         "apps/motet/torch.cpp": "#include <torch/torch.h>\n",
+        "motet/compare/options.h": '#include "motet/train/loop.h"\n',
+        "motet/generate/options.cpp": "#include <torch/torch.h>\n",
     }
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)

@@ -168,6 +168,10 @@ CALLS = {  # what is wrong -> a call of module m, whose own keys of X are `past`
     r"memory is of shape \[2, 5, 3\]": lambda m, past: m.keys(X[..., :3]),
     r"positions is of shape \[3\]": lambda m, past: m.keys(X, P[:3]),
     r"out is of shape \[2, 5, 16\], want \[B, T,": lambda m, past: m.finish(X),
+    "x is None, want": lambda m, past: motet.SoftmaxAttention(16, output_gate=True).finish(torch.zeros(2, 5, 4, 4)),
+    r"x is of shape \[2, 5, 16\], want \[2, 4\] tokens": lambda m, past: motet.SoftmaxAttention(
+        16, output_gate=True
+    ).finish(torch.zeros(2, 4, 4, 4), X),
     "queries is a dictionary of nothing, want what queries": lambda m, past: m.attend({}, past),
     "keys is a dictionary of k, want what keys": lambda m, past: m.attend(m.queries(X), {"k": past["k"]}),
 }

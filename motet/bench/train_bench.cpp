@@ -41,9 +41,9 @@ nlohmann::json rival_request(const TrainBench& bench, const RunConfig& run, cons
           {"context", size("T")},
           {"batch_size", size("B")},
           {"threads", bench.threads},
-          {"learning_rate", run.train.at("learning_rate")},
-          {"weight_decay", run.train.at("weight_decay")},
-          {"eps", model.options.at("norm_eps")},
+          {"learning_rate", run.train.learning_rate},
+          {"weight_decay", run.train.weight_decay},
+          {"eps", model.options.norm_eps},
           {"rope_base", model.attention.at("rope_base")},
           {"seed", 1}};
 }

@@ -30,7 +30,7 @@ bool ignorable(const Layout& layout, const std::string& name) {
 
 // The output matrix of a model with tied embeddings must be the embedding, if it is stored at all.
 bool same_as_embedding(const Checkpoint& c, const std::string& name) {
-  if (!c.config.options.at("tie_embeddings").get<bool>()) return false;
+  if (!c.config.options.tie_embeddings) return false;
   if (name != "lm_head.weight" && name != "embed_out.weight" && name != "output.weight") return false;
   for (const Row& row : c.rows) {
     if (row.ours[0] != "model.embed_tokens.weight") continue;

@@ -132,10 +132,10 @@ TEST(PublishedConfig, AbsentKeysMeanWhatTransformersAssumes) {
   };
   for (const auto& [type, eps] : {std::pair("llama", 1e-6), {"diffllama", 1e-5}}) {
     const ModelConfig c = read(type, json::object());
-    EXPECT_EQ(c.options.at("norm_eps"), eps) << type;
-    EXPECT_EQ(c.options.at("tie_embeddings"), false);
-    EXPECT_EQ(c.activation_name(), "silu");
-    EXPECT_EQ(c.options.at("block"), "sequential");
+    EXPECT_EQ(c.options.norm_eps, eps) << type;
+    EXPECT_FALSE(c.options.tie_embeddings);
+    EXPECT_EQ(c.activation(), Activation::silu);
+    EXPECT_EQ(c.options.block, BlockKind::sequential);
     EXPECT_EQ(c.context, 2048);
     EXPECT_EQ(kv_heads(c), 6);
     EXPECT_EQ(head_width(c), 8);
@@ -147,11 +147,11 @@ TEST(PublishedConfig, AbsentKeysMeanWhatTransformersAssumes) {
   EXPECT_EQ(read("diffllama", json::object()).attention.at("head_norm_eps"), 1e-5);
   EXPECT_EQ(read("diffllama", {{"rms_norm_eps", 1e-3}}).attention.at("head_norm_eps"), 1e-3);
   const ModelConfig neox = read("gpt_neox", json::object());
-  EXPECT_EQ(neox.options.at("norm_eps"), 1e-5);
-  EXPECT_EQ(neox.options.at("block"), "parallel");
-  EXPECT_EQ(read("gpt_neox", {{"use_parallel_residual", false}}).options.at("block"), "sequential_layer_norm");
-  EXPECT_EQ(neox.activation_name(), "gelu");
-  EXPECT_EQ(neox.options.at("tie_embeddings"), false);
+  EXPECT_EQ(neox.options.norm_eps, 1e-5);
+  EXPECT_EQ(neox.options.block, BlockKind::parallel);
+  EXPECT_EQ(read("gpt_neox", {{"use_parallel_residual", false}}).options.block, BlockKind::sequential_layer_norm);
+  EXPECT_EQ(neox.activation(), Activation::gelu);
+  EXPECT_FALSE(neox.options.tie_embeddings);
   EXPECT_EQ(neox.attention.at("bias"), true);
   EXPECT_EQ(neox.attention.at("rope_fraction"), 0.25);
   EXPECT_EQ(neox.attention.at("rope_base"), 10000.0);
@@ -163,7 +163,9 @@ TEST(PublishedConfig, WordsOfActivationsAreTransformersOwn) {
     json given{{"model_type", "llama"},    {"hidden_size", 48},        {"num_hidden_layers", 2}, {"hidden_act", word},
                {"num_attention_heads", 6}, {"intermediate_size", 128}, {"vocab_size", 384}};
     const ModelConfig c = read_config(find_layout("llama"), given, "c");
-    return c.activation_name() + " " + write_config(find_layout("llama"), c)["hidden_act"].get<std::string>();
+    const json options = model_options().write({.activation = c.activation()});
+    return options["activation"].get<std::string>() + " " +
+           write_config(find_layout("llama"), c)["hidden_act"].get<std::string>();
   };
   for (const char* word : {"silu", "swish"}) EXPECT_EQ(read(word), "silu silu");
   for (const char* word : {"gelu", "gelu_python"}) EXPECT_EQ(read(word), "gelu gelu");
@@ -383,7 +385,7 @@ TEST_F(PublishedFolder, TensorsThatAreNotUsedAreNotTouched) {
 TEST_F(PublishedFolder, LargestAttentionOptionsAreRefusedInLittleMemory) {
   for (const MechanismEntry& entry : mechanism_registry()) {
     const json softmax{{"mechanism", entry.name}, {"num_heads", 4}};
-    ModelConfig small{resolve(model_options(), {{"hidden_size", 16}, {"num_layers", 1}}, ""),
+    ModelConfig small{model_options().parse({{"hidden_size", 16}, {"num_layers", 1}}, ""),
                       resolve_attention(softmax, "attention"), 20, 8};
     Model model(small);
     save_model_folder(path(), *model, {});

@@ -22,9 +22,10 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
 
 bool is_llama(const ModelConfig& c) {
   const auto& a = c.attention;
-  return a.at("mechanism") == "softmax" && c.gated() && c.activation_name() == "silu" && c.causal() &&
+  return a.at("mechanism") == "softmax" && c.gated() && c.activation() == Activation::silu && c.causal() &&
          a.at("window") == 0 && a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() &&
-         a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
+         !a.at("output_gate").get<bool>() && a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" &&
+         a.at("rope_fraction") == 1.0;
 }
 
 bool is_token_id(const std::string& key) {
@@ -67,7 +68,8 @@ nlohmann::json config_json(const ModelConfig& c) {
                    {"attention_options", a}};
   j["head_dim"] =
       a.at("head_dim") != 0 ? a.at("head_dim").get<int64_t>() : c.hidden_size() / a.at("num_heads").get<int64_t>();
-  for (const auto& [ours, theirs] : kModelKeys) j[theirs] = c.options.at(ours);
+  const nlohmann::json options = model_options().write(c.options);
+  for (const auto& [ours, theirs] : kModelKeys) j[theirs] = options.at(ours);
   j["intermediate_size"] = c.intermediate_size();
   if (c.autocast) j["autocast"] = "bfloat16";
   j["attention_options"].erase("mechanism");
@@ -89,7 +91,7 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
   given["activation"] = activation == (j["block"] == "sequential" ? "silu" : "gelu") ? "default" : activation;
   const Option size{.name = "size", .type = OptionType::integer, .default_value = 1, .min = 1, .max = 1e8};
   try {
-    c.options = resolve(model_options(), given, "");
+    c.options = model_options().parse(given, "");
     c.vocab_size = checked(size, j["vocab_size"], "vocab_size").get<int64_t>();
     c.context = checked(size, j["max_position_embeddings"], "max_position_embeddings").get<int64_t>();
     nlohmann::json attention = j["attention_options"];

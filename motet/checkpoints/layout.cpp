@@ -79,7 +79,7 @@ void check_same_function(const ModelConfig& wanted, const ModelConfig& got, cons
   };
   compare({{"mechanism", a.attention.at("mechanism")}}, {{"mechanism", b.attention.at("mechanism")}}, "attention.");
   compare(a.attention, b.attention, "attention.");
-  compare(a.options, b.options, "");
+  compare(model_options().write(a.options), model_options().write(b.options), "");
   compare({{"vocab_size", a.vocab_size}, {"context", a.context}},
           {{"vocab_size", b.vocab_size}, {"context", b.context}}, "");
 }
@@ -103,7 +103,7 @@ json write_config(const Layout& layout, const ModelConfig& config) {
 ModelConfig resolved(const json& options, const json& attention, int64_t vocab_size, int64_t context,
                      const std::string& where) {
   try {
-    return {resolve(model_options(), options, ""), resolve_attention(attention, "attention"), vocab_size, context};
+    return {model_options().parse(options, ""), resolve_attention(attention, "attention"), vocab_size, context};
   } catch (const Error& error) {
     fail(where, ": ", error.what());
   }
@@ -133,7 +133,7 @@ std::vector<Row> llama_trunk_rows(const ModelConfig& c) {
                                  "model.layers.{i}.mlp.gate_proj",
                                  "model.layers.{i}.mlp.up_proj",
                                  "model.layers.{i}.mlp.down_proj"};
-  if (!c.options.at("tie_embeddings").get<bool>()) names.push_back("lm_head");
+  if (!c.options.tie_embeddings) names.push_back("lm_head");
   for (const std::string& name : names) rows.push_back({name + ".weight", {name + ".weight"}});
   return rows;
 }

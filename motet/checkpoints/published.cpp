@@ -159,10 +159,11 @@ ModelConfig normal(ModelConfig c) {
     for (const char* name : names)
       if (a.contains(name)) a[name] = find_option(known, name, "").default_value;
   };
-  c.options["intermediate_size"] = c.intermediate_size();
-  c.options["activation"] = c.activation_name();
-  for (const char* name : {"initializer", "initializer_range"})
-    c.options[name] = find_option(model_options(), name, "").default_value;
+  const ModelOptions otherwise;
+  c.options.intermediate_size = c.intermediate_size();
+  c.options.activation = c.activation();
+  c.options.initializer = otherwise.initializer;
+  c.options.initializer_range = otherwise.initializer_range;
   a["head_dim"] = head_width(c);
   a["num_kv_heads"] = kv_heads(c);
   const std::string scaling = a.at("rope_scaling");

@@ -23,7 +23,7 @@ struct Work {
   // The options of another mechanism: those that both have stay as they are.
   void become(const std::string& mechanism, const json& own) {
     json given{{"mechanism", mechanism}};
-    for (const Option& option : common_attention_options()) given[option.name] = options().at(option.name);
+    for (const Option& option : common_attention_options().table()) given[option.name] = options().at(option.name);
     given["head_dim"] = head_width(a.config);
     given.update(own);
     options() = resolve_attention(given, "model.attention");
@@ -97,7 +97,7 @@ void to_key_size(Work& w) {
   if (w.options().at("qk_norm").get<bool>()) fail("retrofit key_size: a QK norm would see the new width, want none");
   const double fraction = w.options().at("rope_fraction").get<double>() / 2;
   w.become("key_size", {{"key_dim", wide}, {"value_dim", old}, {"rope_fraction", fraction}});
-  const double range = w.a.config.options.at("initializer_range");
+  const double range = w.a.config.options.initializer_range;
   w.each_layer([&](const std::string& layer) {
     // One set of random rows for the weight; a bias gets zeros.
     const Tensor fresh = w.normal({heads, old, w.width()}, range);
@@ -116,7 +116,7 @@ void to_key_size(Work& w) {
 void to_coca(Work& w) {
   const int64_t rows = kv_heads(w.a.config) * head_width(w.a.config);
   const bool bias = w.options().at("bias");
-  const double range = w.a.config.options.at("initializer_range");
+  const double range = w.a.config.options.initializer_range;
   w.become("coca", {{"form", "slack"}});
   w.each_layer([&](const std::string& layer) {
     w.a.tensors.erase(layer + "k_proj.weight");

@@ -111,7 +111,7 @@ std::vector<Row> gguf_rows(const ModelConfig& c) {
   std::vector<Row> rows;
   for (const auto& [stored, ours] : kGgufNames) {
     const std::string theirs = std::string(stored) + ".weight", own = std::string(ours) + ".weight";
-    if (own == "lm_head.weight" && c.options.at("tie_embeddings").get<bool>()) continue;
+    if (own == "lm_head.weight" && c.options.tie_embeddings) continue;
     const bool query = own.ends_with("q_proj.weight"), key = own.ends_with("k_proj.weight");
     rows.push_back(query || key
                        ? interleaved(theirs, own, query ? c.attention.at("num_heads").get<int64_t>() : kv_heads(c))

@@ -101,9 +101,12 @@ int64_t checkpoint_bytes(const Comparison& plan, const RunConfig& run, const Com
 std::vector<std::string> samples(Comparison& all, const TextData& data, const std::string& prompt, int64_t tokens) {
   std::vector<std::string> texts;
   const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
-  for (ArmResult& arm : all.arms)
-    texts.push_back(arm.model && !all.interrupted ? generate(*arm.model, *data.tokenizer, prompt, options)[0].text
-                                                  : "");
+  for (ArmResult& arm : all.arms) {
+    texts.emplace_back();
+    if (!arm.model || all.interrupted) continue;
+    arm.model->set_autocast(false);  // as generate computes
+    texts.back() = generate(*arm.model, *data.tokenizer, prompt, options)[0].text;
+  }
   return texts;
 }
 
@@ -122,7 +125,7 @@ int run_compare(const nlohmann::json& request) {
                          .threads = threads};
   options.jobs = std::min<int64_t>(options.jobs, options.seeds * static_cast<int64_t>(options.arms.size()));
   const TextData data = load_text_data(run);
-  const std::string prompt = prompt_of(request, data, run.train["context"].get<int64_t>());
+  const std::string prompt = prompt_of(request, data, run.train.context);
   Comparison all = planned_comparison(run, data, options);
   if (request.value("dry_run", false)) {
     print_table(plan_table(all), request);

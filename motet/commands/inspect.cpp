@@ -51,9 +51,12 @@ void add_model(Lines& lines, const Checkpoint& checkpoint) {
   lines.row("format", checkpoint.format, checkpoint.format);
   lines.row("layout", checkpoint.layout->name, checkpoint.layout->name);
   lines.row("mechanism", c.attention.at("mechanism"), c.attention.at("mechanism"));
-  for (const char* key : {"hidden_size", "num_layers", "block", "causal"}) lines.option(key, c.options.at(key));
+  ModelOptions derived = c.options;
+  derived.activation = c.activation();
+  const nlohmann::json options = model_options().write(derived);
+  for (const char* key : {"hidden_size", "num_layers", "block", "causal"}) lines.option(key, options.at(key));
   lines.count("intermediate_size", c.intermediate_size());
-  lines.row("activation", c.activation_name(), c.activation_name());
+  lines.option("activation", options.at("activation"));
   lines.count("vocab_size", c.vocab_size);
   lines.count("context", c.context);
   nlohmann::json attention = c.attention;  // what is derived is shown as it comes out

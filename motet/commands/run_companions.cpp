@@ -15,7 +15,7 @@ Companions beside_tokenizer(const RunConfig& run) {
       for (const char* key : {"bos_token_id", "eos_token_id"}) made.token_ids[key] = *data.manifest->document_token;
     if (!data.tokenizer.empty()) return made;
   }
-  const std::string name = run.data.at("tokenizer").get<std::string>();
+  const std::string name = run.data.tokenizer;
   return name == "auto" || name == "bytes" || name == "chars" ? Companions() : companions_of_tokenizer(name);
 }
 

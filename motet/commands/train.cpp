@@ -41,8 +41,8 @@ void print_plan(const RunConfig& run, const TrainingPlan& plan) {
 
 // How many checkpoints of the model the run will keep.
 int64_t checkpoints_of(const RunConfig& run) {
-  const int64_t every = run.train.at("checkpoint_every").get<int64_t>();
-  return 1 + (every > 0 ? (budget_steps(run.train) - 1) / every : 0);
+  const int64_t every = run.train.checkpoint_every;
+  return 1 + (every > 0 ? (run.train.budget_steps() - 1) / every : 0);
 }
 
 class TrainRun {
@@ -56,7 +56,7 @@ class TrainRun {
         progress_("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0) {}
 
   TrainResult run() {
-    const int64_t every = run_.train.at("checkpoint_every").get<int64_t>();
+    const int64_t every = run_.train.checkpoint_every;
     TrainEvents events;
     events.step = [&](const StepRecord& r) {
       metrics_.write(metrics_record(r));
@@ -95,8 +95,7 @@ class TrainRun {
 Table results_table(const RunConfig& run, const TrainResult& result, const std::filesystem::path& checkpoint,
                     int64_t threads) {
   const EvalRecord& last = result.evals.back();
-  const double tokens = static_cast<double>(result.steps.size()) * run.train["batch_size"].get<double>() *
-                        run.train["context"].get<double>();
+  const double tokens = static_cast<double>(result.steps.size()) * static_cast<double>(run.train.tokens_per_step());
   return {
       .columns = {{"mechanism", Align::left},
                   {"steps"},
@@ -134,8 +133,8 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
   const ModelConfig& config = start.model->config();
   run.model = config.options;
   run.attention_given = config.attention;
-  if (run.train["context"].get<int64_t>() > config.context)
-    fail_usage("train.context: ", run.train["context"].dump(), ", want at most the ", config.context, " of --init");
+  if (run.train.context > config.context)
+    fail_usage("train.context: ", run.train.context, ", want at most the ", config.context, " of --init");
   start.tokenizer = load_tokenizer(folder, config);
   return start;
 }
@@ -155,7 +154,7 @@ int run_train(const nlohmann::json& request) {
   if (request.contains("init")) start = start_from(request, run);
   const TextData data = load_text_data(run, start.tokenizer);
   const std::string prompt = values["prompt"];  // what cannot be continued is refused before the training
-  if (!prompt.empty()) prompt_tokens(*data.tokenizer, prompt, run.train["context"].get<int64_t>());
+  if (!prompt.empty()) prompt_tokens(*data.tokenizer, prompt, run.train.context);
   const bool dry_run = request.value("dry_run", false);
   const std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
   const ModelConfig config = start.model ? start.model->config() : run.model_config(data.tokenizer->vocabulary_size());
@@ -169,7 +168,7 @@ int run_train(const nlohmann::json& request) {
   Model model = start.model;
   if (!model) {
     model = Model(config);
-    model->initialize(run.train["seed"].get<uint64_t>());
+    model->initialize(static_cast<uint64_t>(run.train.seed));
   }
   freeze(*model, frozen);
   const Companions companions = run_companions(run, *data.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
@@ -180,6 +179,7 @@ int run_train(const nlohmann::json& request) {
   const TrainResult result = training.run();
   print_table(results_table(run, result, training.last_checkpoint(), threads), request);
   if (!prompt.empty() && format == TableFormat::table) {
+    training.model().set_autocast(false);  // as generate computes
     const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(),
                                   .stop = {},
                                   .end_tokens = end_tokens(companions, *data.tokenizer),

@@ -28,7 +28,8 @@ Arm parse_arm(const std::string& label) {
   Arm arm{label, parse_contender(label, "--mechanisms")};
   for (const char* key : kOwnTraining) {
     if (!arm.attention.contains(key)) continue;
-    arm.train[key] = checked(find_option(train_options(), key, "train"), arm.attention[key], label + ": " + key);
+    arm.train[key] =
+        checked(find_option(train_options().table(), key, "train"), arm.attention[key], label + ": " + key);
     arm.attention.erase(key);
   }
   return arm;
@@ -76,10 +77,12 @@ ModelConfig arm_config(const RunConfig& run, const Arm& arm, int64_t vocab_size)
   return own.model_config(vocab_size);
 }
 
-nlohmann::json arm_train(const RunConfig& run, const Arm& arm, size_t number) {
-  nlohmann::json train = run.train;
-  train.update(arm.train);
-  for (const char* seed : {"seed", "data_seed"}) train[seed] = train.at(seed).get<uint64_t>() + number;
+TrainOptions arm_train(const RunConfig& run, const Arm& arm, size_t number) {
+  nlohmann::json all = train_options().write(run.train);
+  all.update(arm.train);
+  TrainOptions train = train_options().read(all);
+  train.seed += static_cast<int64_t>(number);
+  train.data_seed += static_cast<int64_t>(number);
   return train;
 }
 
@@ -99,16 +102,16 @@ double size_of(const ModelConfig& config, Match match) {
 void match_size(ModelConfig& config, Match match, double target) {
   if (match == Match::none) return;
   const int64_t width = config.intermediate_size();
-  config.options["intermediate_size"] = width;
+  config.options.intermediate_size = width;
   const double here = size_of(config, match);
-  config.options["intermediate_size"] = width + 1;
+  config.options.intermediate_size = width + 1;
   const double slope = size_of(config, match) - here;  // both measures are linear in the width
   const int64_t matched = width + std::llround((target - here) / slope);
   if (matched < 1)
     fail_usage(
         "--match: the ", config.attention.at("mechanism").get<std::string>(),
         " model is larger than the baseline even without feed-forward; want --match none or a larger hidden_size");
-  config.options["intermediate_size"] = matched;
+  config.options.intermediate_size = matched;
 }
 
 }  // namespace motet

@@ -20,7 +20,7 @@ std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& commo
 /// The model of an arm: the common sizes, the arm's attention.
 ModelConfig arm_config(const RunConfig&, const Arm&, int64_t vocab_size);
 /// The [train] of an arm's run with this number, from 0: both of its seeds are so many above the configured ones.
-nlohmann::json arm_train(const RunConfig&, const Arm&, size_t number);
+TrainOptions arm_train(const RunConfig&, const Arm&, size_t number);
 
 enum class Match { parameters, flops, none };
 Match parse_match(const std::string&);

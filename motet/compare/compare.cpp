@@ -26,7 +26,7 @@ size_t baseline_of(const std::vector<Arm>& arms) {
   return 0;
 }
 
-std::unique_ptr<Trainer> fresh_trainer(const ArmResult& arm, const TextData& data, const nlohmann::json& train) {
+std::unique_ptr<Trainer> fresh_trainer(const ArmResult& arm, const TextData& data, const TrainOptions& train) {
   Model model(arm.config);
   model->initialize(0);
   return std::make_unique<Trainer>(model, data, train);
@@ -46,7 +46,7 @@ class ExactMemory {
 
 // Resident memory of a training step beyond what was there before. A model is stepped unmeasured first and freed, so
 // that what torch sets up once does not count for the arm that happens to come first.
-int64_t step_memory(const ArmResult& arm, const TextData& data, const nlohmann::json& train) {
+int64_t step_memory(const ArmResult& arm, const TextData& data, const TrainOptions& train) {
   const ExactMemory exact;
   fresh_trainer(arm, data, train)->step();
   ::malloc_trim(0);
@@ -66,8 +66,8 @@ void measure_speed(const RunConfig& run, const TextData& data, Comparison& all, 
   int64_t measured = 0;
   double total = 0;
   const auto endless = [&](size_t i) {
-    nlohmann::json train = arm_train(run, all.arms[i].arm, 0);
-    train["steps"] = 1000000, train["tokens"] = 0, train["minutes"] = 0;
+    TrainOptions train = arm_train(run, all.arms[i].arm, 0);
+    train.steps = 1000000, train.tokens = 0, train.minutes = 0;
     return train;
   };
   const auto attempt = [&](size_t i, const auto& action) {
@@ -132,7 +132,7 @@ class Runs {
 
  private:
   int64_t planned_steps() const {
-    return budget_steps(run_.train) * options_.seeds * static_cast<int64_t>(all_.arms.size());
+    return run_.train.budget_steps() * options_.seeds * static_cast<int64_t>(all_.arms.size());
   }
 
   void worker() {
@@ -161,8 +161,8 @@ class Runs {
   }
 
   void train(ArmResult& arm, size_t index) {
-    const nlohmann::json own = arm_train(run_, arm.arm, index);
-    const uint64_t seed = own.at("seed").get<uint64_t>();
+    const TrainOptions own = arm_train(run_, arm.arm, index);
+    const auto seed = static_cast<uint64_t>(own.seed);
     Model model(arm.config);
     model->initialize(seed);
     Trainer trainer(model, data_, own);

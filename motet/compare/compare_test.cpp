@@ -52,13 +52,13 @@ TEST(Arms, ALearningRateBelongsToTheArmsTraining) {
   EXPECT_EQ(arms[1].attention, json({{"mechanism", "dcmha"}, {"rank", "1"}}));
   const RunConfig run = read_run_config(
       json::object(), {{"train", {{"steps", 1}, {"learning_rate", 0.5}, {"seed", 7}, {"data_seed", 30}}}});
-  EXPECT_EQ(arm_train(run, arms[1], 0)["learning_rate"], 1e-4);
-  EXPECT_EQ(arm_train(run, arms[0], 0)["learning_rate"], 0.5);
-  EXPECT_EQ(arm_train(run, arms[2], 0)["weight_decay"], 0.0);
+  EXPECT_EQ(arm_train(run, arms[1], 0).learning_rate, 1e-4);
+  EXPECT_EQ(arm_train(run, arms[0], 0).learning_rate, 0.5);
+  EXPECT_EQ(arm_train(run, arms[2], 0).weight_decay, 0.0);
   for (const Arm& arm : arms) {
-    EXPECT_EQ(arm_train(run, arm, 2)["seed"], 9);
-    EXPECT_EQ(arm_train(run, arm, 2)["data_seed"], 32);
-    EXPECT_EQ(arm_train(run, arm, 2)["steps"], 1);
+    EXPECT_EQ(arm_train(run, arm, 2).seed, 9);
+    EXPECT_EQ(arm_train(run, arm, 2).data_seed, 32);
+    EXPECT_EQ(arm_train(run, arm, 2).steps, 1);
   }
 }
 
@@ -131,7 +131,7 @@ TEST(Match, ImpossibleMatchIsRefused) {
 TEST(Comparison, EveryRunIsTheOneOfItsSeeds) {
   const TemporaryFolder folder;
   RunConfig run = small_run();
-  run.train["seed"] = 3, run.train["data_seed"] = 11;
+  run.train.seed = 3, run.train.data_seed = 11;
   const TextData data = load_text_data(run);
   const CompareOptions options{.arms = parse_arms("dcmha,mha,softmax,mha:learning_rate=1e-2", json::object()),
                                .seeds = 2,
@@ -144,9 +144,9 @@ TEST(Comparison, EveryRunIsTheOneOfItsSeeds) {
   EXPECT_FALSE(all.interrupted);
   for (const ArmResult& arm : all.arms)
     for (size_t i = 0; i < 2; ++i) {
-      nlohmann::json train = run.train;
-      train["seed"] = 3 + i, train["data_seed"] = 11 + i;
-      if (arm.arm.label.ends_with("1e-2")) train["learning_rate"] = 0.01;
+      TrainOptions train = run.train;
+      train.seed = 3 + i, train.data_seed = 11 + i;
+      if (arm.arm.label.ends_with("1e-2")) train.learning_rate = 0.01;
       Model model(arm.config);
       model->initialize(3 + i);
       Trainer trainer(model, data, train);
@@ -188,7 +188,7 @@ TEST(Comparison, ArmsShareTheStartOfEqualTensors) {
 TEST(Comparison, TrainsAllArmsAndReports) {
   const TemporaryFolder folder;
   RunConfig run = small_run();
-  run.train["eval_every"] = 4;
+  run.train.eval_every = 4;
   const TextData data = load_text_data(run);
   const CompareOptions options{
       .arms = parse_arms("mha,dcmha", json::object()), .seeds = 2, .jobs = 2, .threads = 2, .folder = folder.path()};
@@ -298,7 +298,7 @@ TEST(Comparison, SummaryNamesTheBaselineThatIsThere) {
 
 TEST(Comparison, ABudgetOfMinutesShowsTheStepsOfEachArm) {
   RunConfig run = small_run();
-  run.train["steps"] = 0, run.train["minutes"] = 2.0;
+  run.train.steps = 0, run.train.minutes = 2.0;
   Comparison all;
   for (const auto& [label, steps] : {std::pair("mha", 10), std::pair("dcmha", 4)}) {
     const Arm arm = parse_arms(label, json::object())[0];
@@ -319,7 +319,7 @@ TEST(Comparison, ABudgetOfMinutesShowsTheStepsOfEachArm) {
 TEST(Comparison, MemoryDoesNotDependOnTheOrderOfTheArms) {
   const TemporaryFolder folder;
   RunConfig run = small_run();
-  run.train["context"] = 128, run.train["batch_size"] = 16, run.train["steps"] = 1;
+  run.train.context = 128, run.train.batch_size = 16, run.train.steps = 1;
   const TextData data = load_text_data(run);
   const CompareOptions options{.arms = parse_arms("mha,dcmha,softmax", json::object()),
                                .match = Match::none,

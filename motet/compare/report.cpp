@@ -33,7 +33,7 @@ void add_pictures(ReportData& report, const ArmResult& arm, const std::vector<in
     if (layer != 0 && layer + 1 != blocks.size()) continue;
     Mechanism& mechanism = *blocks[layer]->self_attn;
     const AttentionMaps maps = attention_maps(mechanism.queries(inputs[layer], at), mechanism.keys(inputs[layer], at),
-                                              mechanism.attention(at, at));
+                                              mechanism.attention(at, at, Pass::whole));
     const bool mixes = !maps.mixed_BHTS.is_same(maps.weights_BHTS);
     for (const auto& [kind, tensor] : {std::pair("before", maps.weights_BHTS), std::pair("after", maps.mixed_BHTS)}) {
       if (kind == std::string("after") && !mixes) continue;
@@ -99,13 +99,13 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
   report.title = text("Attention mechanisms on ", data.name);
   report.summary = comparison_summary(all);
   const auto& train = run.train;
-  const std::string budget = by_minutes(run) ? text(train.at("minutes").get<double>(), " minutes a model, steps of ")
-                                             : text(budget_steps(train), " steps of ");
+  const std::string budget =
+      by_minutes(run) ? text(train.minutes, " minutes a model, steps of ") : text(train.budget_steps(), " steps of ");
   report.facts = {{"Text", data.name},
-                  {"Budget", budget + fixed(tokens_per_step(run), 0) + " tokens"},
+                  {"Budget", budget + std::to_string(train.tokens_per_step()) + " tokens"},
                   {"Seeds", std::to_string(all.arms[0].runs.size())},
                   {"Matched by", matched_name(shown.match)},
-                  {"Context", train.at("context").dump()}};
+                  {"Context", std::to_string(train.context)}};
   report.command = shown.command;
   report.configuration = toml_text(run.as_given());
   report.created = today();
@@ -117,7 +117,7 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
                       {"Training speed", "tokens/s", true},
                       {"Parameters", ""},
                       {"KV cache", "bytes/token"}};
-  const int64_t length = std::min<int64_t>(kPictureTokens, train.at("context").get<int64_t>());
+  const int64_t length = std::min<int64_t>(kPictureTokens, train.context);
   const std::vector<int64_t> sample = data.validation->slice(0, static_cast<uint64_t>(length));
   for (int64_t id : sample) {
     const int32_t token = static_cast<int32_t>(id);
@@ -125,7 +125,7 @@ ReportData comparison_report(Comparison& all, const RunConfig& run, const TextDa
   }
   for (size_t i = 0; i < all.arms.size(); ++i) {
     const ArmResult& arm = all.arms[i];
-    add_curves(report, arm, train.at("seed").get<uint64_t>(), tokens_per_step(run));
+    add_curves(report, arm, static_cast<uint64_t>(train.seed), static_cast<double>(train.tokens_per_step()));
     if (arm.finished().empty()) continue;
     add_pictures(report, arm, sample);
     add_learned(report, arm);

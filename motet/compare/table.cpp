@@ -20,7 +20,7 @@ const Cell kUnknown("-", nullptr);  // a loss after a failure, what could not be
 
 // Steps of an arm; of a budget in minutes the mean of the seeds that ended.
 double steps_of(const ArmResult& arm, const RunConfig& run) {
-  if (!by_minutes(run)) return static_cast<double>(budget_steps(run.train));
+  if (!by_minutes(run)) return static_cast<double>(run.train.budget_steps());
   std::vector<double> steps;
   for (const TrainResult& r : arm.runs)
     if (!r.steps.empty()) steps.push_back(static_cast<double>(r.steps.size()));
@@ -31,10 +31,12 @@ double steps_of(const ArmResult& arm, const RunConfig& run) {
 std::string budget_text(const RunConfig& run) {
   const std::string same = "the same tokens in the same order for every model of a seed";
   if (by_minutes(run))
-    return text(run.train.at("minutes").get<double>(), " minutes of training steps for each model, ", same,
+    return text(run.train.minutes, " minutes of training steps for each model, ", same,
                 " as far as it came (steps, tokens)");
-  const int64_t steps = budget_steps(run.train);
-  return text(steps, " steps, ", short_count(static_cast<double>(steps) * tokens_per_step(run)), " tokens, ", same);
+  const int64_t steps = run.train.budget_steps();
+  return text(steps, " steps, ",
+              short_count(static_cast<double>(steps) * static_cast<double>(run.train.tokens_per_step())), " tokens, ",
+              same);
 }
 
 std::string rates_text(const Comparison& all, const RunConfig& run) {
@@ -42,7 +44,7 @@ std::string rates_text(const Comparison& all, const RunConfig& run) {
   for (const ArmResult& arm : all.arms)
     if (arm.arm.train.contains("learning_rate"))
       own += text(arm.arm.train["learning_rate"].get<double>(), " for ", arm.arm.label, ", ");
-  return text("Learning rate ", own, run.train.at("learning_rate").get<double>(),
+  return text("Learning rate ", own, run.train.learning_rate,
               own.empty() ? " for all, not tuned for any." : " for the others.");
 }
 
@@ -123,7 +125,7 @@ std::vector<Cell> cells(const Comparison& all, const ArmResult& arm, const RunCo
        arm.tokens_per_second > 0 ? number(short_count(arm.tokens_per_second), arm.tokens_per_second) : kUnknown,
        arm.peak_bytes > 0 ? number(fixed(megabytes, 1), megabytes) : kUnknown, count(arm.cost.cache_bytes_per_token)});
   if (!by_minutes(run)) return row;
-  const double steps = steps_of(arm, run), tokens = steps * tokens_per_step(run);
+  const double steps = steps_of(arm, run), tokens = steps * static_cast<double>(run.train.tokens_per_step());
   row.push_back(finished ? number(fixed(steps, 0), steps) : kUnknown);
   row.push_back(finished ? number(short_count(tokens), tokens) : kUnknown);
   return row;
@@ -158,11 +160,7 @@ const char* matched_name(Match match) {
   return match == Match::parameters ? "parameters" : match == Match::flops ? "FLOPs per token" : "nothing";
 }
 
-bool by_minutes(const RunConfig& run) { return run.train.at("minutes").get<double>() > 0; }
-
-double tokens_per_step(const RunConfig& run) {
-  return run.train.at("batch_size").get<double>() * run.train.at("context").get<double>();
-}
+bool by_minutes(const RunConfig& run) { return run.train.minutes > 0; }
 
 Table comparison_table(const Comparison& all, const RunConfig& run, const TextData& data, Match match) {
   Table table{.columns = {{"mechanism", Align::left},

@@ -15,6 +15,5 @@ std::string comparison_summary(const Comparison&);
 const char* matched_name(Match);
 /// Whether the budget is time, so that models take different numbers of steps.
 bool by_minutes(const RunConfig&);
-double tokens_per_step(const RunConfig&);
 
 }  // namespace motet

@@ -159,14 +159,10 @@ Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
   const Positions at = positions(size_, end, options_.stepwise_base ? end : length, ids.device());
   const bool padded = std::any_of(padding_.begin(), padding_.end(), [](int64_t n) { return n > 0; });
   const Tensor padding_B = padded ? at::tensor(padding_, at.at.options()) : Tensor();
-  Tensor x = model.embedded(ids);
-  const std::vector<Block>& blocks = model.blocks();
   std::map<int64_t, Positions> held_from;  // of the keys, by their first: layers without a window share them
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    BlockImpl& block = *blocks[i].ptr();
+  const auto attend = [&](int64_t i, BlockImpl& block, const Tensor& normed) {
     Mechanism& mechanism = *block.self_attn;
-    LayerCache& layer = layers_[i];
-    const Tensor normed = block.input_layernorm(x);
+    LayerCache& layer = layers_[static_cast<size_t>(i)];
     const Queries queries = mechanism.queries(normed, at);
     Keys all = options_.compact ? layer.append(mechanism.compact_keys(normed, at), false)
                                 : layer.append(mechanism.keys(normed, at), true);
@@ -175,13 +171,13 @@ Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
       found = held_from.emplace(layer.begin(), positions(layer.begin(), end, at.length, ids.device())).first;
     const Positions& held = found->second;
     if (options_.compact) all = mechanism.restore(all, held);
-    Attention attention = mechanism.attention(at, held);
+    Attention attention = mechanism.attention(at, held, fresh ? Pass::whole : Pass::cached);
     if (padded) attention.visibility.key_begin_B = (padding_B - layer.begin()).clamp_min_(0);
-    const int64_t window = block.window();
-    if (!fresh) attention.visibility.window = window;  // "released" windows are wider in the first pass alone
-    x = block.after(x, mechanism.finish(composed_attention(queries, all, attention).out_BTHE, normed));
-    if (window > 0) layer.keep_window(window);
-  }
+    const Tensor attended = mechanism.finish(composed_attention(queries, all, attention).out_BTHE, normed);
+    if (const int64_t window = mechanism.window(Pass::cached); window > 0) layer.keep_window(window);
+    return attended;
+  };
+  const Tensor x = model.walk(model.embedded(ids), attend);
   size_ = end;
   return model.normed(x);
 }
@@ -215,7 +211,8 @@ int64_t cache_bytes(ModelImpl& model, int64_t tokens, const CacheOptions& option
   int64_t sum = 0;
   for (const Block& block : model.blocks()) {
     Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
-    const int64_t held = block->window() > 0 ? std::min(tokens, 2 * block->window()) : tokens;
+    const int64_t window = block->self_attn->window(Pass::cached),
+                  held = window > 0 ? std::min(tokens, 2 * window) : tokens;
     for_each_tensor(keys, [&](const Tensor& t) {
       if (t.defined()) sum += held * KeyRows(t, options.type, 1).bytes();
     });

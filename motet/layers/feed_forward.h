@@ -1,9 +1,9 @@
 #pragma once
 #include "motet/layers/linear.h"
+#include "motet/layers/options.h"
 
 namespace motet {
 
-enum class Activation { silu, gelu, gelu_tanh };
 Tensor activated(const Tensor& x, Activation);
 
 /// Gated (SwiGLU): down(act(gate x) * up x), no biases; plain: down(act(up x)), with biases. width -> inner -> width.

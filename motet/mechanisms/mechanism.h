@@ -3,29 +3,35 @@
 #include <nlohmann/json.hpp>
 
 #include "motet/attention/attention.h"
-#include "motet/core/options.h"
 #include "motet/layers/linear.h"
 #include "motet/layers/norms.h"
 #include "motet/layers/rotary.h"
 #include "motet/layers/streams.h"
+#include "motet/mechanisms/options.h"
 
 namespace motet {
 
-/// What a mechanism is built from: the sizes around it and its resolved options (common ones and its own).
+/// [model.attention], resolved: the options that all mechanisms have, and all there are, for those of one.
+struct AttentionSection {
+  AttentionSection() = default;
+  AttentionSection(nlohmann::json resolved)
+      : common(common_attention_options().read(resolved)), all(std::move(resolved)) {}
+
+  AttentionOptions common;
+  nlohmann::json all;
+};
+
+/// What a mechanism is built from: the sizes around it and its options.
 struct Setting {
   int64_t hidden_size = 0;
   int64_t memory_size = 0;  // width of what keys read; 0 = hidden_size
   int64_t layer = 0, num_layers = 1;
   bool causal = true;
   int64_t max_position = 0;  // trained length
-  nlohmann::json options;
+  AttentionSection options;
   at::Device device = at::kCPU;  // of the parameters; meta: shapes alone, without memory
 
   Tensor zeros(at::IntArrayRef shape) const { return at::zeros(shape, device); }
-  bool flag(const char* name) const { return options.at(name).get<bool>(); }
-  int64_t integer(const char* name) const { return options.at(name).get<int64_t>(); }
-  double number(const char* name) const { return options.at(name).get<double>(); }
-  std::string word(const char* name) const { return options.at(name).get<std::string>(); }
 };
 
 /// A learned number or matrix worth a picture: a static mixing matrix [N,M] or lambda [1,1].
@@ -33,6 +39,9 @@ struct LearnedMap {
   std::string name;
   Tensor values_NM;
 };
+
+/// Whether queries see all keys of a pass, as in training and for a prompt, or go on behind those that a cache holds.
+enum class Pass { whole, cached };
 
 /// One attention mechanism: a module that turns hidden states into the operator's arguments. It owns all its
 /// projections; the operator knows no mechanism. Self-attention, cross-attention, cached decoding and splits over keys
@@ -46,7 +55,9 @@ class Mechanism : public Preparable {
   virtual Keys restore(const Keys& compact, const Positions&) { return compact; }
   virtual Queries queries(const Tensor& x_BTC, const Positions&) = 0;
   /// Head tables, static mixes and visibility; the positions are those of queries and keys (position biases need them).
-  virtual Attention attention(const Positions& queries, const Positions& keys) = 0;
+  virtual Attention attention(const Positions& queries, const Positions& keys, Pass) = 0;
+  /// Keys that a query sees, itself included; 0: all. A cache may drop what `cached` does not see.
+  virtual int64_t window(Pass) const { return 0; }
   /// Output [B,T,C] from the operator's out [B,T,Ho,E].
   virtual Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) = 0;
   virtual std::vector<LearnedMap> learned() { return {}; }
@@ -84,8 +95,7 @@ const std::vector<MechanismEntry>& mechanism_registry();
 const MechanismEntry& find_mechanism(const std::string& name);
 std::vector<std::string> mechanism_names();
 
-/// The options that every mechanism has, and all of one mechanism ("mechanism" itself first).
-const OptionTable& common_attention_options();
+/// All options of one mechanism: "mechanism" itself, the common ones, its own.
 OptionTable attention_options(const MechanismEntry&);
 
 /// Resolves [model.attention] (defaults, ranges, unknown keys) for its mechanism.

@@ -27,6 +27,7 @@ std::vector<Made> variants() {
                   {{"num_kv_heads", 1}},
                   {{"num_kv_heads", 2}, {"qk_norm", true}, {"bias", true}},
                   {{"window", 2}},
+                  {{"output_gate", true}, {"num_kv_heads", 2}},
                   {{"position_bias", "alibi"}, {"rope_fraction", 0.0}},
                   {{"position_bias", "relative"}},
                   {{"rope_pairing", "interleaved"}, {"rope_fraction", 0.5}},
@@ -37,7 +38,7 @@ std::vector<Made> variants() {
                         {{"mixes", "pre"}, {"dynamic", "query"}, {"residual", true}},
                         {{"mixes", "post"}, {"dynamic", "key"}, {"start", "random"}, {"qk_scale", "none"}},
                         {{"static", false}, {"dynamic_logits", "query"}, {"dynamic_weights", "key"}},
-                        {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "alibi"}},
+                        {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "alibi"}, {"output_gate", true}},
                         {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "relative"}}});
   // The rows of the ablation (D4) and of the local share (D5).
   add("dcmha", {{},
@@ -52,6 +53,7 @@ std::vector<Made> variants() {
                 {{"rank", 1}},
                 {{"rank", 4}},
                 {{"groups", 2}, {"static", true}},
+                {{"output_gate", true}},
                 {{"qk_norm", true}, {"gelu", "tanh"}, {"num_kv_heads", 2}},
                 {{"window", 3}},
                 {{"window", 3}, {"window_pattern", "LG"}},
@@ -63,6 +65,7 @@ std::vector<Made> variants() {
                        {{"num_kv_heads", 2}, {"rope_pairing", "interleaved"}},
                        {{"head_norm", "plain"}, {"lambda_start", "constant"}, {"lambda_init", 0.5}},
                        {{"head_norm", "none"}},
+                       {{"output_gate", true}},
                        {{"version", "v2"}},
                        {{"position_bias", "relative"}},
                        {{"version", "v2"}, {"position_bias", "alibi"}},
@@ -107,7 +110,7 @@ TEST(Mechanisms, PatternsOfWindowsAreTestedLocalAndGlobal) {
   for (const Made& made : variants())
     if (made.options.contains("window_pattern"))
       local[made.options["window_pattern"]].insert(
-          make(made)->attention(span_of(0, 1), span_of(0, 1)).visibility.window > 0);
+          make(made)->attention(span_of(0, 1), span_of(0, 1), Pass::whole).visibility.window > 0);
   EXPECT_EQ(local.size(), 3u);
   for (const auto& [pattern, both] : local) EXPECT_EQ(both.size(), 2u) << pattern;
 }
@@ -137,10 +140,50 @@ TEST(Mechanisms, CachedDecodingEqualsFullForward) {
       const Tensor step = x.slice(1, t, t + 1);
       const Keys keys = m->keys(step, at);
       cache = t == 0 ? keys : appended(cache, keys);
-      const Tensor out =
-          m->finish(composed_attention(m->queries(step, at), cache, m->attention(at, seen)).out_BTHE, step);
+      const Tensor out = m->finish(
+          composed_attention(m->queries(step, at), cache, m->attention(at, seen, Pass::whole)).out_BTHE, step);
       EXPECT_LE((out - whole.slice(1, t, t + 1)).abs().max().item<double>(), 1e-10) << made << " step " << t;
     }
+  }
+}
+
+// y = o_proj(sigmoid(gate_proj x) * out), a gate for each head: at weights of zero half of the ungated output; a gate
+// of one head that is shut takes that head away.
+TEST(Mechanisms, AnOutputGateScalesEachHeadByTheInput) {
+  at::NoGradGuard no_grad;
+  for (const char* mechanism : {"softmax", "key_size", "talking_heads", "dcmha", "differential", "coca"}) {
+    const auto gated = make({.options = {{"mechanism", mechanism}, {"output_gate", true}}}),
+               plain = make({.options = {{"mechanism", mechanism}}});
+    auto parameters = gated->named_parameters();
+    for (const auto& item : plain->named_parameters()) parameters[item.key()].copy_(item.value());
+    Tensor gate = parameters["gate_proj.weight"];
+    const Tensor x = at::rand({2, 5, 16}, at::kDouble) + 0.5;  // positive: a sum over it has a sign
+    const auto outputs = [&](Mechanism& m) { return m.forward(x, span_of(0, 5)); };
+    gate.zero_();
+    EXPECT_LE((2 * outputs(*gated) - outputs(*plain)).abs().max().item<double>(), 1e-12) << mechanism;
+    const int64_t heads = gate.size(0), last = heads - 1;
+    gate.fill_(1000).select(0, last).fill_(-1000);
+    Tensor columns = plain->named_parameters()["o_proj.weight"].unflatten(1, {heads, -1});
+    columns.select(1, last).zero_();
+    EXPECT_LE((outputs(*gated) - outputs(*plain)).abs().max().item<double>(), 1e-12) << mechanism;
+    EXPECT_FALSE(gated->decays("gate_proj.weight")) << mechanism;
+  }
+}
+
+TEST(Mechanisms, TheReleasedWindowIsOneWiderInAWholePassAlone) {
+  const auto widths = [](json options) {
+    const auto m = make({.options = options, .layer = 0});
+    for (const Pass pass : {Pass::whole, Pass::cached})
+      EXPECT_EQ(m->attention(span_of(0, 1), span_of(0, 1), pass).visibility.window, m->window(pass));
+    return std::pair(m->window(Pass::whole), m->window(Pass::cached));
+  };
+  for (const char* mechanism : {"softmax", "dcmha", "talking_heads", "differential"}) {
+    const json local{{"mechanism", mechanism}, {"window", 3}};
+    json released = local;
+    released["window_mask"] = "released";
+    EXPECT_EQ(widths(local), std::pair(int64_t{3}, int64_t{3})) << mechanism;
+    EXPECT_EQ(widths(released), std::pair(int64_t{4}, int64_t{3})) << mechanism;
+    EXPECT_EQ(widths({{"mechanism", mechanism}}), std::pair(int64_t{0}, int64_t{0})) << mechanism;
   }
 }
 

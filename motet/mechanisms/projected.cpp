@@ -42,7 +42,7 @@ Tensor alibi_slopes(int64_t heads, at::Device device) {
 void refuse_option(const char* name, const std::string& what) { fail_usage("model.attention.", name, ": ", what); }
 
 int64_t head_dim(const Setting& s) {
-  const int64_t heads = s.integer("num_heads"), given = s.integer("head_dim");
+  const int64_t heads = s.options.common.num_heads, given = s.options.common.head_dim;
   if (given > 0) return given;
   if (s.hidden_size % heads)
     refuse_option("num_heads", text(heads, " heads do not divide hidden_size ", s.hidden_size,
@@ -51,7 +51,7 @@ int64_t head_dim(const Setting& s) {
 }
 
 int64_t num_kv_heads(const Setting& s) {
-  const int64_t heads = s.integer("num_heads"), given = s.integer("num_kv_heads");
+  const int64_t heads = s.options.common.num_heads, given = s.options.common.num_kv_heads;
   if (given == 0) return heads;
   if (heads % given)
     refuse_option("num_kv_heads", text(given, " does not divide num_heads ", heads, ", want a divisor"));
@@ -59,7 +59,7 @@ int64_t num_kv_heads(const Setting& s) {
 }
 
 HeadSizes plain_sizes(const Setting& s) {
-  const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
+  const int64_t heads = s.options.common.num_heads, kv = num_kv_heads(s), dim = head_dim(s);
   return {.query_heads = heads,
           .softmax_heads = heads,
           .key_heads = kv,
@@ -70,55 +70,48 @@ HeadSizes plain_sizes(const Setting& s) {
 }
 
 Rotary rotary_of(const Setting& s, int64_t key_dim) {
-  using Scaling = RotaryOptions::Scaling;
-  static const std::map<std::string, Scaling> scalings{{"none", Scaling::none},
-                                                       {"linear", Scaling::linear},
-                                                       {"ntk", Scaling::ntk},
-                                                       {"dynamic", Scaling::dynamic},
-                                                       {"llama3", Scaling::llama3}};
-  const int64_t trained = s.integer("rope_trained_length");
-  const double fraction = s.number("rope_fraction");
-  RotaryOptions o{
-      .dims = static_cast<int64_t>(static_cast<double>(key_dim) * fraction),
-      .base = s.number("rope_base"),
-      .pairing = s.word("rope_pairing") == "half" ? RotaryOptions::Pairing::half : RotaryOptions::Pairing::interleaved,
-      .scaling = scalings.at(s.word("rope_scaling")),
-      .factor = s.number("rope_factor"),
-      .max_position = trained > 0 ? trained : s.max_position,
-      .low_freq_factor = s.number("rope_low_freq_factor"),
-      .high_freq_factor = s.number("rope_high_freq_factor")};
-  if (fraction < 1) o.dims -= o.dims % 2;  // a fraction of the head rounds down to whole pairs
+  const AttentionOptions& a = s.options.common;
+  RotaryOptions o{.dims = static_cast<int64_t>(static_cast<double>(key_dim) * a.rope_fraction),
+                  .base = a.rope_base,
+                  .pairing = a.rope_pairing,
+                  .scaling = a.rope_scaling,
+                  .factor = a.rope_factor,
+                  .max_position = a.rope_trained_length > 0 ? a.rope_trained_length : s.max_position,
+                  .low_freq_factor = a.rope_low_freq_factor,
+                  .high_freq_factor = a.rope_high_freq_factor};
+  if (a.rope_fraction < 1) o.dims -= o.dims % 2;  // a fraction of the head rounds down to whole pairs
   if (o.dims % 2)
     refuse_option("rope_fraction", text("a head width of ", key_dim,
                                         " has no whole rotary pairs, want an even width or rope_fraction 0"));
   return Rotary(o);
 }
 
-int64_t layer_window(const Setting& s) {
-  const int64_t window = s.integer("window");
-  if (window == 0) return 0;
-  static const std::map<std::string, std::string> patterns{
-      {"local", "L"}, {"LG", "LG"}, {"LGLL", "LGLL"}, {"LGL6", "LGLLLLLL"}};
-  const std::string& pattern = patterns.at(s.word("window_pattern"));
-  if (pattern[s.layer % pattern.size()] == 'G') return 0;
+namespace {
+
+bool is_local(const Setting& s) {
+  const AttentionOptions& o = s.options.common;
+  if (o.window == 0 || o.window_pattern[s.layer % o.window_pattern.size()] == 'G') return false;
   if (!s.causal) refuse_option("window", "windows need causal attention, want model.causal = true or window = 0");
-  return window + (s.word("window_mask") == "released" ? 1 : 0);
+  return true;
 }
 
-Projected::Projected(const Setting& s, const HeadSizes& n) : setting_(s), sizes_(n), rotary_(rotary_of(s, n.key_dim)) {
+}  // namespace
+
+Projected::Projected(const Setting& s, const HeadSizes& n)
+    : setting_(s), sizes_(n), rotary_(rotary_of(s, n.key_dim)), local_(is_local(s)) {
+  const AttentionOptions& o = s.options.common;
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
-  const bool bias = s.flag("bias");
-  q_proj = register_module("q_proj", Linear(s.hidden_size, n.query_heads * n.key_dim, bias, s.device));
-  k_proj = register_module(n.key_name, Linear(memory, n.key_heads * n.key_dim, bias, s.device));
-  v_proj = register_module("v_proj", Linear(memory, n.value_heads * n.value_dim, bias, s.device));
-  o_proj = register_module("o_proj", Linear(n.output_heads * n.value_dim, s.hidden_size, bias, s.device));
-  if (s.flag("qk_norm")) {
-    q_norm = register_module("q_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps"), s.device));
-    k_norm = register_module("k_norm", Norm(n.key_dim, NormKind::rms, s.number("qk_norm_eps"), s.device));
+  q_proj = register_module("q_proj", Linear(s.hidden_size, n.query_heads * n.key_dim, o.bias, s.device));
+  k_proj = register_module(n.key_name, Linear(memory, n.key_heads * n.key_dim, o.bias, s.device));
+  v_proj = register_module("v_proj", Linear(memory, n.value_heads * n.value_dim, o.bias, s.device));
+  o_proj = register_module("o_proj", Linear(n.output_heads * n.value_dim, s.hidden_size, o.bias, s.device));
+  if (o.qk_norm) {
+    q_norm = register_module("q_norm", Norm(n.key_dim, NormKind::rms, o.qk_norm_eps, s.device));
+    k_norm = register_module("k_norm", Norm(n.key_dim, NormKind::rms, o.qk_norm_eps, s.device));
   }
-  window_ = layer_window(s);  // refuses a window without causal attention
-  bias_ = s.word("position_bias");
-  if (bias_ == "relative") relative_bias_NH = register_parameter("relative_bias", s.zeros({kBuckets, n.softmax_heads}));
+  if (o.output_gate) gate_proj = register_module("gate_proj", Linear(s.hidden_size, n.output_heads, false, s.device));
+  if (o.position_bias == PositionBias::relative)
+    relative_bias_NH = register_parameter("relative_bias", s.zeros({kBuckets, n.softmax_heads}));
 }
 
 Tensor Projected::query_heads(const Tensor& x) {
@@ -140,30 +133,40 @@ Keys Projected::keys(const Tensor& memory, const Positions& at) {
 Queries Projected::queries(const Tensor& x, const Positions& at) { return {rotary_(query_heads(x), at), {}, {}, {}}; }
 
 Tensor Projected::position_bias(const Positions& queries, const Positions& keys) const {
-  if (bias_ == "none") return {};
+  const PositionBias kind = setting_.options.common.position_bias;
+  if (kind == PositionBias::none) return {};
   const auto row = [](const Tensor& at) { return at.dim() == 1 ? at.unsqueeze(0) : at; };
   const Tensor distance_BTS = row(queries.at).unsqueeze(2) - row(keys.at).unsqueeze(1);
-  const auto type = q_proj->weight.scalar_type();
-  if (bias_ == "relative") return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
+  if (kind == PositionBias::relative)
+    return relative_bias_NH.index({bucket(distance_BTS, setting_.causal)}).permute({0, 3, 1, 2});
   const Tensor slopes = alibi_slopes(sizes_.softmax_heads, distance_BTS.device()).view({1, -1, 1, 1});
-  return (slopes * -magnitude(distance_BTS).unsqueeze(1).to(at::kDouble)).to(type);
+  return (slopes * -magnitude(distance_BTS).unsqueeze(1).to(at::kDouble)).to(q_proj->weight.scalar_type());
 }
 
-Attention Projected::attention(const Positions& queries, const Positions& keys) {
+int64_t Projected::window(Pass pass) const {
+  const AttentionOptions& o = setting_.options.common;
+  if (!local_) return 0;
+  return o.window + (pass == Pass::whole && o.window_mask == WindowMask::released ? 1 : 0);
+}
+
+Attention Projected::attention(const Positions& queries, const Positions& keys, Pass pass) {
   Attention a;
   a.visibility.causal = setting_.causal;
-  a.visibility.window = window_;
+  a.visibility.window = window(pass);
   a.visibility.bias_BHTS = position_bias(queries, keys);
   a.visibility.documents_BS = keys.documents_BT;
   return a;
 }
 
-Tensor Projected::finish(const Tensor& out_BTHE, const Tensor&) { return o_proj(out_BTHE.flatten(2)); }
+Tensor Projected::finish(const Tensor& out_BTHE, const Tensor& x) {
+  if (!gate_proj) return o_proj(out_BTHE.flatten(2));
+  return o_proj((out_BTHE * at::sigmoid(gate_proj(x)).unsqueeze(-1)).flatten(2));
+}
 
 void Projected::initialize_extras(const Streams&) {
   if (relative_bias_NH.defined()) relative_bias_NH.zero_();
 }
 
-bool Projected::decays(const std::string& name) const { return name != "relative_bias"; }
+bool Projected::decays(const std::string& name) const { return name != "relative_bias" && name != "gate_proj.weight"; }
 
 }  // namespace motet

@@ -11,12 +11,14 @@ struct HeadSizes {
   const char* key_name = "k_proj";
 };
 
-/// What nearly all mechanisms share: q, k, v, o projections, QK norm, rotary embedding, windows, position biases.
+/// What nearly all mechanisms share: q, k, v, o projections, QK norm, rotary embedding, windows, position biases,
+/// an output gate.
 class Projected : public Mechanism {
  public:
   Keys keys(const Tensor& memory_BSC, const Positions&) override;
   Queries queries(const Tensor& x_BTC, const Positions&) override;
-  Attention attention(const Positions& queries, const Positions& keys) override;
+  Attention attention(const Positions& queries, const Positions& keys, Pass) override;
+  int64_t window(Pass) const override;
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
@@ -31,14 +33,14 @@ class Projected : public Mechanism {
   HeadSizes sizes_;
   Rotary rotary_;
   Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, o_proj{nullptr};
+  Linear gate_proj{nullptr};  // option output_gate: x [B,T,C] -> a gate for each head [B,T,Ho]
   Norm q_norm{nullptr}, k_norm{nullptr};
   Tensor relative_bias_NH;  // learned position bias, if that is chosen
 
  private:
   Tensor position_bias(const Positions& queries, const Positions& keys) const;
 
-  int64_t window_;
-  std::string bias_;  // option position_bias
+  bool local_;  // whether this layer has the window
 };
 
 /// num_heads queries over num_kv_heads keys and values, all of one width: plain multi-head attention.
@@ -50,7 +52,5 @@ int64_t num_kv_heads(const Setting&);
 /// Throws UsageError "model.attention.NAME: ...".
 [[noreturn]] void refuse_option(const char* name, const std::string& what);
 Rotary rotary_of(const Setting&, int64_t key_dim);
-/// Keys of the window that this layer has (0: none), by window, window_pattern and window_mask.
-int64_t layer_window(const Setting&);
 
 }  // namespace motet

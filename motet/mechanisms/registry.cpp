@@ -34,7 +34,7 @@ OptionTable attention_options(const MechanismEntry& entry) {
                      .default_value = "softmax",
                      .choices = mechanism_names(),
                      .sentence = "the attention mechanism"}};
-  for (const OptionTable* part : {&common_attention_options(), &entry.options})
+  for (const OptionTable* part : {&common_attention_options().table(), &entry.options})
     table.insert(table.end(), part->begin(), part->end());
   return table;
 }
@@ -50,7 +50,7 @@ nlohmann::json resolve_attention(const nlohmann::json& given, const std::string&
 }
 
 std::shared_ptr<Mechanism> make_mechanism(const Setting& setting) {
-  return find_mechanism(setting.word("mechanism")).make(setting);
+  return find_mechanism(setting.options.all.at("mechanism").get<std::string>()).make(setting);
 }
 
 }  // namespace motet

@@ -59,14 +59,14 @@ ModelCost model_cost(ModelImpl& model) {
     cost.parts[part_of(item.key())] += p.numel();
     if (p.dim() >= 2 && part_of(item.key()) != "embedding") work += static_cast<double>(p.numel());
   }
-  if (c.options.at("tie_embeddings").get<bool>()) work += static_cast<double>(c.vocab_size * c.hidden_size());
+  if (c.options.tie_embeddings) work += static_cast<double>(c.vocab_size * c.hidden_size());
   const Tensor& like = model.blocks().front()->input_layernorm->weight;
   const Positions at = Positions::range(0, 1, 1, like.device());
   const Tensor x = at::zeros({1, 1, c.hidden_size()}, like.options());
   for (const Block& block : model.blocks()) {
     const Queries q = block->self_attn->queries(x, at);
     const Keys k = block->self_attn->keys(x, at);
-    const Attention a = block->self_attn->attention(at, at);
+    const Attention a = block->self_attn->attention(at, at, Pass::whole);
     work += pair_work(q, k, a) * mean_visible(a.visibility, c.context);
     cost.cache_bytes_per_token += stored_elements(k) * 4;
   }

@@ -13,14 +13,20 @@ class Trunk : public torch::nn::Module {};
 bool is_output_projection(const std::string& name) { return name.ends_with("o_proj") || name.ends_with("down_proj"); }
 
 void fill(const std::string& module, Tensor weight, const ModelConfig& config, const Streams& random) {
-  const std::string kind = config.options.at("initializer").get<std::string>(), name = module + ".weight";
-  const double out = static_cast<double>(weight.size(0)), in = static_cast<double>(weight.size(1));
-  if (kind == "normal") random.normal(name, weight, config.options.at("initializer_range").get<double>());
-  if (kind == "kaiming") random.uniform(name, weight, 1 / std::sqrt(in));  // torch's own default
-  if (kind == "xavier") random.uniform(name, weight, std::sqrt(6 / (in + out)));
-  if (kind != "pythia") return;
-  const double layers = static_cast<double>(config.num_layers());
-  random.normal(name, weight, is_output_projection(module) ? 2 / (layers * std::sqrt(out)) : std::sqrt(2 / (5 * in)));
+  const std::string name = module + ".weight";
+  const double out = static_cast<double>(weight.size(0)), in = static_cast<double>(weight.size(1)),
+               layers = static_cast<double>(config.num_layers());
+  switch (config.options.initializer) {
+    case Initializer::normal:
+      return random.normal(name, weight, config.options.initializer_range);
+    case Initializer::kaiming:  // torch's own default
+      return random.uniform(name, weight, 1 / std::sqrt(in));
+    case Initializer::xavier:
+      return random.uniform(name, weight, std::sqrt(6 / (in + out)));
+    case Initializer::pythia:
+      return random.normal(name, weight,
+                           is_output_projection(module) ? 2 / (layers * std::sqrt(out)) : std::sqrt(2 / (5 * in)));
+  }
 }
 
 Positions positions_of(const Tensor& ids, const Tensor& documents) {
@@ -39,17 +45,16 @@ ModelImpl::ModelImpl(ModelConfig config, at::Device device) : config_(std::move(
     blocks_.emplace_back(Block(config_, i, device));
     layers->push_back(blocks_.back());
   }
-  norm = trunk->register_module("norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer,
-                                             config_.options.at("norm_eps").get<double>(), device));
-  if (!config_.options.at("tie_embeddings").get<bool>())
+  norm = trunk->register_module(
+      "norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer, config_.options.norm_eps, device));
+  if (!config_.options.tie_embeddings)
     lm_head = register_module("lm_head", Linear(width, config_.vocab_size, false, device));
 }
 
 void ModelImpl::initialize(uint64_t seed) {
   at::NoGradGuard no_grad;
   const Streams random(seed);
-  random.normal("model.embed_tokens.weight", embed_tokens->weight,
-                config_.options.at("initializer_range").get<double>());
+  random.normal("model.embed_tokens.weight", embed_tokens->weight, config_.options.initializer_range);
   for (const auto& item : named_modules()) {
     auto* linear = item.value()->as<LinearImpl>();
     if (!linear || linear == embed_tokens.get()) continue;
@@ -82,17 +87,32 @@ Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
   return hidden(ids, Positions::range(0, tokens, length > 0 ? length : tokens, ids.device()));
 }
 
+Tensor ModelImpl::walk(Tensor x, const Attend& attend, const OnLayer& on_layer) {
+  const AutocastScope scope(config_.autocast, device().type());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    BlockImpl& block = *blocks_[i];
+    const auto layer = static_cast<int64_t>(i);
+    x = block.after(x, attend(layer, block, block.input_layernorm(x)));
+    if (on_layer) on_layer(layer, x);
+  }
+  return x;
+}
+
+Tensor ModelImpl::walk(Tensor x, const Positions& at, const OnLayer& on_layer) {
+  const auto attend = [&](int64_t, BlockImpl& block, const Tensor& normed) {
+    return block.self_attn->forward(normed, at);
+  };
+  return walk(std::move(x), attend, on_layer);
+}
+
 Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at) {
   const AutocastScope scope(config_.autocast, device().type());
-  Tensor x = embedded(ids);
-  for (Block& block : blocks_) x = block->forward(x, at);
-  return norm(x);
+  return norm(walk(embedded(ids), at));
 }
 
 std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
-  const AutocastScope scope(config_.autocast, device().type());
   std::vector<Tensor> all{embedded(ids)};
-  for (Block& block : blocks_) all.push_back(block->forward(all.back(), at));
+  walk(all[0], at, [&](int64_t, const Tensor& output) { all.push_back(output); });
   return all;
 }
 
@@ -121,27 +141,25 @@ void ModelImpl::prepare(WeightType type) {
 
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   std::vector<Tensor> inputs;
-  Tensor x = embedded(ids);
-  const Positions at = Positions::range(0, ids.size(1), ids.size(1), ids.device());
-  for (Block& block : blocks_) {
-    inputs.push_back(block->input_layernorm(x));
-    x = block->forward(x, at);
-  }
+  const Positions at = positions_of(ids, {});
+  walk(embedded(ids), [&](int64_t, BlockImpl& block, const Tensor& normed) {
+    inputs.push_back(normed);
+    return block.self_attn->forward(normed, at);
+  });
   return inputs;
 }
 
 std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documents) {
   at::NoGradGuard no_grad;
-  const AutocastScope scope(config_.autocast, device().type());
   const auto finite = [](const Tensor& t) { return t.isfinite().all().item<bool>(); };
-  Tensor x = embedded(ids);
+  const Tensor x = embedded(ids);
   if (!finite(x)) return "the embedding";
-  const Positions at = positions_of(ids, documents);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = blocks_[i]->forward(x, at);
-    if (!finite(x)) return text("layer ", i);
-  }
-  return finite(logits(norm(x))) ? "" : "the output";
+  std::string first;
+  const Tensor last = walk(x, positions_of(ids, documents), [&](int64_t layer, const Tensor& output) {
+    if (first.empty() && !finite(output)) first = text("layer ", layer);
+  });
+  const AutocastScope scope(config_.autocast, device().type());
+  return !first.empty() || finite(logits(norm(last))) ? first : "the output";
 }
 
 int64_t ModelImpl::num_parameters() const {

@@ -1,28 +1,28 @@
 #pragma once
+#include <functional>
+
 #include "motet/layers/feed_forward.h"
 #include "motet/mechanisms/mechanism.h"
 #include "motet/models/autocast.h"
+#include "motet/models/options.h"
 
 namespace motet {
 
-/// The options of [model] beside [model.attention]; vocabulary and context come from the data and the training.
-const OptionTable& model_options();
-
-/// What a model is made of; `options` and `attention` are resolved tables.
+/// What a model is made of.
 struct ModelConfig {
-  nlohmann::json options, attention;
+  ModelOptions options;
+  nlohmann::json attention;  // [model.attention], resolved for its mechanism
   int64_t vocab_size = 0;
   int64_t context = 0;    // trained length: the longest input
   bool autocast = false;  // matrix products in bfloat16, as in training with train.dtype = "bfloat16"
 
-  int64_t hidden_size() const { return options.at("hidden_size").get<int64_t>(); }
-  int64_t num_layers() const { return options.at("num_layers").get<int64_t>(); }
+  int64_t hidden_size() const { return options.hidden_size; }
+  int64_t num_layers() const { return options.num_layers; }
   int64_t intermediate_size() const;  // resolved: 0 means 8/3 hidden (gated) or 4 hidden
-  bool causal() const { return options.at("causal").get<bool>(); }
-  bool gated() const { return options.at("block").get<std::string>() == "sequential"; }  // and RMS norms
-  bool parallel() const { return options.at("block").get<std::string>() == "parallel"; }
-  Activation activation() const;        // of the feed-forward
-  std::string activation_name() const;  // resolved: default means silu (gated) or gelu
+  bool causal() const { return options.causal; }
+  bool gated() const { return options.block == BlockKind::sequential; }  // and RMS norms
+  bool parallel() const { return options.block == BlockKind::parallel; }
+  Activation activation() const;  // of the feed-forward, resolved: silu (gated) or gelu
 };
 
 /// One layer, pre-norm: sequential residual (h = x + att(norm x), h + ffn(norm h)) or parallel (x + att(norm x) +
@@ -35,15 +35,12 @@ class BlockImpl : public torch::nn::Module {
                  const Positions& memory_at = {});
   /// The layer's output from its input and what the attention made of input_layernorm(x).
   Tensor after(const Tensor& x_BTC, const Tensor& attended_BTC);
-  /// Keys that a query of this layer sees by the option `window`, whatever window_mask says; 0: all.
-  int64_t window() const { return window_; }
 
   std::shared_ptr<Mechanism> self_attn;
   Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr};
 
  private:
   bool parallel_;
-  int64_t window_ = 0;
   FeedForward mlp{nullptr};
 };
 TORCH_MODULE(Block);
@@ -67,6 +64,15 @@ class ModelImpl : public torch::nn::Module {
   std::vector<Tensor> states(const Tensor& ids_BT, const Positions&);
   Tensor embedded(const Tensor& ids_BT) const;
   Tensor normed(const Tensor& x_BTC) { return norm(x_BTC); }
+
+  /// What the attention of a layer makes of its normed input [B,T,C].
+  using Attend = std::function<Tensor(int64_t layer, BlockImpl&, const Tensor& normed_BTC)>;
+  /// Sees the output of a layer [B,T,C].
+  using OnLayer = std::function<void(int64_t layer, const Tensor& output_BTC)>;
+  /// The one walk over the layers, in the model's precision: x [B,T,C] as embedded() gives it, to what normed() takes.
+  Tensor walk(Tensor x_BTC, const Attend&, const OnLayer& = {});
+  /// The walk with the mechanism's own attention among the tokens at these positions.
+  Tensor walk(Tensor x_BTC, const Positions&, const OnLayer& = {});
 
   /// Draws all parameters anew, each from its own stream (layers/streams.h).
   void initialize(uint64_t seed);

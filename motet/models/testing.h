@@ -7,8 +7,7 @@ namespace motet::testing {
 inline ModelConfig tiny(nlohmann::json model = {}, nlohmann::json attention = {}, int64_t vocab_size = 11,
                         int64_t context = 16) {
   if (model.is_null() || !model.contains("hidden_size")) model["hidden_size"] = 16;
-  return {resolve(model_options(), model, "model"), resolve_attention(attention, "model.attention"), vocab_size,
-          context};
+  return {model_options().parse(model, "model"), resolve_attention(attention, "model.attention"), vocab_size, context};
 }
 
 inline Model fresh(const ModelConfig& config, uint64_t seed = 1) {

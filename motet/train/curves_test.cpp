@@ -38,8 +38,8 @@ struct Curve {
   }
 
   // The recorded start under a trainer of this dtype.
-  Trainer start(const std::string& name, const std::string& dtype) {
-    run.train["dtype"] = dtype;
+  Trainer start(const std::string& name, TrainDtype dtype) {
+    run.train.dtype = dtype;
     Model model(run.model_config(record["vocabulary"].get<int64_t>()));
     const Tensors stored = safetensors_tensors((kFolder / (name + ".safetensors")).string());
     at::NoGradGuard no_grad;
@@ -64,17 +64,17 @@ TEST(Curves, EveryMechanismAndBlockIsRecorded) {
   for (const std::string& name : curves()) {
     const Curve curve(name);
     mechanisms.insert(curve.record["attention"]["mechanism"]);
-    blocks.insert(curve.run.model["block"]);
+    blocks.insert(curve.run.resolved()["model"]["block"]);
   }
   for (const std::string& name : mechanism_names()) EXPECT_TRUE(mechanisms.contains(name)) << name;
-  for (const std::string& name : find_option(model_options(), "block", "model").choices)
+  for (const std::string& name : find_option(model_options().table(), "block", "model").choices)
     EXPECT_TRUE(blocks.contains(name)) << name;
 }
 
 TEST(Curves, ThirtyStepsInFloat64AreTheRecordedOnes) {
   for (const std::string& name : curves()) {
     Curve curve(name);
-    Trainer trainer = curve.start(name, "float64");
+    Trainer trainer = curve.start(name, TrainDtype::float64);
     const TrainResult result = train_model(trainer, {});
     const json& steps = curve.record["steps"];
     ASSERT_EQ(result.steps.size(), 30u);
@@ -97,7 +97,7 @@ TEST(Curves, ThirtyStepsInFloat64AreTheRecordedOnes) {
 TEST(Curves, TenStepsInFloat32AreTheRecordedOnes) {
   for (const std::string& name : curves()) {
     Curve curve(name);
-    Trainer trainer = curve.start(name, "float32");
+    Trainer trainer = curve.start(name, TrainDtype::float32);
     for (size_t i = 0; i < 10; ++i)
       expect_near(trainer.step().loss, curve.record["steps"][i]["loss"], 1e-4, text(name, " step ", i + 1));
     expect_near(trainer.evaluate().loss, curve.record["evaluations"][0]["loss"], 1e-4, name + " evaluation");

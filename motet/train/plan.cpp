@@ -11,16 +11,16 @@ constexpr int64_t kKeptOfWidth = 6, kKeptOfFeedForward = 3;
 
 }  // namespace
 
-TrainingPlan training_plan(const ModelConfig& config, const nlohmann::json& train) {
+TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train) {
   Model model(config, at::kMeta);
   TrainingPlan plan{.cost = model_cost(*model)};
-  const std::string dtype = train.at("dtype").get<std::string>();
-  const int64_t number = dtype == "float64" ? 8 : 4, activation = dtype == "bfloat16" ? 2 : number;
+  const int64_t number = train.dtype == TrainDtype::float64 ? 8 : 4,
+                activation = train.dtype == TrainDtype::bfloat16 ? 2 : number;
   plan.checkpoint_bytes = plan.cost.parameters * number;
   plan.training_bytes = 4 * plan.checkpoint_bytes;
-  const int64_t tokens = train.at("batch_size").get<int64_t>() * train.at("context").get<int64_t>();
   const int64_t layer = kKeptOfWidth * config.hidden_size() + kKeptOfFeedForward * config.intermediate_size();
-  plan.activation_bytes = tokens * (config.num_layers() * layer * activation + 2 * config.vocab_size * number);
+  plan.activation_bytes =
+      train.tokens_per_step() * (config.num_layers() * layer * activation + 2 * config.vocab_size * number);
   return plan;
 }
 

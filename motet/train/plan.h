@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "motet/models/cost.h"
+#include "motet/train/options.h"
 
 namespace motet {
 
@@ -12,7 +13,7 @@ struct TrainingPlan {
   int64_t training_bytes = 0;    // parameters, gradients and both moments of AdamW
   int64_t activation_bytes = 0;  // of one step, at least
 };
-TrainingPlan training_plan(const ModelConfig&, const nlohmann::json& train);
+TrainingPlan training_plan(const ModelConfig&, const TrainOptions&);
 
 /// Throws Error with the bytes and the keys to change when more is needed than the system can give. 0: not known.
 void check_memory(const TrainingPlan&, int64_t available_bytes);

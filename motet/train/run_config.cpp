@@ -90,56 +90,6 @@ std::vector<std::string> take_texts(nlohmann::json& data) {
 
 }  // namespace
 
-const OptionTable& data_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"tokenizer",
-       string,
-       "auto",
-       {},
-       {},
-       {},
-       "chars, bytes, a tokenizer's file or folder; auto: the data's, or chars"},
-      {"validation", number, 0.1, 0.0001, 0.9, {}, "part of the text, from its end, that is kept for validation"},
-      {"documents", string, "packed", {}, {}, {"packed", "apart"}, "of prepared data: apart: none sees another"},
-  };
-  return table;
-}
-
-const OptionTable& train_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"steps", integer, 0, 0, 1e9, {}, "optimiser steps; one of steps, tokens and minutes is the budget"},
-      {"tokens", integer, 0, 0, 1e15, {}, "training tokens, rounded up to whole steps"},
-      {"minutes", number, 0, 0, 1e6, {}, "time for training steps, without evaluation"},
-      {"context", integer, 128, 1, 1e7, {}, "tokens of a training example, and the model's context"},
-      {"batch_size", integer, 16, 1, 1e6, {}, "examples in a step"},
-      {"learning_rate", number, 3e-3, 0, 10, {}, "peak learning rate of AdamW"},
-      {"final_learning_rate", number, 0.1, 0, 1, {}, "last learning rate as a part of the peak (cosine)"},
-      {"warmup", number, 0.05, 0, 1, {}, "part of the budget in which the learning rate rises"},
-      {"weight_decay", number, 0.1, 0, 10, {}, "decay of matrices; norms, biases, gates, lambda and mixes have none"},
-      {"beta1", number, 0.9, 0, 0.999999, {}, "decay of the first moment"},
-      {"beta2", number, 0.95, 0, 0.999999, {}, "decay of the second moment"},
-      {"epsilon", number, 1e-8, 0, 1, {}, "epsilon of AdamW"},
-      {"clip", number, 1.0, 0, 1e6, {}, "largest norm of the gradient; 0 = no limit"},
-      {"dtype",
-       string,
-       "float32",
-       {},
-       {},
-       {"float32", "float64", "bfloat16"},
-       "bfloat16: autocast of the forward pass"},
-      {"device", string, "auto", {}, {}, {}, "cpu, cuda or cuda:N; auto: a GPU if there is one"},
-      {"eval_every", integer, 0, 0, 1e9, {}, "steps between evaluations; 0 = ten in a run"},
-      {"eval_windows", integer, 64, 1, 1e9, {}, "windows of the validation text, evenly spread, in each evaluation"},
-      {"final_eval_windows", integer, 0, 0, 1e9, {}, "those in the last one; 0 = 500,000 tokens, or all there are"},
-      {"checkpoint_every", integer, 0, 0, 1e9, {}, "steps between checkpoints; 0 = only the last"},
-      {"seed", integer, 1, 0, 1e15, {}, "seed of the first parameters"},
-      {"data_seed", integer, 0, 0, 1e15, {}, "seed of the order of batches, the same for every model"},
-  };
-  return table;
-}
-
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base) {
   nlohmann::json config = base;
   if (const std::string file = request.value("config", ""); !file.empty()) {
@@ -164,14 +114,13 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
   model.erase("attention");
   run.texts = take_texts(data);
   if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty()) run.texts = texts;
-  run.model = resolve(model_options(), model, "model");
-  run.data = resolve(data_options(), data, "data");
-  run.train = resolve(train_options(), config.value("train", nlohmann::json::object()), "train");
-  int budgets = 0;
-  for (const char* key : kBudgets) budgets += run.train[key].get<double>() > 0;
+  run.model = model_options().parse(model, "model");
+  run.data = data_options().parse(data, "data");
+  run.train = train_options().parse(config.value("train", nlohmann::json::object()), "train");
+  const int budgets = (run.train.steps > 0) + (run.train.tokens > 0) + (run.train.minutes > 0);
   if (budgets > 1) fail_usage("train: more than one of steps, tokens and minutes is set, want one budget");
   if (budgets == 0) fail_usage("train: no budget, want one of train.steps, train.tokens and train.minutes");
-  parse_device(run.train.at("device").get<std::string>());  // refuses what is not here
+  parse_device(run.train.device);  // refuses what is not here
   return run;
 }
 
@@ -179,12 +128,14 @@ ModelConfig RunConfig::model_config(int64_t vocab_size) const {
   return {.options = model,
           .attention = resolve_attention(attention_given, "model.attention"),
           .vocab_size = vocab_size,
-          .context = train.at("context").get<int64_t>(),
-          .autocast = train.at("dtype") == "bfloat16"};
+          .context = train.context,
+          .autocast = train.dtype == TrainDtype::bfloat16};
 }
 
 nlohmann::json RunConfig::as_given() const {
-  nlohmann::json all{{"model", model}, {"data", data}, {"train", train}};
+  nlohmann::json all{{"model", model_options().write(model)},
+                     {"data", data_options().write(data)},
+                     {"train", train_options().write(train)}};
   all["model"]["attention"] = attention_given;
   if (!texts.empty()) all["data"]["text"] = texts;
   return all;
@@ -205,19 +156,19 @@ std::string describe_options(const nlohmann::json& base) {
   };
   const nlohmann::json none = nlohmann::json::object();
   out += "\n[model]\n";
-  keys(model_options(), "", base.value("model", none));
+  keys(model_options().table(), "", base.value("model", none));
   out += text("\n[model.attention]\nmechanism = \"softmax\"  # ", joined(contender_names()),
               "; options behind colons: dcmha:rank=1\n");
-  keys(common_attention_options(), "", none);
+  keys(common_attention_options().table(), "", none);
   for (const MechanismEntry& entry : mechanism_registry()) {
     if (entry.options.empty()) continue;
     out += "# of mechanism = \"" + entry.name + "\"\n";
     keys(entry.options, "# ", none);
   }
   out += "\n[data]\n# text = [\"a.txt\", \"b.txt\"]  # files, folders of *.txt, or prepared data\n";
-  keys(data_options(), "", base.value("data", none));
+  keys(data_options().table(), "", base.value("data", none));
   out += "\n[train]\n";
-  keys(train_options(), "", base.value("train", none));
+  keys(train_options().table(), "", base.value("train", none));
   return out;
 }
 

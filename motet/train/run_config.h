@@ -3,16 +3,17 @@
 #include <vector>
 
 #include "motet/models/model.h"
+#include "motet/train/options.h"
 
 namespace motet {
 
-const OptionTable& data_options();
-const OptionTable& train_options();
-
-/// A run's configuration: resolved tables. `attention_given` is what was said about [model.attention], unresolved, so
+/// A run's configuration, checked. `attention_given` is what was said about [model.attention], unresolved, so
 /// that a comparison can resolve it for each mechanism.
 struct RunConfig {
-  nlohmann::json model, data, train, attention_given;
+  ModelOptions model;
+  DataOptions data;
+  TrainOptions train;
+  nlohmann::json attention_given;
   std::vector<std::string> texts;  // paths; empty = built-in text
 
   ModelConfig model_config(int64_t vocab_size) const;  // for the mechanism of attention_given

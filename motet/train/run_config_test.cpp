@@ -36,8 +36,8 @@ TEST(RunConfig, BudgetOfTheCommandLineReplacesThatOfTheFileAndThatTheDefault) {
     write_file_atomic(folder / "a.toml", file);
     json request = request_of(set);
     request["config"] = folder / "a.toml";
-    const json t = read_run_config(request, defaults).train;
-    return json::array({t["steps"], t["tokens"], t["minutes"]});
+    const TrainOptions t = read_run_config(request, defaults).train;
+    return json::array({t.steps, t.tokens, t.minutes});
   };
   EXPECT_EQ(budgets("", {}), json({40, 0, 0}));
   EXPECT_EQ(budgets("[train]\ntokens = 300", {}), json({0, 300, 0}));
@@ -80,8 +80,10 @@ TEST(RunConfig, TheListOfOptionsReadsBackAsTheDefaults) {
       EXPECT_NE(all.find(o.sentence), std::string::npos) << o.name;
     }
   };
-  for (const OptionTable* table : {&model_options(), &data_options(), &train_options(), &common_attention_options()})
-    listed(*table);
+  listed(model_options().table());
+  listed(data_options().table());
+  listed(train_options().table());
+  listed(common_attention_options().table());
   for (const MechanismEntry& entry : mechanism_registry())
     for (const Option& o : entry.options) EXPECT_NE(all.find("\n# " + o.name + " = "), std::string::npos) << o.name;
   for (const std::string& name : contender_names()) EXPECT_NE(all.find(name), std::string::npos) << name;

@@ -10,12 +10,12 @@ namespace motet {
 namespace {
 
 std::shared_ptr<const Tokenizer> named_tokenizer(const RunConfig& run, std::string_view text) {
-  const std::string name = run.data.at("tokenizer").get<std::string>();
+  const std::string name = run.data.tokenizer;
   return choose_tokenizer(name == "auto" ? "chars" : name, text);
 }
 
 void check_length(const TextData& data, const RunConfig& run) {
-  const auto needed = run.train.at("context").get<uint64_t>() + 1;
+  const auto needed = static_cast<uint64_t>(run.train.context) + 1;
   for (const auto& [what, tokens] : {std::pair("training", data.train), std::pair("validation", data.validation)})
     if (tokens->size() < needed)
       fail(data.name, ": the ", what, " part has ", tokens->size(), " tokens, want at least ", needed,
@@ -24,9 +24,9 @@ void check_length(const TextData& data, const RunConfig& run) {
 
 TextData load_prepared(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer) {
   const PreparedData prepared = open_prepared_data(run.texts.front());
-  if (!tokenizer && run.data.at("tokenizer") != "auto") tokenizer = named_tokenizer(run, "");
+  if (!tokenizer && run.data.tokenizer != "auto") tokenizer = named_tokenizer(run, "");
   TextData data{.name = prepared.name, .tokenizer = tokenizer_of(prepared, std::move(tokenizer))};
-  data.documents_apart = run.data.at("documents") == "apart";
+  data.documents_apart = run.data.documents == Documents::apart;
   const auto bounded = [&](const std::shared_ptr<const TokenSequence>& tokens) -> std::shared_ptr<const TokenSequence> {
     if (!tokens || prepared.manifest) return tokens;
     return std::make_shared<BoundedTokens>(tokens, data.tokenizer->vocabulary_size(), prepared.name);
@@ -35,7 +35,7 @@ TextData load_prepared(const RunConfig& run, std::shared_ptr<const Tokenizer> to
   data.validation = bounded(prepared.validation);
   if (!data.validation) {  // the last tokens, as of a text
     const uint64_t all = data.train->size();
-    const auto kept = static_cast<uint64_t>(static_cast<double>(all) * run.data.at("validation").get<double>());
+    const auto kept = static_cast<uint64_t>(static_cast<double>(all) * run.data.validation);
     data.validation = std::make_shared<TokenPart>(data.train, all - kept, kept);
     data.train = std::make_shared<TokenPart>(data.train, 0, all - kept);
   }
@@ -71,10 +71,10 @@ TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> t
     if (run.texts.size() > 1) fail_usage(path, " is prepared data and there are other texts, want it alone");
     return load_prepared(run, std::move(tokenizer));
   }
-  if (run.data.at("documents") == "apart")
+  if (run.data.documents == Documents::apart)
     fail_usage("data.documents: 'apart' needs documents, want prepared data (motet data prepare)");
   const Corpus corpus = load_corpus(run.texts);
-  const Split split = split_text(corpus.text, run.data.at("validation").get<double>());
+  const Split split = split_text(corpus.text, run.data.validation);
   TextData data{.name = corpus.name, .tokenizer = std::move(tokenizer)};
   if (!data.tokenizer) data.tokenizer = named_tokenizer(run, corpus.text);
   data.train = std::make_shared<MemoryTokens>(data.tokenizer->encode(split.train));

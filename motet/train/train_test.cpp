@@ -215,7 +215,7 @@ std::vector<std::vector<int64_t>> tokens_seen(Overrides seeds) {
   const RunConfig run = small_run(seeds);
   const TextData data = two_texts();
   Model model(run.model_config(data.tokenizer->vocabulary_size()));
-  model->initialize(run.train["seed"].get<uint64_t>());
+  model->initialize(static_cast<uint64_t>(run.train.seed));
   Trainer t(model, data, run.train);
   std::vector<std::vector<int64_t>> seen;
   for (int i = 0; i < 10; ++i) {

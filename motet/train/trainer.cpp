@@ -11,14 +11,12 @@
 namespace motet {
 namespace {
 
-BatchOptions batch_options(const nlohmann::json& train, const TextData& data) {
-  return {train.at("batch_size").get<int64_t>(), train.at("context").get<int64_t>(),
-          train.at("data_seed").get<uint64_t>(), data.documents_apart};
+BatchOptions batch_options(const TrainOptions& train, const TextData& data) {
+  return {train.batch_size, train.context, static_cast<uint64_t>(train.data_seed), data.documents_apart};
 }
 
-AdamWOptions adamw_options(const nlohmann::json& train) {
-  return {train.at("beta1").get<double>(), train.at("beta2").get<double>(), train.at("epsilon").get<double>(),
-          train.at("weight_decay").get<double>()};
+AdamWOptions adamw_options(const TrainOptions& train) {
+  return {train.beta1, train.beta2, train.epsilon, train.weight_decay};
 }
 
 constexpr double kEvaluationShare = 0.1;  // of the budget between evaluations when eval_every is 0
@@ -26,15 +24,10 @@ constexpr double kEvaluationShare = 0.1;  // of the budget between evaluations w
 // Enough tokens for a standard error below 0.005 nats where a token's loss deviates by 3.5, more than models do.
 constexpr int64_t kFinalTokens = 500'000;
 
-Model placed(Model model, const nlohmann::json& train) {
-  const std::string dtype = train.at("dtype").get<std::string>();
-  model->to(parse_device(train.at("device").get<std::string>()), dtype == "float64" ? at::kDouble : at::kFloat);
-  model->set_autocast(dtype == "bfloat16");
+Model placed(Model model, const TrainOptions& train) {
+  model->to(parse_device(train.device), train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
+  model->set_autocast(train.dtype == TrainDtype::bfloat16);
   return model;
-}
-
-int64_t step_tokens(const nlohmann::json& train) {
-  return train.at("batch_size").get<int64_t>() * train.at("context").get<int64_t>();
 }
 
 [[noreturn]] void diverged(int64_t step, const char* what, double value, const std::string& place) {
@@ -44,39 +37,29 @@ int64_t step_tokens(const nlohmann::json& train) {
 
 }  // namespace
 
-int64_t budget_steps(const nlohmann::json& train) {
-  if (const int64_t steps = train.at("steps").get<int64_t>(); steps > 0) return steps;
-  const int64_t tokens = train.at("tokens").get<int64_t>(), each = step_tokens(train);
-  return (tokens + each - 1) / each;
-}
-
-Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
+Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train)
     : model_(placed(std::move(model), train)),
       train_(train),
       batches_(*data.train, batch_options(train, data)),
-      validation_{*data.validation, data.token_bytes, train.at("context").get<int64_t>(), data.documents_apart},
+      validation_{*data.validation, data.token_bytes, train.context, data.documents_apart},
       optimizer_(*model_, adamw_options(train)) {}
 
-int64_t Trainer::tokens_per_step() const { return step_tokens(train_); }
-
 int64_t Trainer::planned_steps() const {
-  if (const int64_t steps = budget_steps(train_); steps > 0) return steps;
-  const double seconds = 60 * train_.at("minutes").get<double>();
+  if (const int64_t steps = train_.budget_steps(); steps > 0) return steps;
+  const double seconds = 60 * train_.minutes;
   return step_ == 0 ? 1 : std::max<int64_t>(step_, std::llround(static_cast<double>(step_) * seconds / seconds_));
 }
 
 double Trainer::progress() const {
-  if (const double minutes = train_.at("minutes").get<double>(); minutes > 0) return seconds_ / (60 * minutes);
+  if (train_.minutes > 0) return seconds_ / (60 * train_.minutes);
   return static_cast<double>(step_) / static_cast<double>(planned_steps());
 }
 
 bool Trainer::done() const { return progress() >= 1; }
 
 double Trainer::learning_rate() const {
-  const double peak = train_.at("learning_rate").get<double>(), last = train_.at("final_learning_rate").get<double>();
-  const double warmup = train_.at("warmup").get<double>();
-  const double at =
-      std::min(progress() + (train_.at("minutes") > 0 ? 0 : 1.0 / static_cast<double>(planned_steps())), 1.0);
+  const double peak = train_.learning_rate, last = train_.final_learning_rate, warmup = train_.warmup;
+  const double at = std::min(progress() + (train_.minutes > 0 ? 0 : 1.0 / static_cast<double>(planned_steps())), 1.0);
   if (at < warmup) return peak * at / warmup;
   const double fall = warmup < 1 ? (at - warmup) / (1 - warmup) : 1;
   return peak * (last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * fall)));
@@ -92,7 +75,7 @@ StepRecord Trainer::step() {
     diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs, tokens.documents));
   optimizer_.zero_grad();
   loss.backward();
-  record.gradient_norm = optimizer_.clip(train_.at("clip").get<double>());
+  record.gradient_norm = optimizer_.clip(train_.clip);
   if (!std::isfinite(record.gradient_norm))
     throw Diverged(text("step ", record.step, ": the gradient's norm is ", std::abs(record.gradient_norm)));
   optimizer_.step(record.learning_rate);
@@ -105,15 +88,14 @@ StepRecord Trainer::step() {
 
 std::vector<int64_t> Trainer::eval_windows() const {
   const int64_t all = num_eval_windows(validation_.tokens, validation_.context);
-  if (!done()) return spread_windows(all, train_.at("eval_windows").get<int64_t>());
-  const int64_t last = train_.at("final_eval_windows").get<int64_t>();
+  if (!done()) return spread_windows(all, train_.eval_windows);
+  const int64_t last = train_.final_eval_windows;
   return spread_windows(all, last > 0 ? last : (kFinalTokens + validation_.context - 1) / validation_.context);
 }
 
 EvalRecord Trainer::evaluate() {
-  const int64_t rows = train_.at("batch_size").get<int64_t>();
   const std::vector<int64_t> which = eval_windows();
-  const EvalRecord record{score_windows(*model_, validation_, which, rows), step_};
+  const EvalRecord record{score_windows(*model_, validation_, which, train_.batch_size), step_};
   if (std::isfinite(record.loss)) return record;
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
@@ -127,7 +109,7 @@ EvalRecord Trainer::evaluate() {
 
 bool Trainer::evaluation_due() {
   if (done()) return true;
-  if (const int64_t every = train_.at("eval_every").get<int64_t>(); every > 0) return step_ % every == 0;
+  if (train_.eval_every > 0) return step_ % train_.eval_every == 0;
   if (progress() < next_evaluation_ - 1e-9) return false;
   while (next_evaluation_ - 1e-9 <= progress()) next_evaluation_ += kEvaluationShare;
   return true;

@@ -23,15 +23,12 @@ class Diverged : public Error {
   using Error::Error;
 };
 
-/// Steps of a budget in steps or tokens (whole steps, rounded up); 0 when it is minutes.
-int64_t budget_steps(const nlohmann::json& train);
-
-/// Trains one model step by step. The budget is steps, tokens or minutes of train_options.
+/// Trains one model step by step. The budget is steps, tokens or minutes of TrainOptions.
 class Trainer {
  public:
   /// The model moves to train.device and takes the dtype of train.dtype: float64 parameters, or float32 ones, under
   /// autocast for bfloat16.
-  Trainer(Model, const TextData&, const nlohmann::json& train);
+  Trainer(Model, const TextData&, const TrainOptions&);
 
   bool done() const;
   /// One optimiser step. Throws Diverged naming the step and the layer when the loss is not finite.
@@ -43,7 +40,7 @@ class Trainer {
 
   int64_t steps_done() const { return step_; }
   int64_t planned_steps() const;  // estimated when the budget is minutes
-  int64_t tokens_per_step() const;
+  int64_t tokens_per_step() const { return train_.tokens_per_step(); }
   double seconds() const { return seconds_; }  // of steps alone
   ModelImpl& model() { return *model_; }
 
@@ -53,7 +50,7 @@ class Trainer {
   std::vector<int64_t> eval_windows() const;
 
   Model model_;
-  nlohmann::json train_;
+  TrainOptions train_;
   Batches batches_;
   ScoredTokens validation_;
   AdamW optimizer_;

@@ -59,7 +59,7 @@ Tensor static_map(const GoldenFile& file, const Spec& spec, const char* place, b
 }
 
 void add_mixes(const GoldenFile& file, const Spec& spec, const Setting& setting, Expressions& out) {
-  const bool dcmha = setting.word("mechanism") == "dcmha";
+  const bool dcmha = setting.options.all.at("mechanism") == "dcmha";
   for (const char* place : {"pre", "post"}) {
     const std::string own = dcmha                         ? std::string("compose_static_") + place
                             : std::string(place) == "pre" ? "logits_mix"
@@ -68,7 +68,7 @@ void add_mixes(const GoldenFile& file, const Spec& spec, const Setting& setting,
   }
   const Spec dynamic = spec["dynamic"];
   if (!dynamic.null() && dynamic["type"].value() == "dcmha")
-    return add_generated_mixes(file, dynamic, active_branches(setting), out);
+    return add_generated_mixes(file, dynamic, active_branches(dcmha_options().read(setting.options.all)), out);
   for (const char* name : {"query_logits_mix", "key_logits_mix", "query_weights_mix", "key_weights_mix"})
     out[name] = Tensor();
   if (dynamic.null()) return;
@@ -86,7 +86,7 @@ void add_mixes(const GoldenFile& file, const Spec& spec, const Setting& setting,
 
 void fill(Layer& layer, Expressions expressions) {
   at::NoGradGuard guard;
-  const std::string name = layer.setting.word("mechanism");
+  const std::string name = layer.setting.options.all.at("mechanism").get<std::string>();
   for (auto& item : layer.mechanism->named_parameters()) {
     const auto found = expressions.extract(item.key());
     if (found.empty()) fail("the spec says nothing of ", item.key(), ", which mechanism ", quote(name), " needs");

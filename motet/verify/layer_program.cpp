@@ -40,7 +40,7 @@ void check_identity(const Spec& spec, const std::string& place, bool own) {
 
 // The mechanism's own arguments, with what the spec states beside them.
 Attention stated_attention(const GoldenFile& file, const Spec& spec, const Layer& layer, const Inputs& in) {
-  Attention a = layer.mechanism->attention(in.at, in.memory_at);
+  Attention a = layer.mechanism->attention(in.at, in.memory_at, Pass::whole);
   const Heads stated = read_heads(spec);
   a.heads.scores = stated.scores, a.heads.softmax = stated.softmax, a.heads.outputs = stated.outputs;
   if (!layer.key_of.empty()) a.heads.key_of = layer.key_of;

@@ -94,7 +94,8 @@ void add_projections(const GoldenFile& file, const Spec& spec, Layer& layer, Exp
   if (values.integer() != static_cast<int64_t>(spec["value_heads"].items().size()))
     values.refuse("as many as spec.value_heads lists");
   const std::string key_name = layer.mechanism->named_parameters().contains("t_proj.weight") ? "t_proj" : "k_proj";
-  const Heads own = layer.mechanism->attention(Positions::range(0, 1, 1), Positions::range(0, 1, 1)).heads;
+  const Positions first = Positions::range(0, 1, 1);
+  const Heads own = layer.mechanism->attention(first, first, Pass::whole).heads;
   const auto key_order = order_of(spec, layer, {"key_of", "keys", "head_dim", key_name}, own.key_of, layer.key_of);
   const auto value_order =
       order_of(spec, layer, {"value_of", "values", "value_dim", "v_proj"}, own.value_of, layer.value_of);

@@ -81,8 +81,8 @@ class DifferentialAttention(Mechanism):
             made["key_of"] = [2 * (i // repeat) + b for i in range(self.output_heads) for b in (0, 1)]
         return made
 
-    def finish(self, out):
+    def finish(self, out, x=None):
         self._check_out(out)
         if not self.second and self.subln is not None:
             out = self.subln(out) * (1 - self.lambda_init)
-        return super().finish(out)
+        return super().finish(out, x)

@@ -120,9 +120,15 @@ class Mechanism(nn.Module):
             made["bias"] = self._position_bias(positions, key_positions)
         return made
 
-    def finish(self, out):
-        """[B,T,C] of the operator's out [B,T,Ho,E]."""
+    def finish(self, out, x=None):
+        """[B,T,C] of the operator's out [B,T,Ho,E]; an output gate is made from x [B,T,C], which may be left out where
+        there is none."""
         self._check_out(out)
+        if self.options["output_gate"]:
+            self._check_states("x", x, self.hidden_size)
+            if x.shape[:2] != out.shape[:2]:
+                self.refuse("x", f"of shape {list(x.shape)}", f"{list(out.shape[:2])} tokens, as out has")
+            out = out * torch.sigmoid(self.gate_proj(x)).unsqueeze(-1)
         return self.o_proj(out.flatten(2))
 
     # ---- all of it
@@ -176,7 +182,7 @@ class Mechanism(nn.Module):
         if past is not None:
             keys = {name: torch.cat((past[name], part), 1) for name, part in self._fitting(past, keys)}
         key_positions = memory_positions if memory is not None or past is not None else positions
-        out = self.finish(self.attend(self.queries(x, positions, length), keys, positions, key_positions, **seen))
+        out = self.finish(self.attend(self.queries(x, positions, length), keys, positions, key_positions, **seen), x)
         return (out, keys) if return_keys else out
 
     def attend(self, queries, keys, positions=None, key_positions=None, **seen):
@@ -301,6 +307,8 @@ class Mechanism(nn.Module):
         if o["qk_norm"]:
             self.q_norm = layers.RMSNorm(self.key_dim, o["qk_norm_eps"], **self._factory)
             self.k_norm = layers.RMSNorm(self.key_dim, o["qk_norm_eps"], **self._factory)
+        if o["output_gate"]:
+            self.gate_proj = nn.Linear(self.hidden_size, self.output_heads, bias=False, **self._factory)
         self.parameter("relative_bias", o["position_bias"] == "relative", layers.BUCKETS, self.softmax_heads)
 
     def _window(self):

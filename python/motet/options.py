@@ -46,6 +46,8 @@ COMMON = (
     Option("bias", False, (), "biases on the q, k, v and output projections"),
     Option("qk_norm", False, (), "RMS norm of queries and keys over the head width, before rotary embedding"),
     Option("qk_norm_eps", 1e-6, (0, 1), "epsilon of the QK norm"),
+    Option("output_gate", False, (),
+           "each head's output is multiplied by the sigmoid of a projection of the layer's input"),
     Option("window", 0, (0, 1e9), "keys that a query of a local layer sees, itself included; 0 = all"),
     Option("window_pattern", "local", ("local", "LG", "LGLL", "LGL6"),
            "which layers are local (L) and which global (G), repeated over depth"),

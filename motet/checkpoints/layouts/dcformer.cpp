@@ -66,7 +66,7 @@ json write_dc(const ModelConfig& c, bool pythia) {
          {"n_local_heads", a.at("num_heads")},
          {"head_dim", head_width(c)},
          {"intermediate_size", c.intermediate_size()},
-         {"norm_eps", c.options.at("norm_eps")},
+         {"norm_eps", c.options.norm_eps},
          {"rope_base", a.at("rope_base")},
          {"use_dcmha", true},
          {"use_qk_norm", a.at("qk_norm")},

@@ -33,10 +33,10 @@ json write_neox(const ModelConfig& c) {
          {"num_attention_heads", c.attention.at("num_heads")},
          {"attention_bias", c.attention.at("bias")},
          {"hidden_act", written_activation(c)},
-         {"layer_norm_eps", c.options.at("norm_eps")},
+         {"layer_norm_eps", c.options.norm_eps},
          {"use_parallel_residual", c.parallel()},
-         {"tie_word_embeddings", c.options.at("tie_embeddings")},
-         {"initializer_range", c.options.at("initializer_range")}};
+         {"tie_word_embeddings", c.options.tie_embeddings},
+         {"initializer_range", c.options.initializer_range}};
   write_rope(c, kRope, j);
   return j;
 }
@@ -52,7 +52,7 @@ std::vector<Row> neox_rows(const ModelConfig& c) {
     rows.push_back({theirs + "mlp.dense_4h_to_h" + part, {ours + "mlp.down_proj" + part}});
   }
   rows.push_back({"gpt_neox.embed_in.weight", {"model.embed_tokens.weight"}});
-  if (!c.options.at("tie_embeddings").get<bool>()) rows.push_back({"embed_out.weight", {"lm_head.weight"}});
+  if (!c.options.tie_embeddings) rows.push_back({"embed_out.weight", {"lm_head.weight"}});
   add_projection(rows, c,
                  {theirs + "attention.query_key_value",
                   {attention + "q_proj", attention + key_name(c), attention + "v_proj"},

@@ -39,10 +39,10 @@ json write_llama_body(const ModelConfig& c, const char* type, const char* archit
          {"num_key_value_heads", kv_heads(c) / heads_of_one},
          {"head_dim", head_width(c)},
          {"hidden_act", written_activation(c)},
-         {"rms_norm_eps", c.options.at("norm_eps")},
-         {"tie_word_embeddings", c.options.at("tie_embeddings")},
+         {"rms_norm_eps", c.options.norm_eps},
+         {"tie_word_embeddings", c.options.tie_embeddings},
          {"attention_bias", a.at("bias")},
-         {"initializer_range", c.options.at("initializer_range")}};
+         {"initializer_range", c.options.initializer_range}};
   write_rope(c, {}, j);
   return j;
 }

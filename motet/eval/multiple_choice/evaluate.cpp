@@ -71,7 +71,7 @@ std::string hash_of_items(const std::vector<ScoredItem>& items) {
 }
 
 std::string hash_of_model(ModelImpl& model) {
-  std::string bytes = model.config().options.dump() + model.config().attention.dump();
+  std::string bytes = model_options().write(model.config().options).dump() + model.config().attention.dump();
   for (const auto& item : model.named_parameters()) {
     const Tensor some = item.value().detach().flatten().slice(0, 0, kProbe).contiguous();
     bytes.append(item.key()).append(static_cast<const char*>(some.const_data_ptr()), some.nbytes());

@@ -31,15 +31,15 @@ Tensor hidden_after(ModelImpl& model, const Tensor& contexts, const Tensor& ids,
   const at::Device device = model.device();
   const Positions before = Positions::range(0, shared, total, device),
                   own = Positions::range(shared, total, total, device), all = Positions::range(0, total, total, device);
-  Tensor context = model.embedded(contexts), x = model.embedded(ids);
-  std::vector<Block> blocks = model.blocks();
-  for (Block& block : blocks) {
-    const Tensor normed_context = block->input_layernorm(context), normed = block->input_layernorm(x);
+  Tensor context = model.embedded(contexts);
+  const auto attend = [&](int64_t, BlockImpl& block, const Tensor& normed) {  // the contexts walk along
+    Mechanism& mechanism = *block.self_attn;
+    const Tensor normed_context = block.input_layernorm(context);
     const Tensor memory = at::cat({normed_context.index_select(0, item_of_row), normed}, 1);
-    x = block->after(x, block->self_attn->forward(normed, own, memory, all));
-    context = block->after(context, block->self_attn->forward(normed_context, before));
-  }
-  return model.normed(x);
+    context = block.after(context, mechanism.forward(normed_context, before));
+    return mechanism.forward(normed, own, memory, all);
+  };
+  return model.normed(model.walk(model.embedded(ids), attend));
 }
 
 // The scores of sequences from the hidden states [R,T,C] of their inputs from `begin` on.

@@ -3,6 +3,12 @@
 
 namespace motet {
 
+/// exact: the paper's score; slack: the released code; strict: queries tied too.
+enum class CocaForm { exact, slack, strict };
+struct CocaOptions {
+  CocaForm form = CocaForm::exact;
+};
+
 /// Collinear constrained attention: the key is built so that its angle to the query under rotary embedding starts at 0.
 /// Every form is a feature map of q and k at the cost of ordinary attention. README.md of this folder.
 class Coca : public Projected {
@@ -12,6 +18,9 @@ class Coca : public Projected {
   Keys compact_keys(const Tensor& memory_BSC, const Positions&) override;
   Keys restore(const Keys& compact, const Positions&) override;
   Queries queries(const Tensor& x_BTC, const Positions&) override;
+
+ private:
+  CocaForm form_;
 };
 
 MechanismEntry coca_entry();

@@ -12,38 +12,55 @@ constexpr int kPreQuery = 0, kPreKey = 1, kPostQuery = 2, kPostKey = 3;
 
 }  // namespace
 
-std::vector<int> active_branches(const Setting& s) {
-  const std::string sides = s.word("sides"), where = s.word("where");
+const Fields<DcmhaOptions>& dcmha_options() {
+  using D = DcmhaOptions;
+  static const Fields<D> table{
+      {"rank", &D::rank, {1, 64}, "rank of the dynamic low-rank maps"},
+      {"sides",
+       &D::sides,
+       {{"both", {true, true}}, {"query", {true, false}}, {"key", {false, true}}},
+       "maps from the query's hidden state, the key's, or both"},
+      {"where",
+       &D::where,
+       {{"both", {true, true}}, {"pre", {true, false}}, {"post", {false, true}}},
+       "compose before the softmax, after it, or both"},
+      {"low_rank", &D::low_rank, "dynamic low-rank maps"},
+      {"gates", &D::gates, "dynamic gates"},
+      {"static", &D::fixed, "a learned map that is the same everywhere"},
+      {"groups", &D::groups, {1, 256}, "groups of heads; heads are composed inside their group"},
+      {"gelu", &D::gelu, {{"erf", Activation::gelu}, {"tanh", Activation::gelu_tanh}}, "GELU of the generator"}};
+  return table;
+}
+
+std::vector<int> active_branches(const DcmhaOptions& o) {
   std::vector<int> active;
   for (int branch : {kPreQuery, kPreKey, kPostQuery, kPostKey}) {
     const bool key = branch == kPreKey || branch == kPostKey, post = branch >= kPostQuery;
-    if (sides != (key ? "query" : "key") && where != (post ? "pre" : "post")) active.push_back(branch);
+    if ((key ? o.sides.key : o.sides.query) && (post ? o.where.post : o.where.pre)) active.push_back(branch);
   }
   return active;
 }
 
 Dcmha::Dcmha(const Setting& s)
     : Projected(s, plain_sizes(s)),
-      heads_(s.integer("num_heads")),
-      groups_(s.integer("groups")),
-      rank_(s.integer("rank")),
-      branches_(active_branches(s)) {
-  if (heads_ % groups_)
-    refuse_option("groups", text(groups_, " groups do not divide num_heads ", heads_, ", want a divisor"));
-  const int64_t own = heads_ / groups_, hidden = 2 * rank_ * own, branches = static_cast<int64_t>(branches_.size());
+      options_(dcmha_options().read(s.options.all)),
+      heads_(s.options.common.num_heads),
+      branches_(active_branches(options_)) {
+  const DcmhaOptions& o = options_;
+  if (heads_ % o.groups)
+    refuse_option("groups", text(o.groups, " groups do not divide num_heads ", heads_, ", want a divisor"));
+  const int64_t own = heads_ / o.groups, hidden = 2 * o.rank * own, branches = static_cast<int64_t>(branches_.size());
   if (s.memory_size > 0 && s.memory_size != s.hidden_size)
     refuse_option("mechanism", text("dcmha has one generator for queries and memory, want memory of width ",
                                     s.hidden_size, ", have ", s.memory_size));
-  if (s.flag("low_rank")) {
-    hidden_CGPK = register_parameter("compose_hidden", s.zeros({s.hidden_size, groups_, branches, hidden}));
-    up_GPKRN = register_parameter("compose_up", s.zeros({groups_, branches, hidden, 2 * rank_, own}));
+  if (o.low_rank) {
+    hidden_CGPK = register_parameter("compose_hidden", s.zeros({s.hidden_size, o.groups, branches, hidden}));
+    up_GPKRN = register_parameter("compose_up", s.zeros({o.groups, branches, hidden, 2 * o.rank, own}));
   }
-  if (s.flag("gates")) gate_CPH = register_parameter("compose_gate", s.zeros({s.hidden_size, branches, heads_}));
-  const std::string where = s.word("where");
-  if (s.flag("static") && where != "post")
-    static_pre_GNN = register_parameter("compose_static_pre", s.zeros({groups_, own, own}));
-  if (s.flag("static") && where != "pre")
-    static_post_GNN = register_parameter("compose_static_post", s.zeros({groups_, own, own}));
+  if (o.gates) gate_CPH = register_parameter("compose_gate", s.zeros({s.hidden_size, branches, heads_}));
+  if (o.fixed && o.where.pre) static_pre_GNN = register_parameter("compose_static_pre", s.zeros({o.groups, own, own}));
+  if (o.fixed && o.where.post)
+    static_post_GNN = register_parameter("compose_static_post", s.zeros({o.groups, own, own}));
 }
 
 std::vector<int64_t> Dcmha::places(bool key) const {
@@ -56,12 +73,12 @@ std::vector<int64_t> Dcmha::places(bool key) const {
 DcmhaGenerator Dcmha::generator(bool key) const {
   const std::vector<int64_t> places = this->places(key);
   DcmhaGenerator made{.heads = heads_,
-                      .groups = groups_,
-                      .rank = rank_,
+                      .groups = options_.groups,
+                      .rank = options_.rank,
                       .branches = static_cast<int64_t>(places.size()),
                       .maps = hidden_CGPK.defined(),
                       .gates = gate_CPH.defined(),
-                      .gelu_by_tanh = setting_.word("gelu") == "tanh"};
+                      .gelu_by_tanh = options_.gelu == Activation::gelu_tanh};
   const auto own = [&](const Tensor& t, int64_t axis) {  // what of axis P is this side's
     std::vector<Tensor> parts;
     for (const int64_t place : places) parts.push_back(t.select(axis, place));
@@ -84,7 +101,7 @@ void Dcmha::prepare(WeightType, WeightArena&) {
     if (!generates(key)) continue;
     DcmhaGenerator made = generator(key);
     made.rows_XC = made.rows_XC.contiguous();
-    if (made.maps && groups_ == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
+    if (made.maps && options_.groups == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
     prepared_[key] = made;
   }
 }
@@ -125,8 +142,8 @@ Tensor Dcmha::block_diagonal(const Tensor& map_GNN) const {
   return at::block_diag(map_GNN.unbind(0));
 }
 
-Attention Dcmha::attention(const Positions& queries, const Positions& keys) {
-  Attention a = Projected::attention(queries, keys);
+Attention Dcmha::attention(const Positions& queries, const Positions& keys, Pass pass) {
+  Attention a = Projected::attention(queries, keys, pass);
   a.pre = {true, block_diagonal(static_pre_GNN)};
   a.post = {true, block_diagonal(static_post_GNN)};
   return a;
@@ -142,8 +159,8 @@ std::vector<LearnedMap> Dcmha::learned() {
 // The authors' training code (JAX): README.md, Parameters.
 void Dcmha::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
-  const double width = static_cast<double>(setting_.hidden_size), own = static_cast<double>(heads_ / groups_),
-               rank = static_cast<double>(rank_);
+  const double width = static_cast<double>(setting_.hidden_size), own = static_cast<double>(heads_ / options_.groups),
+               rank = static_cast<double>(options_.rank);
   const double hidden = 2 * rank * own;
   if (hidden_CGPK.defined()) random.normal("compose_hidden", hidden_CGPK, std::sqrt(2 / (width + hidden)));
   if (up_GPKRN.defined()) random.normal("compose_up", up_GPKRN, std::sqrt(1 / hidden) * 2 / (own + rank) * 0.01);
@@ -158,28 +175,12 @@ bool Dcmha::decays(const std::string& name) const {
 }
 
 MechanismEntry dcmha_entry() {
-  using enum OptionType;
-  return {
-      .name = "dcmha",
-      .summary = "heads composed per query and key, before and after the softmax (DCFormer)",
-      .options =
-          {{"rank", integer, 2, 1, 64, {}, "rank of the dynamic low-rank maps"},
-           {"sides",
-            string,
-            "both",
-            {},
-            {},
-            {"both", "query", "key"},
-            "maps from the query's hidden state, the key's, or both"},
-           {"where", string, "both", {}, {}, {"both", "pre", "post"}, "compose before the softmax, after it, or both"},
-           {"low_rank", boolean, true, {}, {}, {}, "dynamic low-rank maps"},
-           {"gates", boolean, true, {}, {}, {}, "dynamic gates"},
-           {"static", boolean, false, {}, {}, {}, "a learned map that is the same everywhere"},
-           {"groups", integer, 1, 1, 256, {}, "groups of heads; heads are composed inside their group"},
-           {"gelu", string, "erf", {}, {}, {"erf", "tanh"}, "GELU of the generator"}},
-      .presets = {{"dcmha", true, {{"mechanism", "dcmha"}}},
-                  {"dcmha_query_wise", false, {{"mechanism", "dcmha"}, {"sides", "query"}}}},
-      .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Dcmha>(s); }};
+  return {.name = "dcmha",
+          .summary = "heads composed per query and key, before and after the softmax (DCFormer)",
+          .options = dcmha_options().table(),
+          .presets = {{"dcmha", true, {{"mechanism", "dcmha"}}},
+                      {"dcmha_query_wise", false, {{"mechanism", "dcmha"}, {"sides", "query"}}}},
+          .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Dcmha>(s); }};
 }
 
 }  // namespace motet

@@ -64,7 +64,7 @@ TEST(Dcmha, FreshMapIsNearTheIdentity) {
   m->initialize_extras(Streams(1));
   const Tensor x = at::randn({1, 6, 64});
   const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 6)), m->keys(x, span_of(0, 6)),
-                                            m->attention(span_of(0, 6), span_of(0, 6)));
+                                            m->attention(span_of(0, 6), span_of(0, 6), Pass::whole));
   const double change = (maps.mixed_BHTS - maps.weights_BHTS).abs().max().item<double>();
   EXPECT_GT(change, 0);
   EXPECT_LT(change, 0.2);
@@ -75,7 +75,7 @@ TEST(Dcmha, GroupsDoNotMix) {
   const Tensor x = at::randn({1, 4, 16}, at::kDouble);
   const Queries q = m->queries(x, span_of(0, 4));
   const Keys k = m->keys(x, span_of(0, 4));
-  const Attention a = m->attention(span_of(0, 4), span_of(0, 4));
+  const Attention a = m->attention(span_of(0, 4), span_of(0, 4), Pass::whole);
   Tensor scores = at::zeros({1, 4, 4, 4}, at::kDouble);
   scores.slice(1, 0, 2).fill_(1);  // only the first group
   EXPECT_EQ(apply_head_mix(scores, a.pre, q.pre, k.pre).slice(1, 2, 4).abs().max().item<double>(), 0);

@@ -7,12 +7,33 @@
 namespace motet {
 namespace {
 
-bool second(const Setting& s) { return s.word("version") == "v2"; }
+const Fields<DifferentialOptions>& options() {
+  using D = DifferentialOptions;
+  static const Fields<D> table{
+      {"version",
+       &D::version,
+       {{"v1", D::Version::v1}, {"v2", D::Version::v2}},
+       "V1: half the heads in pairs, values of double width; V2: double query heads"},
+      {"lambda_start",
+       &D::lambda_start,
+       {{"schedule", D::LambdaStart::schedule}, {"constant", D::LambdaStart::constant}},
+       "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"},
+      {"lambda_init", &D::lambda_init, {0, 1}, "V1: lambda_init of every layer when lambda_start is constant"},
+      {"lambda_std", &D::lambda_std, {0, 10}, "V1: first standard deviation of the lambda vectors"},
+      {"head_norm",
+       &D::head_norm,
+       {{"affine", NormKind::rms}, {"plain", NormKind::rms_plain}, {"none", std::nullopt}},
+       "V1: RMS norm per head with a weight, without, or none"},
+      {"head_norm_eps", &D::head_norm_eps, {0, 1}, "epsilon of the head norm"}};
+  return table;
+}
+
+bool is_second(const DifferentialOptions& o) { return o.version == DifferentialOptions::Version::v2; }
 
 // num_heads counts the heads H of the plain Transformer. V1: H/2 pairs with values of double width; V2: 2H score heads.
 HeadSizes sizes(const Setting& s) {
-  const int64_t heads = s.integer("num_heads"), kv = num_kv_heads(s), dim = head_dim(s);
-  if (second(s))
+  const int64_t heads = s.options.common.num_heads, kv = num_kv_heads(s), dim = head_dim(s);
+  if (is_second(options().read(s.options.all)))
     return {.query_heads = 2 * heads,
             .softmax_heads = 2 * heads,
             .key_heads = kv,
@@ -33,15 +54,18 @@ HeadSizes sizes(const Setting& s) {
           .value_dim = 2 * dim};
 }
 
-double start_of_lambda(const Setting& s) {
-  if (s.word("lambda_start") == "constant") return s.number("lambda_init");
-  return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(s.layer));
+double start_of_lambda(const DifferentialOptions& o, int64_t layer) {
+  if (o.lambda_start == DifferentialOptions::LambdaStart::constant) return o.lambda_init;
+  return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer));
 }
 
 }  // namespace
 
 Differential::Differential(const Setting& s)
-    : Projected(s, sizes(s)), second_(second(s)), lambda_init_(start_of_lambda(s)) {
+    : Projected(s, sizes(s)),
+      options_(options().read(s.options.all)),
+      second_(is_second(options_)),
+      lambda_init_(start_of_lambda(options_, s.layer)) {
   if (second_) {
     lambda_proj = register_module("lambda_proj", Linear(s.hidden_size, sizes_.output_heads, false, s.device));
     return;
@@ -51,10 +75,8 @@ Differential::Differential(const Setting& s)
   lambda_k1_D = register_parameter("lambda_k1", s.zeros({dim}));
   lambda_q2_D = register_parameter("lambda_q2", s.zeros({dim}));
   lambda_k2_D = register_parameter("lambda_k2", s.zeros({dim}));
-  const std::string norm = s.word("head_norm");
-  if (norm != "none")
-    head_norm = register_module("subln", Norm(sizes_.value_dim, norm == "affine" ? NormKind::rms : NormKind::rms_plain,
-                                              s.number("head_norm_eps"), s.device));
+  if (options_.head_norm)
+    head_norm = register_module("subln", Norm(sizes_.value_dim, *options_.head_norm, options_.head_norm_eps, s.device));
 }
 
 Tensor Differential::lambda() const {
@@ -71,8 +93,8 @@ Queries Differential::queries(const Tensor& x, const Positions& at) {
   return q;
 }
 
-Attention Differential::attention(const Positions& queries, const Positions& keys) {
-  Attention a = Projected::attention(queries, keys);
+Attention Differential::attention(const Positions& queries, const Positions& keys, Pass pass) {
+  Attention a = Projected::attention(queries, keys, pass);
   if (second_) return a;  // both heads of a pair read the same stored head: contiguous groups
   // Heads 2i and 2i+1 read different stored keys, so grouped keys need a table.
   const int64_t pairs = sizes_.output_heads, repeat = pairs / sizes_.value_heads;
@@ -94,7 +116,7 @@ void Differential::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
   for (const auto& [name, vector] : {std::pair("lambda_q1", lambda_q1_D), std::pair("lambda_k1", lambda_k1_D),
                                      std::pair("lambda_q2", lambda_q2_D), std::pair("lambda_k2", lambda_k2_D)})
-    if (vector.defined()) random.normal(name, vector, setting_.number("lambda_std"));
+    if (vector.defined()) random.normal(name, vector, options_.lambda_std);
 }
 
 bool Differential::decays(const std::string& name) const {
@@ -109,34 +131,9 @@ std::string Differential::caveat() const {
 }
 
 MechanismEntry differential_entry() {
-  using enum OptionType;
   return {.name = "differential",
           .summary = "the difference of two softmax maps (Differential Transformer V1, V2)",
-          .options =
-              {{"version",
-                string,
-                "v1",
-                {},
-                {},
-                {"v1", "v2"},
-                "V1: half the heads in pairs, values of double width; V2: double query heads"},
-               {"lambda_start",
-                string,
-                "schedule",
-                {},
-                {},
-                {"schedule", "constant"},
-                "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"},
-               {"lambda_init", number, 0.8, 0, 1, {}, "V1: lambda_init of every layer when lambda_start is constant"},
-               {"lambda_std", number, 0.1, 0, 10, {}, "V1: first standard deviation of the lambda vectors"},
-               {"head_norm",
-                string,
-                "affine",
-                {},
-                {},
-                {"affine", "plain", "none"},
-                "V1: RMS norm per head with a weight, without, or none"},
-               {"head_norm_eps", number, 1e-5, 0, 1, {}, "epsilon of the head norm"}},
+          .options = options().table(),
           .presets = {{"differential_v1", true, {{"mechanism", "differential"}, {"version", "v1"}}},
                       {"differential_v2", true, {{"mechanism", "differential"}, {"version", "v2"}}}},
           .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Differential>(s); }};

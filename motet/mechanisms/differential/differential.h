@@ -1,7 +1,19 @@
 #pragma once
+#include <optional>
+
 #include "motet/mechanisms/projected.h"
 
 namespace motet {
+
+struct DifferentialOptions {
+  enum class Version { v1, v2 };
+  enum class LambdaStart { schedule, constant };
+  Version version = Version::v1;
+  LambdaStart lambda_start = LambdaStart::schedule;
+  double lambda_init = 0.8, lambda_std = 0.1;
+  std::optional<NormKind> head_norm = NormKind::rms;
+  double head_norm_eps = 1e-5;
+};
 
 /// Differential attention: the difference of two softmax maps. V1: pairs of heads over values of double width, lambda a
 /// learned number of the layer, a norm per head. V2: double query heads, lambda per token and head. README.md.
@@ -9,7 +21,7 @@ class Differential : public Projected {
  public:
   explicit Differential(const Setting&);
   Queries queries(const Tensor& x_BTC, const Positions&) override;
-  Attention attention(const Positions& queries, const Positions& keys) override;
+  Attention attention(const Positions& queries, const Positions& keys, Pass) override;
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
   std::vector<LearnedMap> learned() override;
   void initialize_extras(const Streams&) override;
@@ -20,6 +32,7 @@ class Differential : public Projected {
   double lambda_init() const { return lambda_init_; }
 
  private:
+  DifferentialOptions options_;
   bool second_;  // V2
   double lambda_init_;
   Tensor lambda_q1_D, lambda_k1_D, lambda_q2_D, lambda_k2_D;  // V1

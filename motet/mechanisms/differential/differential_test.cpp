@@ -28,7 +28,8 @@ TEST(Differential, LambdaInitFollowsDepth) {
 
 TEST(Differential, GroupedKeysOfV1AlternateInsideAPair) {
   const auto m = make({.options = {{"mechanism", "differential"}, {"num_heads", 8}, {"num_kv_heads", 4}}});
-  EXPECT_EQ(m->attention(span_of(0, 1), span_of(0, 1)).heads.key_of, (std::vector<int64_t>{0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(m->attention(span_of(0, 1), span_of(0, 1), Pass::whole).heads.key_of,
+            (std::vector<int64_t>{0, 1, 0, 1, 2, 3, 2, 3}));
 }
 
 TEST(Differential, WeightOfV2PairsSumsToOneMinusLambda) {
@@ -36,7 +37,8 @@ TEST(Differential, WeightOfV2PairsSumsToOneMinusLambda) {
   const auto m = make({.options = {{"mechanism", "differential"}, {"version", "v2"}}});
   const Tensor x = at::randn({1, 5, 16}, at::kDouble);
   const Queries q = m->queries(x, span_of(0, 5));
-  const AttentionMaps maps = attention_maps(q, m->keys(x, span_of(0, 5)), m->attention(span_of(0, 5), span_of(0, 5)));
+  const AttentionMaps maps =
+      attention_maps(q, m->keys(x, span_of(0, 5)), m->attention(span_of(0, 5), span_of(0, 5), Pass::whole));
   EXPECT_TRUE(maps.mixed_BHTS.sum(-1).allclose(1 - q.lambda.transpose(1, 2)));
 }
 

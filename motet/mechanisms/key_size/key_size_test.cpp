@@ -24,7 +24,7 @@ TEST(KeySize, ScaleIsThatOfTheKeyWidth) {
   const Tensor x = at::randn({1, 3, 8}, at::kDouble);
   const Queries q = m->queries(x, span_of(0, 3));
   const Keys k = m->keys(x, span_of(0, 3));
-  const AttentionMaps maps = attention_maps(q, k, m->attention(span_of(0, 3), span_of(0, 3)));
+  const AttentionMaps maps = attention_maps(q, k, m->attention(span_of(0, 3), span_of(0, 3), Pass::whole));
   const double want = q.q_BTHD[0][2][1].dot(k.k_BSGD[0][0][1]).item<double>() * 0.408248;
   EXPECT_NEAR(maps.scores_BHTS[0][1][2][0].item<double>(), want, 1e-6 * std::abs(want));
 }

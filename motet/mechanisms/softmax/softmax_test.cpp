@@ -14,7 +14,7 @@ TEST(Softmax, WindowPatternsNameTheLocalLayers) {
     std::string got;
     for (int64_t layer = 0; layer < 8; ++layer) {
       const auto m = make({.options = {{"window", 3}, {"window_pattern", name}}, .layer = layer});
-      got += m->attention(span_of(0, 1), span_of(0, 1)).visibility.window > 0 ? 'L' : 'G';
+      got += m->attention(span_of(0, 1), span_of(0, 1), Pass::whole).visibility.window > 0 ? 'L' : 'G';
     }
     EXPECT_EQ(got, want);
   }
@@ -22,7 +22,7 @@ TEST(Softmax, WindowPatternsNameTheLocalLayers) {
 
 TEST(Softmax, AlibiFallsWithDistanceAndDiffersByHead) {
   const auto m = make({.options = {{"position_bias", "alibi"}}});
-  const Tensor bias = m->attention(span_of(0, 4), span_of(0, 4)).visibility.bias_BHTS;
+  const Tensor bias = m->attention(span_of(0, 4), span_of(0, 4), Pass::whole).visibility.bias_BHTS;
   EXPECT_EQ(bias.sizes(), (std::vector<int64_t>{1, 4, 4, 4}));
   EXPECT_NEAR(bias[0][0][3][1].item<double>(), -2 * std::exp2(-2.0), 1e-15);
   EXPECT_NEAR(bias[0][3][3][1].item<double>(), -2 * std::exp2(-8.0), 1e-15);
@@ -30,7 +30,7 @@ TEST(Softmax, AlibiFallsWithDistanceAndDiffersByHead) {
 
 TEST(Softmax, RelativeBiasDependsOnDistanceAlone) {
   const auto m = make({.options = {{"position_bias", "relative"}}});
-  const Tensor bias = m->attention(span_of(0, 40), span_of(0, 40)).visibility.bias_BHTS;
+  const Tensor bias = m->attention(span_of(0, 40), span_of(0, 40), Pass::whole).visibility.bias_BHTS;
   EXPECT_TRUE(bias[0][1][30][10].equal(bias[0][1][39][19]));
   EXPECT_FALSE(bias[0][1][30][10].equal(bias[0][1][30][29]));
 }

@@ -7,29 +7,66 @@
 namespace motet {
 namespace {
 
+const Fields<TalkingHeadsOptions>& options() {
+  using T = TalkingHeadsOptions;
+  constexpr Sides kNone{false, false}, kQuery{true, false}, kKey{false, true}, kBoth{true, true};
+  const Words<Sides> sides{{"none", kNone}, {"query", kQuery}, {"key", kKey}, {"both", kBoth}};
+  const Words<std::optional<Sides>> own{
+      {"same", std::nullopt}, {"none", kNone}, {"query", kQuery}, {"key", kKey}, {"both", kBoth}};
+  static const Fields<T> table{
+      {"score_heads", &T::score_heads, {0, 1024}, "key heads h_k; 0 = num_heads"},
+      {"softmax_heads", &T::softmax_heads, {0, 1024}, "softmax heads h; 0 = num_heads"},
+      {"value_heads", &T::value_heads, {0, 1024}, "value heads h_v; 0 = num_heads"},
+      {"key_dim", &T::key_dim, {0, 4096}, "width of queries and keys; 0 = head_dim"},
+      {"value_dim", &T::value_dim, {0, 4096}, "width of values; 0 = head_dim"},
+      {"mixes",
+       &T::mixes,
+       {{"both", {true, true}}, {"pre", {true, false}}, {"post", {false, true}}},
+       "mix the logits (pre), the weights (post) or both"},
+      {"static", &T::fixed, "learned maps that are the same everywhere"},
+      {"start",
+       &T::start,
+       {{"identity", T::Start::identity}, {"random", T::Start::random}},
+       "first values of the static maps (square ones only can be the identity)"},
+      {"dynamic", &T::dynamic, sides, "maps computed from the query's or key's hidden state"},
+      {"dynamic_logits", &T::dynamic_logits, own, "dynamic maps of the logits alone; same: as dynamic"},
+      {"dynamic_weights", &T::dynamic_weights, own, "dynamic maps of the weights alone; same: as dynamic"},
+      {"dynamic_std",
+       &T::dynamic_std,
+       {0, 1},
+       "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"},
+      {"residual", &T::residual, "add the scores to their mix (x-transformers)"},
+      {"qk_scale",
+       &T::qk_scale,
+       {{"default", T::Scale::by_width}, {"none", T::Scale::none}},
+       "1/sqrt(key_dim), or 1 as in the authors' weights"}};
+  return table;
+}
+
 struct Counts {
   int64_t score, softmax, value;
 };
 
-Counts counts(const Setting& s) {
-  const auto own = [&](const char* name) { return s.integer(name) > 0 ? s.integer(name) : s.integer("num_heads"); };
-  return {own("score_heads"), own("softmax_heads"), own("value_heads")};
+Counts counts(const TalkingHeadsOptions& o, int64_t num_heads) {
+  const auto own = [&](int64_t given) { return given > 0 ? given : num_heads; };
+  return {own(o.score_heads), own(o.softmax_heads), own(o.value_heads)};
 }
 
 HeadSizes sizes(const Setting& s) {
-  const Counts n = counts(s);
-  if (s.integer("num_kv_heads") != 0 && s.integer("num_kv_heads") != s.integer("num_heads"))
+  const TalkingHeadsOptions o = options().read(s.options.all);
+  const AttentionOptions& common = s.options.common;
+  const Counts n = counts(o, common.num_heads);
+  if (common.num_kv_heads != 0 && common.num_kv_heads != common.num_heads)
     refuse_option("num_kv_heads",
                   "talking heads has a stored key for each score head and a value for each value head; set score_heads "
                   "and value_heads");
-  const int64_t key_dim = s.integer("key_dim"), value_dim = s.integer("value_dim");
   return {.query_heads = n.score,
           .softmax_heads = n.softmax,
           .key_heads = n.score,
           .value_heads = n.value,
           .output_heads = n.value,
-          .key_dim = key_dim > 0 ? key_dim : head_dim(s),
-          .value_dim = value_dim > 0 ? value_dim : head_dim(s)};
+          .key_dim = o.key_dim > 0 ? o.key_dim : head_dim(s),
+          .value_dim = o.value_dim > 0 ? o.value_dim : head_dim(s)};
 }
 
 // What is learned of the mix before the softmax (logits) or after it (weights). Nothing: it passes its input on.
@@ -38,17 +75,15 @@ struct Terms {
   bool any() const { return fixed || query || key; }
 };
 
-Terms terms(const Setting& s, bool logits) {
-  const char* name = logits ? "dynamic_logits" : "dynamic_weights";
-  const std::string own = s.word(name), sides = own == "same" ? s.word("dynamic") : own;
-  if (s.word("mixes") == (logits ? "post" : "pre")) {
-    if (own != "same" && own != "none")
-      refuse_option(name, text("'", own, "' while mixes is '", s.word("mixes"), "', want none or mixes = both"));
-    return {};
-  }
-  return {.fixed = s.flag("static"),
-          .query = sides == "query" || sides == "both",
-          .key = sides == "key" || sides == "both"};
+Terms terms(const TalkingHeadsOptions& o, bool logits) {
+  const std::optional<Sides> own = logits ? o.dynamic_logits : o.dynamic_weights;
+  const Sides sides = own.value_or(o.dynamic);
+  if (logits ? o.mixes.pre : o.mixes.post) return {.fixed = o.fixed, .query = sides.query, .key = sides.key};
+  const auto word = [](Sides s) { return s.query ? (s.key ? "both" : "query") : "key"; };
+  if (own && (own->query || own->key))
+    refuse_option(logits ? "dynamic_logits" : "dynamic_weights",
+                  text("'", word(*own), "' while mixes is '", logits ? "post" : "pre", "', want none or mixes = both"));
+  return {};
 }
 
 // Identity where the counts agree and that is asked for, else fan-in.
@@ -63,14 +98,14 @@ void fill_mix(const std::string& name, Tensor mix, bool identity, const Streams&
 
 }  // namespace
 
-TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)) {
-  const Counts n = counts(s);
-  const Terms logits = terms(s, true), weights = terms(s, false);
+TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)), options_(options().read(s.options.all)) {
+  const Counts n = counts(options_, s.options.common.num_heads);
+  const Terms logits = terms(options_, true), weights = terms(options_, false);
   if (!logits.any() && n.score != n.softmax)
     refuse_option("softmax_heads", "must equal score_heads when the logits are not mixed");
   if (!weights.any() && n.softmax != n.value)
     refuse_option("value_heads", "must equal softmax_heads when the weights are not mixed");
-  if (s.flag("residual") && n.score != n.softmax)
+  if (options_.residual && n.score != n.softmax)
     refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
   const auto add = [&](bool wanted, const char* name, std::vector<int64_t> shape) {
@@ -103,11 +138,11 @@ Queries TalkingHeads::queries(const Tensor& x, const Positions& at) {
   return q;
 }
 
-Attention TalkingHeads::attention(const Positions& queries, const Positions& keys) {
-  Attention a = Projected::attention(queries, keys);
-  a.pre = {setting_.flag("residual"), logits_mix_NM};
+Attention TalkingHeads::attention(const Positions& queries, const Positions& keys, Pass pass) {
+  Attention a = Projected::attention(queries, keys, pass);
+  a.pre = {options_.residual, logits_mix_NM};
   a.post = {false, weights_mix_NM};
-  if (setting_.word("qk_scale") == "none") a.scale = 1.0;
+  if (options_.qk_scale == TalkingHeadsOptions::Scale::none) a.scale = 1.0;
   return a;
 }
 
@@ -120,15 +155,14 @@ std::vector<LearnedMap> TalkingHeads::learned() {
 
 void TalkingHeads::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
-  const bool identity = setting_.word("start") == "identity";
+  const bool identity = options_.start == TalkingHeadsOptions::Start::identity;
   fill_mix("logits_mix", logits_mix_NM, identity, random);
   fill_mix("weights_mix", weights_mix_NM, identity, random);
   for (const auto& [name, map] :
        {std::pair("query_logits_mix", query_logits_CNM), std::pair("key_logits_mix", key_logits_CNM),
         std::pair("query_weights_mix", query_weights_CNM), std::pair("key_weights_mix", key_weights_CNM)})
     if (map.defined())
-      random.normal(name, map,
-                    setting_.number("dynamic_std") / std::sqrt(static_cast<double>(map.size(0) * map.size(1))));
+      random.normal(name, map, options_.dynamic_std / std::sqrt(static_cast<double>(map.size(0) * map.size(1))));
 }
 
 bool TalkingHeads::decays(const std::string& name) const {
@@ -136,65 +170,9 @@ bool TalkingHeads::decays(const std::string& name) const {
 }
 
 MechanismEntry talking_heads_entry() {
-  using enum OptionType;
   return {.name = "talking_heads",
           .summary = "static and dynamic linear maps over heads around the softmax",
-          .options = {{"score_heads", integer, 0, 0, 1024, {}, "key heads h_k; 0 = num_heads"},
-                      {"softmax_heads", integer, 0, 0, 1024, {}, "softmax heads h; 0 = num_heads"},
-                      {"value_heads", integer, 0, 0, 1024, {}, "value heads h_v; 0 = num_heads"},
-                      {"key_dim", integer, 0, 0, 4096, {}, "width of queries and keys; 0 = head_dim"},
-                      {"value_dim", integer, 0, 0, 4096, {}, "width of values; 0 = head_dim"},
-                      {"mixes",
-                       string,
-                       "both",
-                       {},
-                       {},
-                       {"both", "pre", "post"},
-                       "mix the logits (pre), the weights (post) or both"},
-                      {"static", boolean, true, {}, {}, {}, "learned maps that are the same everywhere"},
-                      {"start",
-                       string,
-                       "identity",
-                       {},
-                       {},
-                       {"identity", "random"},
-                       "first values of the static maps (square ones only can be the identity)"},
-                      {"dynamic",
-                       string,
-                       "none",
-                       {},
-                       {},
-                       {"none", "query", "key", "both"},
-                       "maps computed from the query's or key's hidden state"},
-                      {"dynamic_logits",
-                       string,
-                       "same",
-                       {},
-                       {},
-                       {"same", "none", "query", "key", "both"},
-                       "dynamic maps of the logits alone; same: as dynamic"},
-                      {"dynamic_weights",
-                       string,
-                       "same",
-                       {},
-                       {},
-                       {"same", "none", "query", "key", "both"},
-                       "dynamic maps of the weights alone; same: as dynamic"},
-                      {"dynamic_std",
-                       number,
-                       0.01,
-                       0,
-                       1,
-                       {},
-                       "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"},
-                      {"residual", boolean, false, {}, {}, {}, "add the scores to their mix (x-transformers)"},
-                      {"qk_scale",
-                       string,
-                       "default",
-                       {},
-                       {},
-                       {"default", "none"},
-                       "1/sqrt(key_dim), or 1 as in the authors' weights"}},
+          .options = options().table(),
           .presets = {{"talking_heads", true, {{"mechanism", "talking_heads"}}}},
           .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<TalkingHeads>(s); }};
 }

@@ -51,7 +51,7 @@ TEST(TalkingHeads, ResidualFormDoublesTheLogitsAtTheStart) {
   m->initialize_extras(Streams(1));
   const Tensor x = at::randn({1, 4, 16}, at::kDouble);
   const AttentionMaps maps = attention_maps(m->queries(x, span_of(0, 4)), m->keys(x, span_of(0, 4)),
-                                            m->attention(span_of(0, 4), span_of(0, 4)));
+                                            m->attention(span_of(0, 4), span_of(0, 4), Pass::whole));
   EXPECT_TRUE(maps.logits_BHTS.allclose(2 * maps.scores_BHTS));
 }
 
