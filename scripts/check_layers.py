@@ -65,8 +65,8 @@ def wrong_include(path, included, quoted, root):
         return "there is no such file"
     if alone and not included.startswith((f"motet/{alone}/", "motet/core/")) and quoted and included.startswith("motet/"):
         return f"motet/{alone} may include itself and core only"
-    if tables and target_folder != "core" and not OPTIONS.match(included):
-        return "tables of options may include core and each other only"
+    if tables and target_folder not in ("core", "kernels") and not OPTIONS.match(included):
+        return "tables of options may include core, kernels and each other only"
     if owner == "apps":
         own = target_owner == "apps" and target_folder == folder
         allowed = own or target_folder == "core" or included == ENTRY or OPTIONS.match(included)

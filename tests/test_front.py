@@ -121,6 +121,22 @@ def test_every_flag_of_the_help_is_known(name):
         assert flag == "help" or "unknown flag '--unknown-flag-last'" in done.stderr, (flag, done.stderr)
 
 
+@pytest.mark.parametrize("name", ["train", "compare"])
+def test_the_help_shows_the_defaults_that_a_run_has(name):
+    flags = re.findall(r"^  (?:-\w, |    )--([\w-]+).*?\(.*default: ([^)]+)\)$", run(name, "--help").stdout, re.M)
+    shown = dict(flags)
+    run_of = tomllib.loads(re.search(r"^\[data\].*", run(name, "--dry-run").stdout, re.M | re.S)[0])
+    keys = {"num-heads": run_of["model"]["attention"]["num_heads"], "ctx-size": run_of["train"]["context"]}
+    for section in ("model", "data", "train"):
+        keys |= {key.replace("_", "-"): value for key, value in run_of[section].items()}
+    checked = 0
+    for flag, default in shown.items():
+        if flag in keys:
+            assert str(keys[flag]) == default or float(keys[flag]) == float(default), flag
+            checked += 1
+    assert checked == 16 and shown["tokens"] == {"train": "0", "compare": "120000"}[name]
+
+
 def test_defaults_are_those_of_the_documents():
     """docs/training.md and the help say some of them; published results say the rest."""
     done = run("train", "--options")

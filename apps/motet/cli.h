@@ -46,9 +46,6 @@ const std::vector<Subcommand>& subcommands();
 // Its own flags, and those that it has in common with all.
 std::vector<Flag> all_flags(const Subcommand& subcommand);
 
-// --config, --set and the sizes that compare and train share.
-std::vector<Flag> configuration_flags();
-
 // The texts of --help; `program` is how the user calls the program, so that the examples work as printed.
 std::string program_help(const std::string& program);
 std::string subcommand_help(const Subcommand& subcommand, const std::string& program);

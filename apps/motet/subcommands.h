@@ -18,9 +18,7 @@ Subcommand verify_subcommand();
 Subcommand tokenize_subcommand();
 Subcommand data_subcommand();
 
-/// --device of a subcommand that computes.
-Flag device_flag(const char* target = "device");
 /// How tokens are drawn and kept, of generate and chat.
-const std::vector<Flag>& sampling_flags();
+std::vector<Flag> sampling_flags();
 
 }  // namespace motet

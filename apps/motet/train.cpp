@@ -1,50 +1,45 @@
+#include "apps/motet/flags.h"
 #include "apps/motet/subcommands.h"
+#include "motet/commands/options.h"
 
 namespace motet {
 
 Subcommand train_subcommand() {
-  Subcommand out = {
+  return {
       .name = "train",
       .summary = "Train one model and write its checkpoints and metrics",
-      .flags = {{.long_name = "mechanism",
-                 .target = "model.attention.mechanism",
-                 .value = "NAME",
-                 .help = "as a contender of compare: mha, differential_v2, dcmha:rank=1"},
-                {.long_name = "out",
-                 .target = "out",
-                 .value = "DIR",
-                 .help = "folder of the run (default: runs/train-<time>)"},
-                {.long_name = "prompt",
-                 .target = "prompt",
-                 .value = "TEXT",
-                 .help = "what the model continues at the end",
-                 .short_name = "p"},
-                {.long_name = "n-predict",
-                 .target = "n_predict",
-                 .value = "N",
-                 .help = "tokens of the continuation",
-                 .short_name = "n"},
-                {.long_name = "init",
-                 .target = "init",
-                 .value = "DIR",
-                 .help = "start from this model and its tokenizer: model folder, or the folder of a run"},
-                {.long_name = "freeze",
-                 .target = "freeze",
-                 .value = "PATTERN",
-                 .help = "parameters that do not learn, '*' for anything; '!PATTERN': that do after all",
-                 .kind = FlagKind::list},
-                {.long_name = "options",
-                 .target = "options",
-                 .help = "print every key of the configuration as TOML that --config reads, and stop",
-                 .kind = FlagKind::toggle}},
+      .flags =
+          std::vector<Flag>{{.long_name = "mechanism",
+                             .target = "model.attention.mechanism",
+                             .value = "NAME",
+                             .help = "as a contender of compare: mha, differential_v2, dcmha:rank=1"},
+                            {.long_name = "out",
+                             .target = "out",
+                             .value = "DIR",
+                             .help = "folder of the run (default: runs/train-<time>)"},
+                            {.long_name = "init",
+                             .target = "init",
+                             .value = "DIR",
+                             .help = "start from this model and its tokenizer: model folder, or the folder of a "
+                                     "run"},
+                            {.long_name = "freeze",
+                             .target = "freeze",
+                             .value = "PATTERN",
+                             .help = "parameters that do not learn, '*' for anything; '!PATTERN': that do after "
+                                     "all",
+                             .kind = FlagKind::list},
+                            {.long_name = "options",
+                             .target = "options",
+                             .help = "print every key of the configuration as TOML that --config reads, and stop",
+                             .kind = FlagKind::toggle}} +
+          flags_of(train_request_options().table(), {{"prompt", {.letter = "p"}}, {"n_predict", {.letter = "n"}}}) +
+          configuration_flags(train_defaults()),
       .positional = {.field = "texts",
                      .name = "TEXT",
                      .help = "files, folders of *.txt, or one of motet data (default: the built-in tiny Shakespeare)",
                      .most = SIZE_MAX},
       .examples = {"train --mechanism dcmha --steps 100 --out runs/first",
                    "train --set model.attention.num_heads=8 --learning-rate 1e-3 --steps 20"}};
-  for (const Flag& flag : configuration_flags()) out.flags.push_back(flag);
-  return out;
 }
 
 }  // namespace motet

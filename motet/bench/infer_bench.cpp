@@ -78,7 +78,7 @@ nlohmann::json rival_request(const InferBench& bench, const InferRival& rival, c
           {"depth", depth},
           {"vocab", bench.models[rival.against].model->config().vocab_size},
           {"threads", bench.threads},
-          {"weights", weight_type_names()[static_cast<size_t>(rival.weights)]},
+          {"weights", name(rival.weights)},
           {"check", check},
           {"seed", 1}};
 }

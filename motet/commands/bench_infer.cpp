@@ -99,8 +99,7 @@ int bench_infer(const nlohmann::json& request) {
   if (own) {
     bench.folder = model_folder(request, "model");
     for (const WeightType type : types)
-      bench.models.push_back(
-          {text("model ", weight_type_names()[static_cast<size_t>(type)]), load_model_folder(bench.folder), type});
+      bench.models.push_back({text("model ", name(type)), load_model_folder(bench.folder), type});
   } else {
     int64_t context = 0;
     for (const InferCase& c : bench.cases) context = std::max(context, c.depth + c.tokens);
@@ -121,7 +120,7 @@ int bench_infer(const nlohmann::json& request) {
           bench.folder = scratch.path;
           save_model_folder(scratch.path, *model, {});
         }
-        bench.models.push_back({text(arm.label, " ", weight_type_names()[static_cast<size_t>(type)]), model, type});
+        bench.models.push_back({text(arm.label, " ", name(type)), model, type});
       }
     }
   }

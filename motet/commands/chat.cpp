@@ -47,12 +47,12 @@ nlohmann::ordered_json token_variables(const LoadedModel& model) {
 }  // namespace
 
 int run_chat(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(sampling_options(), request);
+  const SamplingRequest sampling = read_request(sampling_options(), request);
   const fs::path folder = model_folder(request, "model");
   request_threads(request);
-  const LoadedModel loaded = load_for_inference(folder, values);
+  const LoadedModel loaded = load_for_inference(folder, sampling);
   const ChatTemplate form = chat_template(loaded.companions, folder);
-  GenerateOptions options = generate_options(request, values, loaded);
+  GenerateOptions options = generate_options(request, sampling, loaded);
   options.end_at_special = !request.value("ignore_eos", false);
   Model model = loaded.model;
   Chat chat(*model, *loaded.tokenizer, form, token_variables(loaded), request.value("system", ""));

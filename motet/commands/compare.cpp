@@ -15,26 +15,6 @@
 namespace motet {
 namespace {
 
-// What `motet compare` runs when nothing is said: a minute on two processors. Eight heads are four pairs for
-// differential_v1, half of the fewest that its authors use.
-const nlohmann::json kDefaults = {
-    {"model", {{"hidden_size", 64}, {"num_layers", 2}, {"attention", {{"num_heads", 8}}}}},
-    {"train", {{"tokens", 120000}, {"context", 64}, {"batch_size", 8}}}};
-
-const OptionTable& compare_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"mechanisms", string, "", {}, {}, {}, "contenders"},
-      {"seeds", integer, 3, 1, 1000, {}, "models of each mechanism; five give a verdict"},
-      {"margin", number, 0.01, 0, 100, {}, "nats beyond which fewer than five seeds give a verdict"},
-      {"match", string, "parameters", {}, {}, {"parameters", "flops", "none"}, "what is equal"},
-      {"jobs", integer, 0, 0, 1024, {}, "models at once; 0: one for each thread"},
-      {"prompt", string, "", {}, {}, {}, "what each model continues; by default the validation text's beginning"},
-      {"n_predict", integer, 300, 1, 100000, {}, "tokens of the continuation"},
-  };
-  return table;
-}
-
 Table plan_table(const Comparison& plan) {
   Table table{.columns = {{"mechanism", Align::left},
                           {"parameters"},
@@ -113,15 +93,15 @@ std::vector<std::string> samples(Comparison& all, const TextData& data, const st
 }  // namespace
 
 int run_compare(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(compare_options(), request);
+  const CompareRequest asked = read_request(compare_options(), request);
   const TableFormat format = output_format(request);
-  const RunConfig run = read_run_config(request, kDefaults);
-  const int64_t threads = request_threads(request), jobs = values["jobs"].get<int64_t>();
-  CompareOptions options{.arms = parse_arms(values["mechanisms"].get<std::string>(), run.attention_given),
-                         .seeds = values["seeds"].get<int64_t>(),
-                         .match = parse_match(values["match"].get<std::string>()),
-                         .margin = values["margin"].get<double>(),
-                         .jobs = jobs > 0 ? jobs : threads,
+  const RunConfig run = read_run_config(request, compare_defaults());
+  const int64_t threads = request_threads(request);
+  CompareOptions options{.arms = parse_arms(asked.mechanisms, run.attention_given),
+                         .seeds = asked.seeds,
+                         .match = asked.match,
+                         .margin = asked.margin,
+                         .jobs = asked.jobs > 0 ? asked.jobs : threads,
                          .threads = threads};
   options.jobs = std::min<int64_t>(options.jobs, options.seeds * static_cast<int64_t>(options.arms.size()));
   const TextData data = load_text_data(run);
@@ -143,8 +123,8 @@ int run_compare(const nlohmann::json& request) {
   print_table(table, request);  // before anything else that could fail
   if (format == TableFormat::table) std::cout << "\n" << comparison_summary(all) << "\n" << std::endl;
   if (const ArmResult* lowest = all.lowest()) {
-    const Presentation shown{request.value("command", ""), prompt,
-                             samples(all, data, prompt, values["n_predict"].get<int64_t>()), options.match};
+    const Presentation shown{request.value("command", ""), prompt, samples(all, data, prompt, asked.n_predict),
+                             options.match};
     const std::filesystem::path report = options.folder / "report.html";
     write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
     if (format == TableFormat::table) {

@@ -11,33 +11,20 @@
 namespace motet {
 namespace {
 
-const OptionTable& convert_options() {
-  using enum OptionType;
-  std::vector<std::string> names;
-  for (const Layout& layout : layouts()) names.push_back(layout.name);
-  static const OptionTable table{
-      {"to", string, "motet", {}, {}, names, "layout of the result"},
-      {"out", string, nullptr, {}, {}, {}, "new folder"},
-      {"dtype",
-       string,
-       "keep",
-       {},
-       {},
-       {"keep", "float64", "float32", "bfloat16", "float16"},
-       "type of the numbers; keep: as they are stored, float32 for quantised ones"},
-      {"mechanism", string, "", {}, {}, {}, "of a model whose config.json does not say it"},
-      {"retrofit", string, "", {}, {}, {}, "the mechanism that the model gets"},
-      {"seed", integer, 1, 0, 1e15, {}, "of what --retrofit adds"},
-  };
-  return table;
-}
-
-std::optional<at::ScalarType> dtype_of(const std::string& name) {
-  if (name == "keep") return std::nullopt;
-  return name == "float64"    ? at::kDouble
-         : name == "float32"  ? at::kFloat
-         : name == "bfloat16" ? at::kBFloat16
-                              : at::kHalf;
+std::optional<at::ScalarType> scalar_type(ConvertRequest::Dtype dtype) {
+  switch (dtype) {
+    case ConvertRequest::Dtype::keep:
+      return std::nullopt;
+    case ConvertRequest::Dtype::float64:
+      return at::kDouble;
+    case ConvertRequest::Dtype::float32:
+      return at::kFloat;
+    case ConvertRequest::Dtype::bfloat16:
+      return at::kBFloat16;
+    case ConvertRequest::Dtype::float16:
+      break;
+  }
+  return at::kHalf;
 }
 
 Table list_of_layouts() {
@@ -64,25 +51,26 @@ int run_convert(const nlohmann::json& request) {
     print_table(list_of_layouts(), request);
     return 0;
   }
-  const nlohmann::json values = request_values(convert_options(), request);
+  const ConvertRequest asked = read_request(convert_options(), request);
   const std::string source = request.value("path", "");
   if (source.empty()) fail_usage("convert: PATH is missing, want a model folder, a .gguf or a llama2.c .bin");
-  if (values["out"].is_null()) fail_usage("--out is missing, want a new folder");
-  const std::filesystem::path out = values["out"].get<std::string>();
+  if (asked.out.empty()) fail_usage("--out is missing, want a new folder");
+  const std::filesystem::path out = asked.out;
   if (std::filesystem::exists(out)) fail_usage("--out: ", out.string(), " exists, want a new folder");
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
-  const Layout& to = find_layout(values["to"]);
-  const Checkpoint opened = open_checkpoint(model_folder(request, "path"), values["mechanism"]);
-  const std::string retrofit = values["retrofit"];
+  const Layout& to = find_layout(asked.to);
+  const Checkpoint opened = open_checkpoint(model_folder(request, "path"), asked.mechanism);
+  const std::string& retrofit = asked.retrofit;
   const Checkpoint checkpoint =
-      retrofit.empty() ? opened : as_checkpoint(retrofitted(opened, retrofit, values["seed"].get<uint64_t>()), opened);
+      retrofit.empty() ? opened
+                       : as_checkpoint(retrofitted(opened, retrofit, static_cast<uint64_t>(asked.seed)), opened);
   if (!retrofit.empty() && !starts_equal(retrofit))
     log_warn(
         text("--retrofit ", retrofit, ": does not start equal, train the fresh t_proj first (docs/checkpoints.md)"));
   const ExtraFiles tokenizer = gguf_tokenizer(opened, source);
   const Converted made = convert_checkpoint(checkpoint, to, out,
-                                            {.dtype = dtype_of(values["dtype"]),
+                                            {.dtype = scalar_type(asked.dtype),
                                              .allow_overflow = request.value("allow_overflow", false),
                                              .extra = tokenizer});
   Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};

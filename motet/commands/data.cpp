@@ -12,20 +12,6 @@
 namespace motet {
 namespace {
 
-const OptionTable& prepare_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"tokenizer", string, "", {}, {}, {}, "a tokenizer's file or folder, or bytes"},
-      {"out", string, "", {}, {}, {}, "the new folder"},
-      {"shard_tokens", integer, 100'000'000, 1000, 1e12, {}, "tokens of each file but the last"},
-      {"validation", number, 0, 0, 0.9, {}, "part of the documents that is kept for validation"},
-      {"text_field", string, "text", {}, {}, {}, "what lines of JSON call the text"},
-      {"format", string, "auto", {}, {}, {"auto", "txt", "jsonl"}, "of the inputs"},
-      {"document_token", string, "auto", {}, {}, {}, "stands before each document"},
-  };
-  return table;
-}
-
 void add_row(Table& table, const std::string& name, uint64_t tokens, const SplitRecord* split) {
   const Cell none{"-", nullptr};
   const auto count = [](uint64_t n) { return Cell{std::to_string(n), n}; };
@@ -40,21 +26,22 @@ Table split_table() {
 }
 
 int prepare(const nlohmann::json& request, std::vector<std::string> inputs) {
-  const nlohmann::json values = request_values(prepare_options(), request);
-  const std::string name = values["tokenizer"];
+  const PrepareRequest asked = read_request(prepare_options(), request);
+  const std::string& name = asked.tokenizer;
   if (name.empty()) fail_usage("--tokenizer is missing, want a tokenizer's file or folder, or bytes");
   if (name == "chars")
     fail_usage("--tokenizer: 'chars' depends on the text, want bytes or a tokenizer (motet tokenize --train)");
-  if (values["out"] == "") fail_usage("--out is missing, want a new folder");
+  if (asked.out.empty()) fail_usage("--out is missing, want a new folder");
   if (inputs.empty()) fail_usage("data prepare: INPUT is missing, want files, folders or - for standard input");
-  PrepareOptions options{.inputs = std::move(inputs),
-                         .validation_inputs = request.value("validation_text", std::vector<std::string>()),
-                         .documents = {.text_field = values["text_field"], .format = values["format"], .separator = {}},
-                         .folder = values["out"],
-                         .shard_tokens = values["shard_tokens"].get<uint64_t>(),
-                         .validation = values["validation"].get<double>(),
-                         .document_token = values["document_token"],
-                         .threads = static_cast<int>(request.value("threads", processor_count()))};
+  PrepareOptions options{
+      .inputs = std::move(inputs),
+      .validation_inputs = request.value("validation_text", std::vector<std::string>()),
+      .documents = {.text_field = asked.text_field, .format = std::string(asked.format), .separator = {}},
+      .folder = asked.out,
+      .shard_tokens = static_cast<uint64_t>(asked.shard_tokens),
+      .validation = asked.validation,
+      .document_token = asked.document_token,
+      .threads = static_cast<int>(request.value("threads", processor_count()))};
   if (request.contains("separator")) options.documents.separator = request["separator"].get<std::string>();
   const Manifest manifest = prepare_data(choose_tokenizer(name, ""), options);
   if (name != "bytes")  // chat template and names of tokens go with the tokenizer

@@ -21,27 +21,6 @@ using nlohmann::json;
 
 constexpr const char* kPerplexity = "perplexity";
 
-const OptionTable& eval_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"batch_size", integer, 0, 0, 1e6, {}, "windows or items at once; 0: 8192 tokens of windows, 16 items"},
-      {"ctx_size", integer, 0, 0, 1e9, {}, "tokens in a window, or of an item; 0: the model's context"},
-      {"stride", integer, 0, 0, 1e9, {}, "perplexity: tokens from one window to the next; 0: a whole window"},
-      {"documents", string, "packed", {}, {}, {"packed", "apart"}, "of prepared data: apart: none sees another"},
-      {"limit", integer, 0, 0, 1e9, {}, "endings: only the first items of each file; 0: all"},
-      {"items", string, "", {}, {}, {}, "endings: results item by item, and where an interrupted run goes on"},
-      {"dtype",
-       string,
-       "auto",
-       {},
-       {},
-       {"auto", "float32", "float64", "bfloat16"},
-       "what the model computes in, as in training; auto: what it was trained in, if that is recorded"},
-      device_option(),
-  };
-  return table;
-}
-
 Table list_of_tasks() {
   Table table{.columns = {{"task", Align::left}, {"measures", Align::left}},
               .rows = {{kPerplexity, "nats per token, bits per byte and perplexity of a text"}}};
@@ -160,8 +139,7 @@ int run_eval(const json& request) {
     print_table(list_of_tasks(), request);
     return 0;
   }
-  const json values = request_values(eval_options(), request);
-  const auto integer = [&](const char* name) { return values[name].get<int64_t>(); };
+  const EvalRequest asked = read_request(eval_options(), request);
   std::vector<std::string> files = request.value("arguments", std::vector<std::string>());
   const std::string name = take_task(files);
   const ChoiceTask* task = find_task(name);
@@ -172,29 +150,28 @@ int run_eval(const json& request) {
   request_threads(request);
   std::optional<Scored> scored;
   if (!task) scored.emplace(files);
-  if (scored && !scored->data && values["documents"] == "apart")
+  if (scored && !scored->data && asked.documents == Documents::apart)
     fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
-  const at::Device device = parse_device(values["device"].get<std::string>());
+  const at::Device device = parse_device(asked.device);
   const Checkpoint checkpoint = open_checkpoint(folder);
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
-  std::string dtype = values["dtype"];
-  if (dtype == "auto") dtype = trained_dtype(checkpoint);
-  Model model = load_model(checkpoint, {dtype == "float64" ? at::kDouble : at::kFloat, device});
-  model->set_autocast(dtype == "bfloat16");
+  const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
+  Model model = load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, device});
+  model->set_autocast(dtype == TrainDtype::bfloat16);
   if (!task) {
-    const PerplexityOptions options{integer("ctx_size"), integer("stride"), integer("batch_size"),
-                                    values["documents"] == "apart"};
+    const PerplexityOptions options{asked.ctx_size, asked.stride, asked.batch_size,
+                                    asked.documents == Documents::apart};
     const auto [what, perplexity] = score(*model, tokenizer, *scored, options);
     if (!std::isfinite(perplexity.nats_per_token))
       fail("eval: ", what, " has ", perplexity.nats_per_token, " nats a token, want a finite number");
     print_table(perplexity_table(what, perplexity), request);
     return 0;
   }
-  const ChoiceOptions options{.limit = integer("limit"),
-                              .batch_size = integer("batch_size") > 0 ? integer("batch_size") : 16,
-                              .context = integer("ctx_size"),
+  const ChoiceOptions options{.limit = asked.limit,
+                              .batch_size = asked.batch_size > 0 ? asked.batch_size : 16,
+                              .context = asked.ctx_size,
                               .first = first_token(checkpoint),
-                              .items = values["items"].get<std::string>()};
+                              .items = asked.items};
   print_table(choice_table(*task, evaluate_choices(*model, *tokenizer, *task, files, options)), request);
   return 0;
 }

@@ -12,15 +12,6 @@
 namespace motet {
 namespace {
 
-const OptionTable& own_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"samples", integer, 1, 1, 4096, {}, "continuations of the prompt"},
-      {"logprobs", integer, -1, 0, 1000, {}, "of each token, and of so many of the likeliest"},
-  };
-  return table;
-}
-
 // The prompt and its continuation as they appear, for one sample; the prompt comes with the first text, so that a
 // refused one prints nothing.
 std::vector<Sample> stream(Decoder& decoder, const Tokenizer& tokenizer, const std::string& prompt,
@@ -67,20 +58,20 @@ void print_samples(const std::vector<Sample>& samples, const Tokenizer& tokenize
 }  // namespace
 
 int run_generate(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(sampling_options(), request),
-                       own = request_values(own_options(), request);
+  const SamplingRequest sampling = read_request(sampling_options(), request);
+  const GenerateRequest own = read_request(generate_request_options(), request);
   const std::filesystem::path folder = model_folder(request, "model");
   const std::string prompt = request.value("prompt", "");
   if (prompt.empty()) fail_usage("--prompt is missing or empty, want the text to continue");
   const bool table = output_format(request) == TableFormat::table;
   if (table && request.contains("logprobs")) fail_usage("--logprobs needs -o json, jsonl or csv");
   request_threads(request);
-  const LoadedModel loaded = load_for_inference(folder, values);
+  const LoadedModel loaded = load_for_inference(folder, sampling);
   const Tokenizer& tokenizer = *loaded.tokenizer;
   Model model = loaded.model;
-  GenerateOptions options = generate_options(request, values, loaded);
-  options.samples = own.at("samples").get<int64_t>();
-  options.logprobs = own.at("logprobs").get<int64_t>();
+  GenerateOptions options = generate_options(request, sampling, loaded);
+  options.samples = own.samples;
+  options.logprobs = own.logprobs;
 
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto begin = now();

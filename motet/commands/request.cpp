@@ -34,10 +34,6 @@ nlohmann::json request_values(const OptionTable& table, const nlohmann::json& re
   return values;
 }
 
-Option device_option() {
-  return {"device", OptionType::string, "auto", {}, {}, {}, "cpu, cuda or cuda:N; auto: a GPU if there is one"};
-}
-
 int64_t request_threads(const nlohmann::json& request) {
   const int64_t threads = request.contains("threads") ? request["threads"].get<int64_t>() : processor_count();
   at::set_num_threads(static_cast<int>(threads));
@@ -150,18 +146,16 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   return folder;
 }
 
-LoadedModel load_for_inference(const fs::path& folder, const nlohmann::json& values) {
+LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
-  const at::Device device = parse_device(values.at("device").get<std::string>());
-  const WeightType weights = parse_weight_type(values.at("weights").get<std::string>());
-  if (!device.is_cpu() && weights != WeightType::float32)
-    fail_usage("--weights: ", values.at("weights").get<std::string>(), " on ", device.str(),
-               ", want float32 or --device cpu");
+  const at::Device device = parse_device(sampling.device);
+  if (!device.is_cpu() && sampling.weights != WeightType::float32)
+    fail_usage("--weights: ", name(sampling.weights), " on ", device.str(), ", want float32 or --device cpu");
   LoadedModel made{.model = load_model(checkpoint, {.device = device}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint)};
   made.model->set_autocast(false);  // decoding computes in float32
-  if (device.is_cpu()) made.model->prepare(weights);
+  if (device.is_cpu()) made.model->prepare(sampling.weights);
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
 }
@@ -175,45 +169,21 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelCon
   return tokenizer;
 }
 
-const OptionTable& sampling_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"n_predict", integer, 200, 1, 1e9, {}, "tokens at most"},
-      {"temp", number, 0.8, 0, 100, {}, "temperature; 0 takes the likeliest token"},
-      {"top_k", integer, 40, 0, 1e9, {}, "only the N likeliest tokens; 0: all"},
-      {"top_p", number, 0.95, 0, 1, {}, "only the likeliest tokens that sum to X"},
-      {"min_p", number, 0, 0, 1, {}, "only tokens at least X times as likely as the likeliest"},
-      {"typical_p", number, 1.0, 0.001, 1, {}, "only the most typical tokens that sum to X; 1: all"},
-      {"repeat_penalty", number, 1.0, 0.01, 100, {}, "divides the logits of tokens of prompt and text; 1: off"},
-      {"frequency_penalty", number, 0, -100, 100, {}, "taken from a logit for each time that its token was drawn"},
-      {"presence_penalty", number, 0, -100, 100, {}, "taken from the logits of tokens drawn before"},
-      {"cache_type", string, "model", {}, {}, cache_type_names(), "how keys and values are kept"},
-      {"weights", string, "float32", {}, {}, weight_type_names(), "how the model's matrices are kept"},
-      device_option(),
-      {"compact_cache", boolean, false, {}, {}, {}, "keys in the mechanism's smaller form"},
-      {"stepwise_base", boolean, false, {}, {}, {}, "dynamic position scaling by the length reached, as published"},
-      {"seed", integer, 0, 0, 1e15, {}, "of the random choice"},
-  };
-  return table;
-}
-
-GenerateOptions generate_options(const nlohmann::json& request, const nlohmann::json& v, const LoadedModel& model) {
+GenerateOptions generate_options(const nlohmann::json& request, const SamplingRequest& s, const LoadedModel& model) {
   const bool ends = !request.value("ignore_eos", false);
-  return {.max_tokens = v.at("n_predict").get<int64_t>(),
+  return {.max_tokens = s.n_predict,
           .stop = request.value("stop", std::vector<std::string>()),
           .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
-          .sampler = {.temperature = v.at("temp").get<double>(),
-                      .top_k = v.at("top_k").get<int64_t>(),
-                      .top_p = v.at("top_p").get<double>(),
-                      .min_p = v.at("min_p").get<double>(),
-                      .typical_p = v.at("typical_p").get<double>(),
-                      .repeat_penalty = v.at("repeat_penalty").get<double>(),
-                      .frequency_penalty = v.at("frequency_penalty").get<double>(),
-                      .presence_penalty = v.at("presence_penalty").get<double>(),
-                      .seed = v.at("seed").get<uint64_t>()},
-          .cache = {.type = parse_cache_type(v.at("cache_type").get<std::string>()),
-                    .stepwise_base = v.at("stepwise_base").get<bool>(),
-                    .compact = v.at("compact_cache").get<bool>()}};
+          .sampler = {.temperature = s.temp,
+                      .top_k = s.top_k,
+                      .top_p = s.top_p,
+                      .min_p = s.min_p,
+                      .typical_p = s.typical_p,
+                      .repeat_penalty = s.repeat_penalty,
+                      .frequency_penalty = s.frequency_penalty,
+                      .presence_penalty = s.presence_penalty,
+                      .seed = static_cast<uint64_t>(s.seed)},
+          .cache = {.type = s.cache_type, .stepwise_base = s.stepwise_base, .compact = s.compact_cache}};
 }
 
 }  // namespace motet

@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "motet/checkpoints/companions.h"
-#include "motet/core/options.h"
+#include "motet/commands/options.h"
 #include "motet/generate/generate.h"
 #include "motet/report/table.h"
 
@@ -10,9 +10,10 @@ namespace motet {
 
 /// The request's fields named in the table, parsed and checked; messages begin with "--name".
 nlohmann::json request_values(const OptionTable&, const nlohmann::json& request);
-
-/// --device, as parse_device (ops/device.h) reads it.
-Option device_option();
+template <class Struct>
+Struct read_request(const Fields<Struct>& options, const nlohmann::json& request) {
+  return options.read(request_values(options.table(), request));
+}
 
 /// -t/--threads, else the processors of this process; sets torch's number too.
 int64_t request_threads(const nlohmann::json& request);
@@ -48,14 +49,12 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   Companions companions;
 };
-LoadedModel load_for_inference(const std::filesystem::path& folder, const nlohmann::json& values);
+LoadedModel load_for_inference(const std::filesystem::path& folder, const SamplingRequest&);
 
 /// The tokenizer beside a model. Throws Error when it has more tokens than the model.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder, const ModelConfig&);
 
-/// --n-predict, --temp, --top-k ... and their checks.
-const OptionTable& sampling_options();
 /// With --stop, and the end tokens of the model unless --ignore-eos.
-GenerateOptions generate_options(const nlohmann::json& request, const nlohmann::json& values, const LoadedModel&);
+GenerateOptions generate_options(const nlohmann::json& request, const SamplingRequest&, const LoadedModel&);
 
 }  // namespace motet

@@ -55,7 +55,7 @@ TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
 
 // What is drawn when nothing is said: llama.cpp's values, and no penalties.
 TEST(Sampling, DefaultsAreThoseOfTheHelp) {
-  EXPECT_EQ(request_values(sampling_options(), json::object()), json::parse(R"({
+  EXPECT_EQ(sampling_options().write({}), json::parse(R"({
     "n_predict": 200, "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0, "typical_p": 1.0, "repeat_penalty": 1.0,
     "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "float32", "device": "auto", "compact_cache": false,
     "stepwise_base": false, "seed": 0})"));
@@ -71,7 +71,7 @@ TEST(Sampling, EachValueReachesItsOption) {
   both["compact_cache"] = false, both["stepwise_base"] = true;
   LoadedModel none{.model = nullptr, .tokenizer = std::make_unique<ByteTokenizer>(), .companions = {}};
   none.companions.token_ids = {{"eos_token_id", 5}};
-  const GenerateOptions made = generate_options(given, request_values(sampling_options(), given), none);
+  const GenerateOptions made = generate_options(given, read_request(sampling_options(), given), none);
   EXPECT_EQ(made.max_tokens, 7);
   EXPECT_EQ(made.sampler.temperature, 0.25);
   EXPECT_EQ(made.sampler.top_k, 3);
@@ -87,10 +87,10 @@ TEST(Sampling, EachValueReachesItsOption) {
   EXPECT_EQ(made.cache.type, parse_cache_type("int8"));
   EXPECT_TRUE(made.cache.compact);
   EXPECT_FALSE(made.cache.stepwise_base);
-  const GenerateOptions other = generate_options(both, request_values(sampling_options(), both), none);
+  const GenerateOptions other = generate_options(both, read_request(sampling_options(), both), none);
   EXPECT_FALSE(other.cache.compact);
   EXPECT_TRUE(other.cache.stepwise_base);
-  EXPECT_EQ(generate_options(json::object(), request_values(sampling_options(), json::object()), none).end_tokens,
+  EXPECT_EQ(generate_options(json::object(), read_request(sampling_options(), json::object()), none).end_tokens,
             std::vector<int32_t>{5});
 }
 

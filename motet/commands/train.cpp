@@ -20,16 +20,6 @@
 namespace motet {
 namespace {
 
-const nlohmann::json kDefaults = {{"train", {{"steps", 500}}}};
-
-const OptionTable& request_options() {
-  static const OptionTable table{
-      {"prompt", OptionType::string, "", {}, {}, {}, "what the model continues at the end"},
-      {"n_predict", OptionType::integer, 200, 1, 1e9, {}, "tokens of the continuation"},
-  };
-  return table;
-}
-
 void print_plan(const RunConfig& run, const TrainingPlan& plan) {
   const auto megabytes = [](int64_t bytes) { return fixed(static_cast<double>(bytes) * 1e-6, 2) + " MB"; };
   std::cout << toml_text(run.resolved()) << "\n# parameters " << plan.cost.parameters << ", weights "
@@ -143,18 +133,19 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
 
 int run_train(const nlohmann::json& request) {
   if (request.value("options", false)) {
-    std::cout << describe_options(kDefaults);
+    std::cout << describe_options(train_defaults());
     return 0;
   }
-  const nlohmann::json values = request_values(request_options(), request);
+  const TrainRequest asked = read_request(train_request_options(), request);
   const TableFormat format = output_format(request);
-  RunConfig run = read_run_config(request, kDefaults);
+  RunConfig run = read_run_config(request, train_defaults());
   const int64_t threads = request_threads(request);
   Start start;
   if (request.contains("init")) start = start_from(request, run);
   const TextData data = load_text_data(run, start.tokenizer);
-  const std::string prompt = values["prompt"];  // what cannot be continued is refused before the training
-  if (!prompt.empty()) prompt_tokens(*data.tokenizer, prompt, run.train.context);
+  const std::string& prompt = asked.prompt;
+  if (!prompt.empty())  // what cannot be continued is refused before the training
+    prompt_tokens(*data.tokenizer, prompt, run.train.context);
   const bool dry_run = request.value("dry_run", false);
   const std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
   const ModelConfig config = start.model ? start.model->config() : run.model_config(data.tokenizer->vocabulary_size());
@@ -180,7 +171,7 @@ int run_train(const nlohmann::json& request) {
   print_table(results_table(run, result, training.last_checkpoint(), threads), request);
   if (!prompt.empty() && format == TableFormat::table) {
     training.model().set_autocast(false);  // as generate computes
-    const GenerateOptions options{.max_tokens = values["n_predict"].get<int64_t>(),
+    const GenerateOptions options{.max_tokens = asked.n_predict,
                                   .stop = {},
                                   .end_tokens = end_tokens(companions, *data.tokenizer),
                                   .sampler = {.seed = 1}};

@@ -18,24 +18,10 @@ namespace {
 
 using nlohmann::json;
 
-const OptionTable& verify_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"dtype",
-       string,
-       "float64",
-       {},
-       {},
-       {"float64", "float32", "bfloat16"},
-       "what the recorded inputs are cast to and computed in"},
-      device_option(),
-      {"tolerance", number, nullptr, 0, 1e9, {}, "largest error that passes; by default 1e-10, 2e-3 or 5e-2 by dtype"},
-  };
-  return table;
-}
-
-at::ScalarType dtype_of(const std::string& name) {
-  return name == "float64" ? at::kDouble : name == "float32" ? at::kFloat : at::kBFloat16;
+at::ScalarType scalar_type(VerifyRequest::Dtype dtype) {
+  return dtype == VerifyRequest::Dtype::float64   ? at::kDouble
+         : dtype == VerifyRequest::Dtype::float32 ? at::kFloat
+                                                  : at::kBFloat16;
 }
 
 std::string scientific(double number) {
@@ -147,11 +133,9 @@ int run_tokenizer_cases(const json& request) {
 
 int run_verify(const json& request) {
   if (request.contains("tokenizers")) return run_tokenizer_cases(request);
-  const json values = request_values(verify_options(), request);
-  const std::string dtype = values["dtype"];
-  VerifyOptions options{.dtype = dtype_of(dtype), .device = parse_device(values["device"].get<std::string>())};
-  options.tolerance =
-      values["tolerance"].is_null() ? default_tolerance(options.dtype) : values["tolerance"].get<double>();
+  const VerifyRequest asked = read_request(verify_options(), request);
+  VerifyOptions options{.dtype = scalar_type(asked.dtype), .device = parse_device(asked.device)};
+  options.tolerance = asked.tolerance < 0 ? default_tolerance(options.dtype) : asked.tolerance;
   output_format(request);  // a wrong name is refused before the work
   const std::vector<std::string> paths = golden_files(request.at("paths").get<std::vector<std::string>>());
   if (request.contains("threads")) {
@@ -176,7 +160,7 @@ int run_verify(const json& request) {
     progress.update(static_cast<int64_t>(rows.size()), path);
   }
   progress.finish();
-  print_table(table_of(rows, summary(rows, dtype, options.tolerance)), request);
+  print_table(table_of(rows, summary(rows, verify_options().write(asked).at("dtype"), options.tolerance)), request);
   return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.passed(); }) ? 0 : 1;
 }
 

@@ -86,13 +86,6 @@ TrainOptions arm_train(const RunConfig& run, const Arm& arm, size_t number) {
   return train;
 }
 
-Match parse_match(const std::string& name) {
-  if (name == "parameters") return Match::parameters;
-  if (name == "flops") return Match::flops;
-  if (name == "none") return Match::none;
-  throw UsageError("--match: " + unknown_name("choice", name, {"parameters", "flops", "none"}));
-}
-
 double size_of(const ModelConfig& config, Match match) {
   Model model(config, at::kMeta);
   const ModelCost cost = model_cost(*model);

@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/compare/options.h"
 #include "motet/train/run_config.h"
 
 namespace motet {
@@ -21,9 +22,6 @@ std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& commo
 ModelConfig arm_config(const RunConfig&, const Arm&, int64_t vocab_size);
 /// The [train] of an arm's run with this number, from 0: both of its seeds are so many above the configured ones.
 TrainOptions arm_train(const RunConfig&, const Arm&, size_t number);
-
-enum class Match { parameters, flops, none };
-Match parse_match(const std::string&);
 
 /// Sets the feed-forward width of `config` so that its parameters (or FLOPs per token) come as near to `target` as
 /// whole numbers allow. Throws UsageError when even a width of 1 is too much.

@@ -24,33 +24,11 @@ at::ScalarType stored_type(CacheType type, at::ScalarType model) {
   }
 }
 
-constexpr std::pair<const char*, CacheType> kTypes[] = {{"model", CacheType::model},
-                                                        {"bfloat16", CacheType::bfloat16},
-                                                        {"float16", CacheType::float16},
-                                                        {"int8", CacheType::int8}};
-
 }  // namespace
 
-const std::vector<std::string>& cache_type_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const auto& [known, type] : kTypes) all.emplace_back(known);
-    return all;
-  }();
-  return names;
-}
+const char* name(CacheType type) { return word_of(cache_types(), type); }
 
-CacheType parse_cache_type(const std::string& name) {
-  for (const auto& [known, type] : kTypes)
-    if (name == known) return type;
-  throw UsageError(unknown_name("cache type", name, cache_type_names()));
-}
-
-const char* name(CacheType type) {
-  for (const auto& [known, value] : kTypes)
-    if (value == type) return known;
-  return "";
-}
+CacheType parse_cache_type(const std::string& name) { return value_of(cache_types(), name, "cache type"); }
 
 namespace {
 

@@ -3,15 +3,14 @@
 #include <string>
 #include <vector>
 
+#include "motet/generate/options.h"
 #include "motet/models/model.h"
 
 namespace motet {
 
-/// Stored numbers: as the model computes, in 16 bits, or in 8 bits with a scale for each row of a head.
-enum class CacheType { model, bfloat16, float16, int8 };
-CacheType parse_cache_type(const std::string& name);  // throws UsageError
-const std::vector<std::string>& cache_type_names();
+/// The words of cache_types() (options.h).
 const char* name(CacheType);
+CacheType parse_cache_type(const std::string& name);  // throws UsageError
 
 /// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
 class KeyRows {

@@ -3,6 +3,7 @@
 #include "motet/core/error.h"
 #include "motet/ops/checks.h"
 #include "motet/ops/ops.h"
+#include "motet/ops/options.h"
 #include "motet/ops/threads.h"
 
 namespace motet {
@@ -16,17 +17,9 @@ void refuse_gradients(const Matrix& w) {
 
 }  // namespace
 
-const std::vector<std::string>& weight_type_names() {
-  static const std::vector<std::string> names{"float32", "bfloat16", "int8"};  // in the order of WeightType
-  return names;
-}
+const char* name(WeightType type) { return word_of(weight_types(), type); }
 
-WeightType parse_weight_type(const std::string& name) {
-  const std::vector<std::string>& names = weight_type_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw UsageError(unknown_name("weight type", name, names));
-  return static_cast<WeightType>(found - names.begin());
-}
+WeightType parse_weight_type(const std::string& name) { return value_of(weight_types(), name, "weight type"); }
 
 int64_t arena_bytes(WeightType type, int64_t rows, int64_t columns) {
   const auto rounded = [](int64_t bytes) {

@@ -7,7 +7,8 @@
 
 namespace motet {
 
-const std::vector<std::string>& weight_type_names();
+/// The words of weight_types() (options.h).
+const char* name(WeightType);
 WeightType parse_weight_type(const std::string& name);  // throws UsageError
 
 /// W [N,K] of a linear layer or an embedding. `kept`: bfloat16 or int8 numbers that stand for float32 ones in

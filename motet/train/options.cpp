@@ -10,7 +10,7 @@ const Fields<DataOptions>& data_options() {
       {"documents",
        &D::documents,
        {{"packed", Documents::packed}, {"apart", Documents::apart}},
-       "of prepared data: apart: none sees another"},
+       "of prepared data; apart: none sees another"},
   };
   return table;
 }
@@ -34,10 +34,7 @@ const Fields<TrainOptions>& train_options() {
       {"beta2", &T::beta2, {0, 0.999999}, "decay of the second moment"},
       {"epsilon", &T::epsilon, {0, 1}, "epsilon of AdamW"},
       {"clip", &T::clip, {0, 1e6}, "largest norm of the gradient; 0 = no limit"},
-      {"dtype",
-       &T::dtype,
-       {{"float32", TrainDtype::float32}, {"float64", TrainDtype::float64}, {"bfloat16", TrainDtype::bfloat16}},
-       "bfloat16: autocast of the forward pass"},
+      {"dtype", &T::dtype, train_dtypes(), "bfloat16: autocast of the forward pass"},
       {"device", &T::device, "cpu, cuda or cuda:N; auto: a GPU if there is one"},
       {"eval_every", &T::eval_every, {0, 1e9}, "steps between evaluations; 0 = ten in a run"},
       {"eval_windows", &T::eval_windows, {1, 1e9}, "windows of the validation text, evenly spread, in each evaluation"},

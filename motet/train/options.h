@@ -6,6 +6,11 @@ namespace motet {
 enum class Documents { packed, apart };
 /// float32 and float64 are of parameters and products; bfloat16 is autocast of the forward pass over float32.
 enum class TrainDtype { float32, float64, bfloat16 };
+inline const Words<TrainDtype>& train_dtypes() {
+  static const Words<TrainDtype> all{
+      {"float32", TrainDtype::float32}, {"float64", TrainDtype::float64}, {"bfloat16", TrainDtype::bfloat16}};
+  return all;
+}
 
 /// [data] beside its texts.
 struct DataOptions {

@@ -1,0 +1,152 @@
+#include "motet/commands/options.h"
+
+namespace motet {
+namespace {
+
+constexpr const char* kDevice = "cpu, cuda or cuda:N; auto: a GPU if there is one";
+
+}  // namespace
+
+const Fields<CompareRequest>& compare_options() {
+  using C = CompareRequest;
+  static const Fields<C> table{
+      {"mechanisms", &C::mechanisms, "names between commas; by default the main seven"},
+      {"seeds", &C::seeds, {1, 1000}, "models of each mechanism; five give a verdict"},
+      {"margin", &C::margin, {0, 100}, "nats beyond which fewer than five seeds give a verdict"},
+      {"match",
+       &C::match,
+       {{"parameters", Match::parameters}, {"flops", Match::flops}, {"none", Match::none}},
+       "what is equal between the models"},
+      {"jobs", &C::jobs, {0, 1024}, "models trained at once; 0: one for each thread"},
+      {"prompt", &C::prompt, "what each model continues at the end; by default the validation text's beginning"},
+      {"n_predict", &C::n_predict, {1, 100000}, "tokens of the continuation"}};
+  return table;
+}
+
+const Fields<TrainRequest>& train_request_options() {
+  using T = TrainRequest;
+  static const Fields<T> table{{"prompt", &T::prompt, "what the model continues at the end"},
+                               {"n_predict", &T::n_predict, {1, 1e9}, "tokens of the continuation"}};
+  return table;
+}
+
+// A minute on two processors. Eight heads are four pairs for differential_v1, half of the fewest that its authors use.
+const nlohmann::json& compare_defaults() {
+  static const nlohmann::json all{
+      {"model", {{"hidden_size", 64}, {"num_layers", 2}, {"attention", {{"num_heads", 8}}}}},
+      {"train", {{"tokens", 120000}, {"context", 64}, {"batch_size", 8}}}};
+  return all;
+}
+
+const nlohmann::json& train_defaults() {
+  static const nlohmann::json all{{"train", {{"steps", 500}}}};
+  return all;
+}
+
+const Fields<EvalRequest>& eval_options() {
+  using E = EvalRequest;
+  static const Fields<E> table{
+      {"batch_size", &E::batch_size, {0, 1e6}, "windows or items at once; 0: 8192 tokens of windows, 16 items"},
+      {"ctx_size", &E::ctx_size, {0, 1e9}, "tokens in a window, or of an item; 0: the model's context"},
+      {"stride", &E::stride, {0, 1e9}, "perplexity: tokens from one window to the next; 0: a whole window"},
+      {"documents",
+       &E::documents,
+       {{"packed", Documents::packed}, {"apart", Documents::apart}},
+       "perplexity of prepared data; apart: none sees another"},
+      {"limit", &E::limit, {0, 1e9}, "endings: only the first N items of each file; 0: all"},
+      {"items", &E::items, "endings: results item by item (JSON lines), from which an interrupted run goes on"},
+      {"dtype",
+       &E::dtype,
+       {{"auto", std::nullopt},
+        {"float32", TrainDtype::float32},
+        {"float64", TrainDtype::float64},
+        {"bfloat16", TrainDtype::bfloat16}},
+       "auto: as it was trained, if that is recorded; bfloat16: autocast"},
+      {"device", &E::device, kDevice}};
+  return table;
+}
+
+const Fields<SamplingRequest>& sampling_options() {
+  using S = SamplingRequest;
+  static const Fields<S> table{
+      {"n_predict", &S::n_predict, {1, 1e9}, "tokens at most"},
+      {"temp", &S::temp, {0, 100}, "temperature; 0 takes the likeliest token"},
+      {"top_k", &S::top_k, {0, 1e9}, "only the N likeliest tokens; 0: all"},
+      {"top_p", &S::top_p, {0, 1}, "only the likeliest tokens that sum to X"},
+      {"min_p", &S::min_p, {0, 1}, "only tokens at least X times as likely as the likeliest"},
+      {"typical_p", &S::typical_p, {0.001, 1}, "only the most typical tokens that sum to X; 1: all"},
+      {"repeat_penalty", &S::repeat_penalty, {0.01, 100}, "divides the logits of tokens of prompt and text; 1: off"},
+      {"frequency_penalty",
+       &S::frequency_penalty,
+       {-100, 100},
+       "taken from a logit for each time that its token was drawn"},
+      {"presence_penalty", &S::presence_penalty, {-100, 100}, "taken from the logits of tokens drawn before"},
+      {"cache_type", &S::cache_type, cache_types(), "how keys and values are kept"},
+      {"compact_cache", &S::compact_cache,
+       "keys in the mechanism's smaller form, made whole in every step (CoCA: 3/4 of the bytes)"},
+      {"weights", &S::weights, weight_types(), "how the model's matrices are kept"},
+      {"device", &S::device, kDevice},
+      {"stepwise_base", &S::stepwise_base,
+       "dynamic position scaling by the length reached, as published, not by the planned one"},
+      {"seed", &S::seed, {0, 1e15}, "of the random choice"}};
+  return table;
+}
+
+const Fields<GenerateRequest>& generate_request_options() {
+  using G = GenerateRequest;
+  static const Fields<G> table{
+      {"samples", &G::samples, {1, 4096}, "continuations of the prompt; each is the same whatever their number"},
+      {"logprobs", &G::logprobs, {0, 1000}, "with -o json: of each token, and of the N likeliest at its place"}};
+  return table;
+}
+
+const Fields<ConvertRequest>& convert_options() {
+  using C = ConvertRequest;
+  static const Fields<C> table{
+      {"to", &C::to, "layout of the result, one of --list"},
+      {"out", &C::out, "new folder"},
+      {"dtype",
+       &C::dtype,
+       {{"keep", C::Dtype::keep},
+        {"float64", C::Dtype::float64},
+        {"float32", C::Dtype::float32},
+        {"bfloat16", C::Dtype::bfloat16},
+        {"float16", C::Dtype::float16}},
+       "type of the numbers; keep: as stored, float32 for quantised ones"},
+      {"mechanism", &C::mechanism, "coca: of a model whose config.json does not say it"},
+      {"retrofit", &C::retrofit,
+       "give a plain model dcmha, talking_heads, differential_v2 or key_size, starting equal; or coca"},
+      {"seed", &C::seed, {0, 1e15}, "of what --retrofit adds"}};
+  return table;
+}
+
+const Fields<VerifyRequest>& verify_options() {
+  using V = VerifyRequest;
+  static const Fields<V> table{
+      {"dtype",
+       &V::dtype,
+       {{"float64", V::Dtype::float64}, {"float32", V::Dtype::float32}, {"bfloat16", V::Dtype::bfloat16}},
+       "what the recorded inputs are cast to and computed in"},
+      {"device", &V::device, kDevice},
+      {"tolerance", &V::tolerance, {0, 1e9}, "largest error that passes; by default 1e-10, 2e-3 or 5e-2 by dtype"}};
+  return table;
+}
+
+const Fields<PrepareRequest>& prepare_options() {
+  using P = PrepareRequest;
+  static const Fields<P> table{
+      {"tokenizer", &P::tokenizer, "a tokenizer's file or folder, or bytes"},
+      {"out", &P::out, "the new folder"},
+      {"validation", &P::validation, {0, 0.9}, "keep every 1/X-th document for validation; 0: none"},
+      {"text_field", &P::text_field, "what lines of JSON call the text"},
+      {"format",
+       &P::format,
+       {{"auto", "auto"}, {"txt", "txt"}, {"jsonl", "jsonl"}},
+       "of the inputs; auto: by the file's name, txt for standard input"},
+      {"document_token", &P::document_token,
+       "stands before each document, or none; auto: <|endoftext|> or <s>, if there is one"},
+      {"shard_tokens", &P::shard_tokens, {1000, 1e12}, "tokens of each file but the last"}};
+  return table;
+}
+
+}  // namespace motet

@@ -1,0 +1,91 @@
+// What each subcommand can be told beside the configuration of a run; torch-free: the front makes its flags of these.
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "motet/compare/options.h"
+#include "motet/generate/options.h"
+#include "motet/ops/options.h"
+#include "motet/train/options.h"
+
+namespace motet {
+
+struct CompareRequest {
+  std::string mechanisms;  // "": those of the default comparison
+  int64_t seeds = 3;
+  double margin = 0.01;
+  Match match = Match::parameters;
+  int64_t jobs = 0;
+  std::string prompt;
+  int64_t n_predict = 300;
+};
+const Fields<CompareRequest>& compare_options();
+
+struct TrainRequest {
+  std::string prompt;
+  int64_t n_predict = 200;
+};
+const Fields<TrainRequest>& train_request_options();
+
+/// The configuration that `compare` and `train` begin from: sections of RunConfig.
+const nlohmann::json& compare_defaults();
+const nlohmann::json& train_defaults();
+
+struct EvalRequest {
+  int64_t batch_size = 0, ctx_size = 0, stride = 0;
+  Documents documents = Documents::packed;
+  int64_t limit = 0;
+  std::string items;
+  std::optional<TrainDtype> dtype;  // none: as it was trained
+  std::string device = "auto";
+};
+const Fields<EvalRequest>& eval_options();
+
+/// How tokens are drawn and kept: generate and chat.
+struct SamplingRequest {
+  int64_t n_predict = 200;
+  double temp = 0.8;
+  int64_t top_k = 40;
+  double top_p = 0.95, min_p = 0, typical_p = 1, repeat_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
+  CacheType cache_type = CacheType::model;
+  bool compact_cache = false;
+  WeightType weights = WeightType::float32;
+  std::string device = "auto";
+  bool stepwise_base = false;
+  int64_t seed = 0;
+};
+const Fields<SamplingRequest>& sampling_options();
+
+struct GenerateRequest {
+  int64_t samples = 1, logprobs = -1;  // -1: none
+};
+const Fields<GenerateRequest>& generate_request_options();
+
+struct ConvertRequest {
+  enum class Dtype { keep, float64, float32, bfloat16, float16 };
+  std::string to = "motet", out;
+  Dtype dtype = Dtype::keep;
+  std::string mechanism, retrofit;
+  int64_t seed = 1;
+};
+const Fields<ConvertRequest>& convert_options();
+
+struct VerifyRequest {
+  enum class Dtype { float64, float32, bfloat16 };
+  Dtype dtype = Dtype::float64;
+  std::string device = "auto";
+  double tolerance = -1;  // below 0: by dtype
+};
+const Fields<VerifyRequest>& verify_options();
+
+struct PrepareRequest {
+  std::string tokenizer, out;
+  double validation = 0;
+  std::string text_field = "text";
+  std::string_view format = "auto";
+  std::string document_token = "auto";
+  int64_t shard_tokens = 100'000'000;
+};
+const Fields<PrepareRequest>& prepare_options();
+
+}  // namespace motet
