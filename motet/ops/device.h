@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,16 @@ at::Device parse_device(const std::string&);
 
 /// Waits until the device has done all that it was asked for; the CPU always has.
 void synchronize(at::Device);
+
+/// Bytes in use: on the CPU those of this process that are resident, elsewhere what torch's allocator of the device has
+/// given to tensors. 0 where nobody tells.
+int64_t used_memory(at::Device);
+/// The most that were in use since the last reset; 0 where nobody tells.
+int64_t peak_memory(at::Device);
+/// What is in use now becomes the peak; false where the system or the allocator refuses.
+bool reset_peak_memory(at::Device);
+/// Bytes that tensors can still take; nothing where nobody tells.
+std::optional<int64_t> free_memory(at::Device);
 
 /// Token ids as a row [1,T], int64.
 Tensor ids_tensor(std::span<const int32_t> ids, at::Device = at::kCPU);

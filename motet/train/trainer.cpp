@@ -28,7 +28,7 @@ constexpr int64_t kFinalTokens = 500'000;
 
 Model placed(Model model, const nlohmann::json& train) {
   const std::string dtype = train.at("dtype").get<std::string>();
-  model->to(parse_device(train.at("device").get<std::string>()), dtype == "float64" ? at::kDouble : at::kFloat);
+  model->to(run_device(train), dtype == "float64" ? at::kDouble : at::kFloat);
   model->set_autocast(dtype == "bfloat16");
   return model;
 }
@@ -49,6 +49,8 @@ int64_t budget_steps(const nlohmann::json& train) {
   const int64_t tokens = train.at("tokens").get<int64_t>(), each = step_tokens(train);
   return (tokens + each - 1) / each;
 }
+
+at::Device run_device(const nlohmann::json& train) { return parse_device(train.at("device").get<std::string>()); }
 
 Trainer::Trainer(Model model, const TextData& data, const nlohmann::json& train)
     : model_(placed(std::move(model), train)),

@@ -26,6 +26,9 @@ class Diverged : public Error {
 /// Steps of a budget in steps or tokens (whole steps, rounded up); 0 when it is minutes.
 int64_t budget_steps(const nlohmann::json& train);
 
+/// Where a run computes: train.device. Throws UsageError as parse_device (ops/device.h).
+at::Device run_device(const nlohmann::json& train);
+
 /// Trains one model step by step. The budget is steps, tokens or minutes of train_options.
 class Trainer {
  public:
