@@ -32,6 +32,7 @@ Subcommand bench_subcommand() {
                  .target = "rivals",
                  .value = "LIST",
                  .help = "infer: of llama_cpp and transformers, or none (default: both; bench/requirements.txt)"},
+                device_flag(),
                 {.long_name = "python",
                  .target = "python",
                  .value = "PATH",

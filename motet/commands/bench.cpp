@@ -19,7 +19,8 @@ OptionTable request_options(int64_t fewest_repeats) {
           {"repeats", integer, 9, static_cast<double>(fewest_repeats), 10000, {}, "measurements; the median counts"},
           {"goals", boolean, false, {}, {}, {}, "the goals of the fused kernels"},
           {"mechanisms", string, "", {}, {}, {}, "whose models train"},
-          {"python", string, "", {}, {}, {}, "the Python that runs the rival"}};
+          {"python", string, "", {}, {}, {}, "the Python that runs the rival"},
+          device_option()};
 }
 
 std::vector<Cell> attention_row(const AttentionTimes& t, bool people) {
@@ -77,6 +78,9 @@ Cell limit(const Goal& goal) {
 // The goals and what each reaches; 1 when one falls short by more than 5 %.
 int bench_goals(const nlohmann::json& request, const nlohmann::json& values) {
   const OptionTable only_length{attention_shape_options().front()};
+  if (values["device"] != "auto" && !request_device(values).is_cpu())
+    fail_usage("--device: ", values["device"].get<std::string>(),
+               " with --goals, want cpu: the goals are those of the fused CPU kernels");
   const nlohmann::json shape = parse_shape(values["shape"], only_length);
   output_format(request);  // refused before anything runs
   nlohmann::json with_threads = request;
@@ -133,7 +137,7 @@ int bench_memory(const nlohmann::json& request) {
     if (shape.empty()) cases.push_back(attention_cases(text("H=16,mechanism=dcmha,T=", length)).front());
   if (!shape.empty()) cases = attention_cases(shape);
   output_format(request);
-  const Setup setup{request_threads(request), 1};
+  const Setup setup{.threads = request_threads(request), .repeats = 1, .device = request_device(values)};
   Table table{.columns = {{"mechanism", Align::left},
                           {"B"},
                           {"T"},
@@ -143,7 +147,7 @@ int bench_memory(const nlohmann::json& request) {
                           {"beyond", Align::right, "MiB", "beyond_bytes"},
                           {"time", Align::right, "ms", "wall_ms"}}};
   for (const AttentionCase& one : cases) {
-    const MemoryUse use = measure_memory(one);
+    const MemoryUse use = measure_memory(one, setup.device);
     const AttentionSize& n = one.size;
     table.rows.push_back({one.mechanism, count(n.B), count(n.T), count(n.H), count(n.D), mebibytes(use.tensors),
                           mebibytes(use.beyond), milliseconds(use.time.wall)});
@@ -151,7 +155,7 @@ int bench_memory(const nlohmann::json& request) {
   if (for_people(request))
     table.note =
         "One forward and backward pass, float32. Tensors: inputs, output, its gradient and the gradients. Beyond: peak "
-        "resident memory beyond those.\n";
+        "memory beyond those; on the CPU what is resident.\n";
   add_setup(table, setup, request);
   print_table(table, request);
   return 0;
@@ -162,13 +166,14 @@ int bench_attention(const nlohmann::json& request) {
   if (values["goals"]) return bench_goals(request, values);
   const std::vector<AttentionCase> cases = attention_cases(values["shape"]);
   const bool people = for_people(request);
-  const Setup setup{request_threads(request), values["repeats"]};
+  const Setup setup{
+      .threads = request_threads(request), .repeats = values["repeats"], .device = request_device(values)};
   Table table = attention_table(people);
   Progress progress("bench attention", static_cast<int64_t>(cases.size()));
   int64_t done = 0;
   for (const AttentionCase& what : cases) {
     progress.update(done, what.mechanism);
-    for (const AttentionTimes& times : measure_attention(what, {.warmups = 2, .repeats = setup.repeats}))
+    for (const AttentionTimes& times : measure_attention(what, {.warmups = 2, .repeats = setup.repeats}, setup.device))
       table.rows.push_back(attention_row(times, people));
     progress.update(++done, what.mechanism);
   }
@@ -184,12 +189,14 @@ int bench_train(const nlohmann::json& request) {
   output_format(request);  // refused before anything runs
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
-  const Setup setup{request_threads(with_threads), values["repeats"]};
+  const Setup setup{
+      .threads = request_threads(with_threads), .repeats = values["repeats"], .device = request_device(values)};
   const std::string mechanisms = values["mechanisms"];
   TrainBench bench{.shape = shape,
                    .contenders = {},
                    .python = values["python"],
                    .threads = setup.threads,
+                   .device = setup.device,
                    .turns = {.warmups = 2, .repeats = setup.repeats}};
   nlohmann::json common{{"num_heads", shape["heads"]}};
   if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];

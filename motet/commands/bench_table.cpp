@@ -15,13 +15,15 @@ bool for_people(const nlohmann::json& request) {
 void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) {
   const std::pair<const char*, Cell> facts[] = {{"repeats", {std::to_string(setup.repeats), setup.repeats}},
                                                 {"threads", {std::to_string(setup.threads), setup.threads}},
+                                                {"device", setup.device.str()},
                                                 {"processor", processor_name()},
                                                 {"motet", kVersion},
                                                 {"torch", torch_version()}};
   if (for_people(request)) {
     table.note +=
-        text(setup.statistic, " of ", setup.repeats, "; ", setup.threads, setup.threads == 1 ? " thread" : " threads",
-             " of ", processor_name(), "; motet ", kVersion, ", torch ", torch_version(), ".");
+        text(setup.statistic, " of ", setup.repeats, "; ", setup.device.is_cpu() ? "" : setup.device.str() + " and ",
+             setup.threads, setup.threads == 1 ? " thread" : " threads", " of ", processor_name(), "; motet ", kVersion,
+             ", torch ", torch_version(), ".");
     return;
   }
   for (const auto& [name, cell] : facts) {

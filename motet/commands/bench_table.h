@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/ops/torch.h"
 #include "motet/report/table.h"
 
 // What the tables of all benchmarks have in common.
@@ -12,6 +13,7 @@ bool for_people(const nlohmann::json& request);
 struct Setup {
   int64_t threads, repeats;
   const char* statistic = "Medians";
+  at::Device device = at::kCPU;  // that was measured
 };
 void add_setup(Table&, const Setup&, const nlohmann::json& request);
 

@@ -38,6 +38,14 @@ Option device_option() {
   return {"device", OptionType::string, "auto", {}, {}, {}, "cpu, cuda or cuda:N; auto: a GPU if there is one"};
 }
 
+at::Device request_device(const nlohmann::json& values) { return parse_device(values.at("device").get<std::string>()); }
+
+void check_weights(WeightType weights, at::Device device) {
+  if (device.is_cpu() || weights == WeightType::float32) return;
+  fail_usage("--weights: ", weight_type_names()[static_cast<size_t>(weights)], " on ", device.str(),
+             ", want float32 or --device cpu");
+}
+
 int64_t request_threads(const nlohmann::json& request) {
   const int64_t threads = request.contains("threads") ? request["threads"].get<int64_t>() : processor_count();
   at::set_num_threads(static_cast<int>(threads));
@@ -152,11 +160,9 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
 
 LoadedModel load_for_inference(const fs::path& folder, const nlohmann::json& values) {
   const Checkpoint checkpoint = open_checkpoint(folder);
-  const at::Device device = parse_device(values.at("device").get<std::string>());
+  const at::Device device = request_device(values);
   const WeightType weights = parse_weight_type(values.at("weights").get<std::string>());
-  if (!device.is_cpu() && weights != WeightType::float32)
-    fail_usage("--weights: ", values.at("weights").get<std::string>(), " on ", device.str(),
-               ", want float32 or --device cpu");
+  check_weights(weights, device);
   LoadedModel made{.model = load_model(checkpoint, {.device = device}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint)};

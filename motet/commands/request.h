@@ -13,6 +13,10 @@ nlohmann::json request_values(const OptionTable&, const nlohmann::json& request)
 
 /// --device, as parse_device (ops/device.h) reads it.
 Option device_option();
+/// The device that --device, or its default, names.
+at::Device request_device(const nlohmann::json& values);
+/// Throws UsageError for --weights that a device has no kernels for: other than float32 beside the CPU.
+void check_weights(WeightType, at::Device);
 
 /// -t/--threads, else the processors of this process; sets torch's number too.
 int64_t request_threads(const nlohmann::json& request);
