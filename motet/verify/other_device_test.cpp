@@ -37,6 +37,25 @@ TEST(OtherDevice, EveryMechanismTrainsAndScoresAsOnTheCpu) {
   }
 }
 
+// The loss and the gradient's norm come over in one copy, and what the clock shows has been done.
+TEST(OtherDevice, AStepWaitsOnceForNumbersAndOnceForItsEnd) {
+  const TextData data = testing::two_texts();
+  for (const std::string& name : contender_names())
+    for (const char* dtype : {"float32", "float64"}) {
+      SCOPED_TRACE(name);
+      RunConfig run = testing::small_run({{"train.device", kOtherDevice}, {"train.dtype", dtype}});
+      run.attention_given = parse_contender(name, "");
+      Model model(run.model_config(data.tokenizer->vocabulary_size()), other_device());
+      model->initialize(1);
+      Trainer trainer(model, data, run.train);
+      trainer.step();
+      const testing::OtherCounts before = testing::other_counts();
+      trainer.step();
+      EXPECT_EQ(testing::other_counts().waits - before.waits, 1);
+      EXPECT_EQ(testing::other_counts().synchronize - before.synchronize, 1);
+    }
+}
+
 TEST(OtherDevice, EveryMechanismDecodesAsOnTheCpu) {
   for (const std::string& name : contender_names())
     for (const CacheType type : {CacheType::model, CacheType::int8}) {
