@@ -112,6 +112,15 @@ std::optional<int64_t> free_memory(at::Device device) {
   return *bytes + whole(stats.reserved_bytes).current - whole(stats.allocated_bytes).current;
 }
 
+Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
+  const bool away = device.is_cuda() || device.is_privateuseone();
+  const Tensor here = at::empty(shape, at::TensorOptions(at::kLong).pinned_memory(away));
+  TORCH_CHECK_VALUE(here.numel() == static_cast<int64_t>(values.size()), "moved: ", values.size(),
+                    " values, want those of the shape ", shape);
+  std::copy(values.begin(), values.end(), here.mutable_data_ptr<int64_t>());
+  return here.to(device, /*non_blocking=*/away);
+}
+
 Tensor ids_tensor(std::span<const int32_t> ids, at::Device device) { return row_of(ids, device); }
 Tensor ids_tensor(std::span<const int64_t> ids, at::Device device) { return row_of(ids, device); }
 

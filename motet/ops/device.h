@@ -30,4 +30,8 @@ std::optional<int64_t> free_memory(at::Device);
 Tensor ids_tensor(std::span<const int32_t> ids, at::Device = at::kCPU);
 Tensor ids_tensor(std::span<const int64_t> ids, at::Device = at::kCPU);
 
+/// A copy of `values` in the shape on the device, int64. On its way to a device it lies in pinned memory, so that
+/// nobody waits for it: what the device does next waits by itself.
+Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device);
+
 }  // namespace motet

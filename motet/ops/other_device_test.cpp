@@ -226,6 +226,21 @@ TEST(OtherDevice, WaitsAreCounted) {
   EXPECT_EQ(testing::other_counts().waits, before + 2);
 }
 
+TEST(Moved, NobodyWaitsForACopyFromPinnedMemory) {
+  const std::vector<int64_t> values{1, 2, 3, 4, 5, 6};
+  EXPECT_TRUE(moved(std::span(values), {2, 3}, at::kCPU).equal(at::arange(1, 7, at::kLong).view({2, 3})));
+  const at::Device device = other_device();
+  const OtherCounts before = testing::other_counts();
+  const Tensor there = moved(std::span(values), {2, 3}, device);
+  const OtherCounts after = testing::other_counts();
+  EXPECT_EQ(after.pinned - before.pinned, 1);
+  EXPECT_EQ(after.without_wait - before.without_wait, 1);
+  EXPECT_TRUE(there.to(at::kCPU).equal(moved(std::span(values), {2, 3}, at::kCPU)));
+  moved(std::span(values), {2, 3}, at::kCPU);
+  EXPECT_EQ(testing::other_counts().pinned, after.pinned) << "the CPU needs none";
+  EXPECT_THROW(moved(std::span(values), {7}, at::kCPU), c10::ValueError);
+}
+
 TEST(Memory, IsThatOfTheDevice) {
   const at::Device device = other_device();
   const int64_t before = used_memory(device);

@@ -53,6 +53,8 @@ TEST(OtherDevice, AStepWaitsOnceForNumbersAndOnceForItsEnd) {
       trainer.step();
       EXPECT_EQ(testing::other_counts().waits - before.waits, 1);
       EXPECT_EQ(testing::other_counts().synchronize - before.synchronize, 1);
+      EXPECT_EQ(testing::other_counts().pinned - before.pinned, 2) << "inputs and targets";
+      EXPECT_EQ(testing::other_counts().without_wait - before.without_wait, 2);
     }
 }
 
