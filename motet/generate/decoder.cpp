@@ -57,10 +57,10 @@ void Decoder::replace(std::vector<int32_t> ids) {
 }
 
 Tensor Decoder::next_ids(int64_t first, int64_t count) const {
-  const Tensor next = at::empty({sequences(), count}, at::kLong);
+  std::vector<int64_t> next;
   for (int64_t i = 0; i < sequences(); ++i)
-    std::copy_n(ids(i).begin() + first, count, next.mutable_data_ptr<int64_t>() + i * count);
-  return next.to(model_.device());
+    next.insert(next.end(), ids(i).begin() + first, ids(i).begin() + first + count);
+  return moved(next, {sequences(), count}, model_.device());
 }
 
 void Decoder::fail_not_finite() const {

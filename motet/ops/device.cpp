@@ -15,13 +15,6 @@ namespace {
 
 int gpus() { return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0; }
 
-template <class Id>
-Tensor row_of(std::span<const Id> ids, at::Device device) {
-  const Tensor row = at::empty({1, static_cast<int64_t>(ids.size())}, at::kLong);
-  std::copy(ids.begin(), ids.end(), row.mutable_data_ptr<int64_t>());
-  return row.to(device);
-}
-
 // The allocator of a device that counts what it gives out; null where there is none.
 c10::DeviceAllocator* counting_allocator(at::Device device) {
   if (device.is_cpu() || device.is_meta()) return nullptr;
@@ -121,7 +114,17 @@ Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device 
   return here.to(device, /*non_blocking=*/away);
 }
 
-Tensor ids_tensor(std::span<const int32_t> ids, at::Device device) { return row_of(ids, device); }
-Tensor ids_tensor(std::span<const int64_t> ids, at::Device device) { return row_of(ids, device); }
+Tensor ids_tensor(std::span<const int32_t> ids, at::Device device) {
+  return ids_tensor(std::span<const int64_t>(std::vector<int64_t>(ids.begin(), ids.end())), device);
+}
+Tensor ids_tensor(std::span<const int64_t> ids, at::Device device) {
+  return moved(ids, {1, static_cast<int64_t>(ids.size())}, device);
+}
+
+std::span<const std::byte> host_bytes(const Tensor& t) {
+  TORCH_CHECK_VALUE(t.is_cpu() && t.is_contiguous(), "host_bytes: a tensor on ", t.device(), " of shape ", t.sizes(),
+                    " and strides ", t.strides(), ", want one on the CPU without gaps");
+  return {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()};
+}
 
 }  // namespace motet

@@ -34,4 +34,14 @@ Tensor ids_tensor(std::span<const int64_t> ids, at::Device = at::kCPU);
 /// nobody waits for it: what the device does next waits by itself.
 Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device);
 
+/// The bytes of a tensor that lies on the CPU without gaps, while it lives. Throws c10::ValueError for another: a
+/// pointer into a device would be read as one of the host.
+std::span<const std::byte> host_bytes(const Tensor&);
+/// Likewise its numbers; throws c10::Error for another dtype.
+template <class T>
+std::span<const T> host_numbers(const Tensor& t) {
+  host_bytes(t);
+  return {t.const_data_ptr<T>(), static_cast<size_t>(t.numel())};
+}
+
 }  // namespace motet

@@ -205,6 +205,10 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {  // at::manual_seed asks for it
+    static const at::Generator generator = at::detail::createCPUGenerator();
+    return generator;
+  }
   c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned; }
 };
 
@@ -239,6 +243,16 @@ TEST(Moved, NobodyWaitsForACopyFromPinnedMemory) {
   moved(std::span(values), {2, 3}, at::kCPU);
   EXPECT_EQ(testing::other_counts().pinned, after.pinned) << "the CPU needs none";
   EXPECT_THROW(moved(std::span(values), {7}, at::kCPU), c10::ValueError);
+}
+
+TEST(HostBytes, OfAnotherDeviceOrWithGapsAreRefused) {
+  const Tensor here = at::arange(6, at::kFloat).view({2, 3});
+  EXPECT_EQ(host_numbers<float>(here)[4], 4);
+  EXPECT_EQ(host_bytes(here).size(), 24u);
+  EXPECT_THROW(host_numbers<float>(here.to(other_device())), c10::ValueError);
+  EXPECT_THROW(host_bytes(here.t()), c10::ValueError);
+  EXPECT_THROW(host_numbers<double>(here), c10::Error);
+  EXPECT_EQ(host_bytes(at::zeros({})).size(), 4u);
 }
 
 TEST(Memory, IsThatOfTheDevice) {
