@@ -10,13 +10,11 @@ namespace motet {
 namespace {
 
 using nlohmann::json;
-using testing::kOtherDevice;
 
 constexpr const char* kTiny = "hidden=16,layers=1,heads=2,kv_heads=2,vocab=1100,prompt=16,generate=4,depth=0";
 
 json request(const char* what, const json& more) {
-  testing::other_device();
-  json made{{"what", what}, {"device", kOtherDevice}, {"output", "json"}, {"threads", 1}};
+  json made{{"what", what}, {"device", testing::other_name()}, {"output", "json"}, {"threads", 1}};
   made.update(more);
   return made;
 }

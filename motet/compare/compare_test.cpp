@@ -337,8 +337,7 @@ TEST(Comparison, MemoryDoesNotDependOnTheOrderOfTheArms) {
 TEST(Comparison, MemoryIsThatOfTheDevice) {
   const TemporaryFolder folder;
   RunConfig run = small_run();
-  other_device();
-  run.train["steps"] = 1, run.train["device"] = kOtherDevice;
+  run.train["steps"] = 1, run.train["device"] = other_name();
   const TextData data = two_texts();
   const CompareOptions options{.arms = parse_arms("mha,dcmha,softmax", json::object()),
                                .match = Match::none,

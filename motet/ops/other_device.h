@@ -2,14 +2,15 @@
 // runs on the CPU, after it has refused operands of mixed devices, as a GPU would. (torch's own cpu_fallback lets them
 // through.) Its allocator counts bytes as torch's caching ones do. other_device_test.cpp holds it.
 #pragma once
+#include <string>
+
 #include "motet/ops/torch.h"
 
 namespace motet::testing {
 
-inline constexpr const char* kOtherDevice = "host_copy";
-
-/// The device; the first call adds the backend to this process.
+/// The device and its name, as parse_device takes it; the first call adds the backend to this process.
 at::Device other_device();
+std::string other_name();
 
 /// What was asked of the device since it was there.
 struct OtherCounts {

@@ -21,9 +21,10 @@
 namespace motet {
 namespace {
 
-using testing::kOtherDevice;
 using testing::other_device;
 using testing::OtherCounts;
+
+constexpr const char* kName = "host_copy";
 
 constexpr c10::DeviceType kOther = c10::DeviceType::PrivateUse1;
 
@@ -139,8 +140,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 void refuse_mixed(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto check = [&](const Tensor& t) {
     if (t.defined() && t.device().type() != kOther && t.dim() > 0)
-      throw std::runtime_error(
-          text(op.schema().name(), " got a tensor of ", t.device().str(), " beside ", kOtherDevice));
+      throw std::runtime_error(text(op.schema().name(), " got a tensor of ", t.device().str(), " beside ", kName));
   };
   const size_t count = op.schema().arguments().size();
   for (size_t i = stack.size() - count; i < stack.size(); ++i) {
@@ -283,12 +283,17 @@ namespace testing {
 at::Device other_device() {
   static const at::Device device = [] {
     static Hooks hooks;
-    c10::register_privateuse1_backend(kOtherDevice);
+    c10::register_privateuse1_backend(kName);
     c10::SetAllocator(kOther, &allocator);
     at::RegisterPrivateUse1HooksInterface(&hooks);
-    return parse_device(kOtherDevice);
+    return parse_device(kName);
   }();
   return device;
+}
+
+std::string other_name() {
+  other_device();
+  return kName;
 }
 
 OtherCounts other_counts() {

@@ -12,8 +12,8 @@
 namespace motet {
 namespace {
 
-using testing::kOtherDevice;
 using testing::other_device;
+using testing::other_name;
 
 double largest(const Tensor& a, const Tensor& b) { return (a.cpu() - b.cpu()).abs().max().item<double>(); }
 
@@ -23,7 +23,7 @@ TEST(OtherDevice, EveryMechanismTrainsAndScoresAsOnTheCpu) {
     SCOPED_TRACE(name);
     double loss[2], score[2];
     for (const bool away : {false, true}) {
-      RunConfig run = testing::small_run({{"train.device", away ? kOtherDevice : "cpu"}, {"train.dtype", "float64"}});
+      RunConfig run = testing::small_run({{"train.device", away ? other_name() : "cpu"}, {"train.dtype", "float64"}});
       run.attention_given = parse_contender(name, "");
       Model model(run.model_config(data.tokenizer->vocabulary_size()), away ? other_device() : at::Device(at::kCPU));
       model->initialize(1);
@@ -43,7 +43,7 @@ TEST(OtherDevice, AStepWaitsOnceForNumbersAndOnceForItsEnd) {
   for (const std::string& name : contender_names())
     for (const char* dtype : {"float32", "float64"}) {
       SCOPED_TRACE(name);
-      RunConfig run = testing::small_run({{"train.device", kOtherDevice}, {"train.dtype", dtype}});
+      RunConfig run = testing::small_run({{"train.device", other_name()}, {"train.dtype", dtype}});
       run.attention_given = parse_contender(name, "");
       Model model(run.model_config(data.tokenizer->vocabulary_size()), other_device());
       model->initialize(1);
