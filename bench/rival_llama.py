@@ -6,7 +6,7 @@ from rival import serve
 
 REQUIRED = ("hidden_size", "num_layers", "num_heads", "num_kv_heads", "intermediate_size", "vocab_size", "context",
             "batch_size", "threads", "learning_rate", "weight_decay", "seed")
-DEFAULTS = {"tie_embeddings": False, "rope_base": 10000.0, "eps": 1e-5}
+DEFAULTS = {"tie_embeddings": False, "rope_base": 10000.0, "eps": 1e-5, "device": "cpu"}
 
 
 def build(request):
@@ -17,6 +17,9 @@ def build(request):
     width, heads, kv_heads = request["hidden_size"], request["num_heads"], request["num_kv_heads"]
     if width % heads or heads % kv_heads:
         raise ValueError(f"heads do not divide: hidden_size {width}, num_heads {heads}, num_kv_heads {kv_heads}")
+    device = torch.device(request["device"])
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"this PyTorch {torch.__version__} has no {device}, want one with CUDA or --device cpu")
     head_dim, inner, length = width // heads, request["intermediate_size"], request["context"]
 
     class Norm(nn.Module):
@@ -93,13 +96,13 @@ def build(request):
                 x = block(x, self.cos, self.sin)
             return self.lm_head(self.norm(x))
 
-    model = Llama()
+    model = Llama().to(device)  # drawn on the CPU
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": request["weight_decay"]}, {"params": plain, "weight_decay": 0.0}],
         lr=request["learning_rate"])
-    text = torch.randint(request["vocab_size"], (request["batch_size"], length + 1))
+    text = torch.randint(request["vocab_size"], (request["batch_size"], length + 1)).to(device)
     inputs, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
 
     def step():
@@ -108,7 +111,7 @@ def build(request):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return {"loss": loss.item()}
+        return {"loss": loss.item()}  # waits for the device
 
     return {"parameters": sum(p.numel() for p in model.parameters())}, step
 

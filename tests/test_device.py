@@ -1,4 +1,6 @@
 """--device: where a command computes, refused in one line where there is no such place."""
+import json
+
 import pytest
 from conftest import ROOT, TINY, refused, run
 
@@ -10,17 +12,23 @@ COMMANDS = {
     "eval": ["-m"],
     "generate": ["-p", "a", "-n", "1", "-m"],
     "verify": [GOLDEN],
+    "bench attention": [],
+    "bench memory": [],
+    "bench train": [],
+    "bench infer": [],
+    "bench attention --goals": [],
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_gpu_that_is_not_there_is_refused_before_anything_is_made(name, model, tmp_path):
-    arguments = COMMANDS[name] + {"train": [tmp_path / "run"], "compare": [tmp_path / "run"], "verify": []}.get(name, [model])
+    last = {"train": [tmp_path / "run"], "compare": [tmp_path / "run"], "eval": [model], "generate": [model]}
+    arguments = [*name.split(), *COMMANDS[name], *last.get(name, [])]
     if "CUDA" in run("doctor").stdout:
         pytest.skip("there is a GPU")
-    line = refused(2, name, *arguments, "--device", "cuda")
+    line = refused(2, *arguments, "--device", "cuda")
     assert line == "motet: device: 'cuda': this PyTorch has no CUDA or this machine no GPU, want cpu or auto"
-    assert "unknown device 'gpu'" in refused(2, name, *arguments, "--device", "gpu")
+    assert "unknown device 'gpu'" in refused(2, *arguments, "--device", "gpu")
     assert not (tmp_path / "run").exists()
 
 
@@ -28,3 +36,32 @@ def test_the_cpu_may_be_named(model):
     lines = ["generate", "-m", model, "-p", "the ", "-n", "5", "--temp", "0"]
     assert run(*lines, "--device", "cpu").stdout == run(*lines).stdout != ""
     assert run("verify", GOLDEN, "--device", "cpu").returncode == 0
+
+
+BENCHES = {
+    "attention": ["T=16,H=2,D=8,mechanism=mha", "--repeats", "5"],
+    "memory": ["T=16,H=2,D=8,mechanism=mha"],
+    "infer": ["hidden=16,layers=1,heads=2,kv_heads=2,vocab=1100,prompt=16,generate=4,depth=0", "--repeats", "2", "--rivals", "none"],
+}
+
+
+@pytest.mark.parametrize("what", BENCHES)
+def test_a_benchmark_names_the_device_that_it_measured(what):
+    rows = json.loads(run("bench", what, "--device", "cpu", "-o", "json", "--shape", *BENCHES[what]).stdout)
+    assert {row["device"] for row in rows} == {"cpu"}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["infer", "--weights", "int4"], "unknown weight type 'int4'"),
+        (["infer", "--rivals", "vllm"], "unknown rival 'vllm'"),
+        (["infer", "--repeats", "1"], "--repeats: 1 is below 2"),
+        (["train", "--repeats", "6"], "--repeats: 6 is below 7"),
+        (["attention", "--repeats", "4"], "--repeats: 4 is below 5"),
+        (["attention", "--repeats", "0"], "--repeats: '0' is below 1"),
+        (["train", "--mechanisms", "dcmah"], "'dcmah'"),
+    ],
+)
+def test_what_a_benchmark_does_not_take_is_refused_by_its_flag(arguments, message):
+    assert message in refused(2, "bench", *arguments)

@@ -291,6 +291,19 @@ TEST(Attention, ATwoPhaseProblemGoesToAKernelThatHasThatForm) {
   EXPECT_LE(relative_error(kernel.given_lse(p, lse), want.out_BTHE), 1e-12);
 }
 
+// A device's first kernel may have no backward pass: then a training call takes the next row, and no null function.
+TEST(Attention, AKernelWithoutAFormIsPassedOverForIt) {
+  Kernel forward_only = kBlocked;
+  forward_only.name = "forward_only", forward_only.backward = nullptr, forward_only.lse = nullptr;
+  const Kernel* const rows[] = {&forward_only, &kBlocked};
+  const KernelTable names{"attention", {"forward_only", "blocked"}};
+  const Problem p = checked_problem(arguments({.T = 9, .D = 8, .E = 8}, {}), "test");
+  EXPECT_STREQ(choose_of(rows, names, p, Form::attend, {}).name, "forward_only");
+  EXPECT_STREQ(choose_of(rows, names, p, Form::train, {}).name, "blocked");
+  EXPECT_STREQ(choose_of(rows, names, p, Form::two_phase, {}).name, "blocked");
+  EXPECT_THROW(choose_of(rows, names, p, Form::train, "forward_only"), c10::ValueError);
+}
+
 TEST(Attention, TheTableNamesItsRowsInOrderAndTheLastTakesEverything) {
   EXPECT_EQ(kernel_names(), (std::vector<std::string>{"fused", "sdpa", "blocked"}));
   ASSERT_EQ(kernel_table().size(), 3u);

@@ -1,6 +1,5 @@
 // The whole kernel choice of the operator: one ordered table, best first; the last row takes everything.
 #include "motet/attention/kernels.h"
-#include "motet/ops/table.h"
 
 namespace motet {
 namespace {
@@ -8,7 +7,7 @@ namespace {
 constexpr const Kernel* kTable[] = {&kFused, &kSdpa, &kBlocked};
 
 std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
-  if (form == Form::two_phase && !kernel.given_lse) return "it has no two-phase form";
+  if (form == Form::two_phase && (!kernel.lse || !kernel.given_lse)) return "it has no two-phase form";
   if (form == Form::train && !kernel.backward) return "it has no backward pass";
   return kernel.why_not(p);
 }
@@ -22,9 +21,14 @@ const KernelTable& attention_table() {
 
 std::span<const Kernel* const> kernel_table() { return kTable; }
 
-const Kernel& choose(const Problem& p, Form form, const std::optional<std::string>& kernel) {
+const Kernel& choose_of(std::span<const Kernel* const> rows, const KernelTable& names, const Problem& p, Form form,
+                        const std::optional<std::string>& kernel) {
   const char* const named = kernel ? kernel->c_str() : nullptr;
-  return *kTable[choose_row(attention_table(), named, [&](size_t i) { return reason_against(*kTable[i], p, form); })];
+  return *rows[choose_row(names, named, [&](size_t i) { return reason_against(*rows[i], p, form); })];
+}
+
+const Kernel& choose(const Problem& p, Form form, const std::optional<std::string>& kernel) {
+  return choose_of(kTable, attention_table(), p, form, kernel);
 }
 
 Choice explain(const Problem& p, const std::optional<std::string>& named) {

@@ -2,6 +2,7 @@
 #include <span>
 
 #include "motet/attention/problem.h"
+#include "motet/ops/table.h"
 
 namespace motet {
 
@@ -37,6 +38,9 @@ enum class Form { attend, train, two_phase };  // train: a backward pass follows
 /// The first kernel of the table that runs the problem in this form, or the one that `kernel` or MOTET_KERNEL names;
 /// one that is named and cannot run it is an error.
 const Kernel& choose(const Problem&, Form, const std::optional<std::string>& kernel);
+/// The same among other rows.
+const Kernel& choose_of(std::span<const Kernel* const> rows, const KernelTable& names, const Problem&, Form,
+                        const std::optional<std::string>& kernel);
 Choice explain(const Problem&, const std::optional<std::string>& kernel);
 
 }  // namespace motet

@@ -69,18 +69,18 @@ std::vector<AttentionCase> attention_cases(const std::string& given) {
   return cases;
 }
 
-void check_operator(const AttentionCase& what) {
+void check_operator(const AttentionCase& what, at::Device device) {
   AttentionSize small = what.size;
   small.B = std::min<int64_t>(small.B, 2), small.T = std::min<int64_t>(small.T, 512);
   const Arguments given = benched_operator(what.mechanism).arguments(small);
-  const Arguments narrow = as_leaves(given, at::kFloat), wide = as_leaves(given, at::kDouble);
-  const Tensor dout = at::randn_like(run_operator(narrow).detach());
+  const Arguments narrow = as_leaves(given, at::kFloat, device), wide = as_leaves(given, at::kDouble);
+  const Tensor dout = drawn_like(run_operator(narrow).detach());
   const auto have = both_passes(run_operator, narrow, dout), plain = both_passes(run_definition, narrow, dout),
-             want = both_passes(run_definition, wide, dout);
+             want = both_passes(run_definition, wide, dout.to(at::kCPU));
   const auto names = result_names(given);
   for (size_t i = 0; i < want.size(); ++i) {
-    const double error = largest(have[i].to(at::kDouble) - want[i]),
-                 plain_error = largest(plain[i].to(at::kDouble) - want[i]);
+    const double error = largest(have[i].to(at::kCPU, at::kDouble) - want[i]),
+                 plain_error = largest(plain[i].to(at::kCPU, at::kDouble) - want[i]);
     // One number for the whole call, such as lambda's gradient, is what is left of thousands of terms that cancel.
     const double size = std::max(largest(want[i]), want[i].numel() == 1 ? kSumTerms : 0);
     const double bound = 2 * plain_error + 8 * std::numeric_limits<float>::epsilon() * size;
@@ -90,16 +90,16 @@ void check_operator(const AttentionCase& what) {
   }
 }
 
-std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns turns) {
-  check_operator(what);
-  const Arguments a = as_leaves(benched_operator(what.mechanism).arguments(what.size), at::kFloat);
-  const Arguments plain = as_leaves(benched_operator("mha").arguments(what.size), at::kFloat);
+std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns turns, at::Device device) {
+  check_operator(what, device);
+  const Arguments a = as_leaves(benched_operator(what.mechanism).arguments(what.size), at::kFloat, device);
+  const Arguments plain = as_leaves(benched_operator("mha").arguments(what.size), at::kFloat, device);
   const bool with_eager = eager_fits(what.size);
   std::vector<AttentionTimes> all;
   for (const bool backward : {false, true}) {
     const auto times = interleaved({pass(run_operator, a, backward), pass(run_sdpa, plain, backward),
                                     with_eager ? pass(run_definition, a, backward) : nullptr},
-                                   turns);
+                                   turns, device);
     all.push_back({.what = what,
                    .kernel = choose(checked_problem(a, "bench"), Form::attend, {}).name,
                    .backward = backward,

@@ -30,11 +30,11 @@ struct AttentionTimes {
   std::optional<Time> eager;  // the definition under autograd; absent where it would not fit in memory
 };
 
-/// Throws Error unless output and gradients agree with the float64 definition within 2x the error of the float32
-/// definition + 8 eps max|reference| (at T <= 512).
-void check_operator(const AttentionCase&);
+/// Runs on the device. Throws Error unless output and gradients agree with the float64 definition on the CPU within 2x
+/// the error of the float32 definition + 8 eps max|reference| (at T <= 512).
+void check_operator(const AttentionCase&, at::Device = at::kCPU);
 
 /// Both passes; checks the operator first.
-std::vector<AttentionTimes> measure_attention(const AttentionCase&, Turns);
+std::vector<AttentionTimes> measure_attention(const AttentionCase&, Turns, at::Device = at::kCPU);
 
 }  // namespace motet

@@ -10,6 +10,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
 #include "motet/generate/cache.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -22,16 +23,18 @@ constexpr double kLogitsError = 1e-3;
 class Runner {
  public:
   Runner(InferModel& given, int64_t capacity) : model_(*given.model), capacity_(capacity) {
-    model_.prepare(given.weights);
+    model_.set_autocast(false);  // decoding computes in float32
+    if (model_.device().is_cpu()) model_.prepare(given.weights);
     for (const Tensor& p : model_.parameters()) bytes_ += static_cast<int64_t>(p.nbytes());
     for (const auto& item : model_.named_modules())
       if (auto* linear = item.value()->as<LinearImpl>()) bytes_ += linear->kept_bytes();
   }
 
+  // Logits on the host, where a sampler takes them.
   Tensor decode(const std::vector<int64_t>& ids) {
     at::NoGradGuard no_grad;
-    const Tensor hidden = cache_->step(model_, at::tensor(ids, at::kLong).unsqueeze(0), capacity_);
-    return model_.logits(hidden.select(1, -1)).squeeze(0);
+    const Tensor hidden = cache_->step(model_, ids_tensor(std::span(ids), model_.device()), capacity_);
+    return model_.logits(hidden.select(1, -1)).squeeze(0).to(at::kCPU);
   }
 
   // Forgets all but the first `depth` tokens.
@@ -48,7 +51,7 @@ class Runner {
   // As bench/rival_infer.py has it.
   Time run(const InferCase& what) {
     prepare(what.depth);
-    return timed([&] {
+    const auto decode_all = [&] {
       const auto id = [&](int64_t i) { return (7 + i % 1000) % model_.config().vocab_size; };
       std::vector<int64_t> ids;
       if (what.prompt) {
@@ -57,7 +60,8 @@ class Runner {
         return;
       }
       for (int64_t i = 0; i < what.tokens; ++i) decode({id(i)});
-    });
+    };
+    return timed(decode_all, model_.device());
   }
 
   int64_t bytes() const { return bytes_; }

@@ -21,7 +21,7 @@ struct InferCase {
   std::string name() const;  // pp512, tg128 @ 4096
 };
 
-/// A model of ours that takes part.
+/// A model of ours that takes part, on its device; `weights` are those of the CPU, elsewhere float32.
 struct InferModel {
   std::string name;
   Model model;

@@ -31,11 +31,13 @@ Tensor run_sdpa(const Arguments& a) {
 
 Tensor run_definition(const Arguments& a) { return definition(checked_problem(a, "bench")).out_BTHE; }
 
-Arguments as_leaves(Arguments a, at::ScalarType type) {
+Arguments as_leaves(Arguments a, at::ScalarType type, at::Device device) {
   for (Tensor& t : a.input)
-    if (t.defined()) t = t.detach().to(type).requires_grad_();
+    if (t.defined()) t = t.detach().to(device, type).requires_grad_();
   return a;
 }
+
+Tensor drawn_like(const Tensor& t) { return at::randn(t.sizes(), t.options().device(at::kCPU)).to(t.device()); }
 
 // The output, then the gradient of each input.
 std::vector<Tensor> both_passes(Forward forward, const Arguments& a, const Tensor& dout_BTHE) {
@@ -51,7 +53,7 @@ std::function<void()> pass(Forward forward, const Arguments& a, bool backward) {
       const at::NoGradGuard no_grad;
       forward(a);
     };
-  const Tensor dout = at::randn_like(forward(a).detach());
+  const Tensor dout = drawn_like(forward(a).detach());
   return [=] { both_passes(forward, a, dout); };
 }
 

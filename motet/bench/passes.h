@@ -17,8 +17,11 @@ Tensor run_sdpa(const Arguments&);
 /// The definition in eager torch operations.
 Tensor run_definition(const Arguments&);
 
-/// The arguments as leaves of autograd in the dtype.
-Arguments as_leaves(Arguments, at::ScalarType);
+/// The arguments as leaves of autograd in the dtype, on the device.
+Arguments as_leaves(Arguments, at::ScalarType, at::Device = at::kCPU);
+
+/// Normal numbers in t's shape and dtype and on its device, drawn on the CPU: the same on each.
+Tensor drawn_like(const Tensor& t);
 
 /// The output, then the gradient of each input that is there.
 std::vector<Tensor> both_passes(Forward, const Arguments& leaves, const Tensor& dout_BTHE);

@@ -6,6 +6,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -31,21 +32,23 @@ Time median(const std::vector<Time>& times) {
   return {median(std::move(wall)), median(std::move(cpu))};
 }
 
-Time timed(const std::function<void()>& call) {
+Time timed(const std::function<void()>& call, at::Device device) {
+  synchronize(device);
   const auto start = std::chrono::steady_clock::now();
   const double cpu = process_seconds();
   call();
+  synchronize(device);
   const double used = process_seconds() - cpu;
   return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), used};
 }
 
-std::vector<Time> interleaved(const std::vector<std::function<void()>>& contestants, Turns turns) {
+std::vector<Time> interleaved(const std::vector<std::function<void()>>& contestants, Turns turns, at::Device device) {
   std::vector<std::vector<Time>> times(contestants.size());
   for (int64_t turn = 0; turn < turns.warmups + turns.repeats; ++turn) {
     for (size_t i = 0; i < contestants.size(); ++i) {
       check_interrupt();
       if (!contestants[i]) continue;
-      const Time t = timed(contestants[i]);
+      const Time t = timed(contestants[i], device);
       if (turn >= turns.warmups) times[i].push_back(t);
     }
   }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "motet/ops/torch.h"
+
 namespace motet {
 
 /// Seconds on the clock, and seconds of the processor over all threads of this process: what a busy machine disturbs
@@ -17,7 +19,8 @@ struct Time {
 double median(std::vector<double> values);
 Time median(const std::vector<Time>& times);
 
-Time timed(const std::function<void()>& call);
+/// The clock starts when the device has nothing left to do and stops when it has done the call.
+Time timed(const std::function<void()>& call, at::Device = at::kCPU);
 
 struct Turns {
   int64_t warmups = 2;  // not counted: they allocate
@@ -26,6 +29,7 @@ struct Turns {
 
 /// The median time of each contestant; all of them once, then all again, so that each meets the same weather. An empty
 /// contestant is passed over and has no time (0). Throws Interrupted on Ctrl-C.
-std::vector<Time> interleaved(const std::vector<std::function<void()>>& contestants, Turns turns);
+std::vector<Time> interleaved(const std::vector<std::function<void()>>& contestants, Turns turns,
+                              at::Device = at::kCPU);
 
 }  // namespace motet

@@ -14,7 +14,7 @@ namespace {
 // The rival's defaults of betas, epsilon and clipping are those of train_options; these two are told to both.
 constexpr double kLearningRate = 1e-3, kWeightDecay = 0.1;
 
-RunConfig run_config(const nlohmann::json& shape) {
+RunConfig run_config(const nlohmann::json& shape, at::Device device) {
   const std::pair<const char*, const char*> keys[] = {{"model.hidden_size", "hidden"},
                                                       {"model.num_layers", "layers"},
                                                       {"model.intermediate_size", "intermediate"},
@@ -27,6 +27,7 @@ RunConfig run_config(const nlohmann::json& shape) {
   set.push_back({"train.steps", 1000000});  // far beyond what is measured
   set.push_back({"train.learning_rate", kLearningRate});
   set.push_back({"train.weight_decay", kWeightDecay});
+  set.push_back({"train.device", device.str()});
   return read_run_config({{"set", set}});
 }
 
@@ -41,6 +42,7 @@ nlohmann::json rival_request(const TrainBench& bench, const RunConfig& run, cons
           {"context", size("T")},
           {"batch_size", size("B")},
           {"threads", bench.threads},
+          {"device", bench.device.str()},
           {"learning_rate", run.train.learning_rate},
           {"weight_decay", run.train.weight_decay},
           {"eps", model.options.norm_eps},
@@ -80,16 +82,16 @@ TrainTimes measure_training(const TrainBench& bench) {
   TrainTimes result;
   std::deque<Trainer> trainers;
   for (const Contender& contender : bench.contenders) {
-    RunConfig run = run_config(bench.shape);
+    RunConfig run = run_config(bench.shape, bench.device);
     run.attention_given = contender.attention;
-    Model model(run.model_config(vocab));
+    Model model(run.model_config(vocab), bench.device);
     model->initialize(1);
     trainers.emplace_back(model, data, run.train);
     result.ours.push_back({contender.name, model->num_parameters(), {}});
   }
   result.tokens_per_step = trainers.front().tokens_per_step();
 
-  const RunConfig plain = run_config(bench.shape);
+  const RunConfig plain = run_config(bench.shape, bench.device);
   RivalProcess rival(program, rival_request(bench, plain, plain.model_config(vocab)));
   result.rival_torch = rival.facts().value("torch", "unknown");
   result.rival = {"eager PyTorch", rival.facts().value("parameters", int64_t{0}), {}};

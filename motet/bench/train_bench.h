@@ -23,6 +23,7 @@ struct TrainBench {
   std::vector<Contender> contenders;
   std::string python;  // empty: .venv/bin/python of the source tree
   int64_t threads = 2;
+  at::Device device = at::kCPU;  // of all, the rival too
   Turns turns;
 };
 

@@ -4,6 +4,7 @@
 #include "motet/core/file.h"
 #include "motet/formats/json.h"
 #include "motet/formats/safetensors.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -34,7 +35,7 @@ Tensor narrowed(const Tensor& value, at::ScalarType dtype, const std::string& na
 TensorPromise promised(const std::string& name, const StoredTensor& as, const ConvertOptions& options) {
   return {name, stored_dtype_of(as.dtype), as.shape, [=](const TensorPromise::Take& take) {
             const Tensor value = narrowed(as.load(), as.dtype, name, options);
-            take({static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()});
+            take(host_bytes(value));
           }};
 }
 

@@ -3,6 +3,7 @@
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/core/file.h"
 #include "motet/formats/safetensors.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 
@@ -17,17 +18,15 @@ void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles&
   config.update(token_ids);
   write_file_atomic(folder.path() / "config.json", config.dump(2) + "\n");
   for (const auto& [name, bytes] : extra) write_file_atomic(folder.path() / name, bytes);
-  std::vector<Tensor> kept;  // the views point into these
-  std::vector<TensorView> views;
+  std::vector<TensorPromise> tensors;  // one at a time is copied to the host
   for (const auto& item : model.named_parameters()) {
-    kept.push_back(item.value().detach().to(at::kCPU, wide ? at::kDouble : at::kFloat).contiguous());
-    const Tensor& t = kept.back();
-    views.push_back({item.key(),
-                     wide ? "F64" : "F32",
-                     t.sizes().vec(),
-                     {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
+    const Tensor own = item.value().detach();
+    tensors.push_back({item.key(), wide ? "F64" : "F32", own.sizes().vec(), [=](const TensorPromise::Take& take) {
+                         const Tensor here = own.to(at::kCPU, wide ? at::kDouble : at::kFloat).contiguous();
+                         take(host_bytes(here));
+                       }});
   }
-  write_safetensors(folder.path() / "model.safetensors", views, {{"format", "pt"}});
+  write_safetensors(folder.path() / "model.safetensors", tensors, {{"format", "pt"}});
   folder.commit();
 }
 

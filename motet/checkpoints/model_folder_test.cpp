@@ -9,6 +9,7 @@
 #include "motet/core/testing.h"
 #include "motet/formats/json.h"
 #include "motet/models/testing.h"
+#include "motet/ops/other_device.h"
 
 namespace motet {
 namespace {
@@ -27,6 +28,15 @@ TEST(ModelFolder, RoundTripComputesTheSame) {
               mechanism == "softmax" ? "llama" : "motet");
     EXPECT_TRUE(std::filesystem::exists(folder.path() / "m/tokenizer.json"));
   }
+}
+
+TEST(ModelFolder, AModelOnAnotherDeviceIsWrittenAlike) {
+  const TemporaryFolder folder;
+  Model away(tiny(), other_device());
+  away->initialize(1);
+  save_model_folder(folder.path() / "here", *fresh(tiny()), {});
+  save_model_folder(folder.path() / "there", *away, {});
+  EXPECT_EQ(read_file(folder / "there/model.safetensors"), read_file(folder / "here/model.safetensors"));
 }
 
 TEST(ModelFolder, IdsOfTokensStandInTheConfig) {

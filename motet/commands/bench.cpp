@@ -9,18 +9,10 @@
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
-
-OptionTable request_options(int64_t fewest_repeats) {
-  using enum OptionType;
-  return {{"shape", string, "", {}, {}, {}, "sizes between commas"},
-          {"repeats", integer, 9, static_cast<double>(fewest_repeats), 10000, {}, "measurements; the median counts"},
-          {"goals", boolean, false, {}, {}, {}, "the goals of the fused kernels"},
-          {"mechanisms", string, "", {}, {}, {}, "whose models train"},
-          {"python", string, "", {}, {}, {}, "the Python that runs the rival"}};
-}
 
 std::vector<Cell> attention_row(const AttentionTimes& t, bool people) {
   const AttentionSize& n = t.what.size;
@@ -75,15 +67,17 @@ Cell limit(const Goal& goal) {
 }
 
 // The goals and what each reaches; 1 when one falls short by more than 5 %.
-int bench_goals(const nlohmann::json& request, const nlohmann::json& values) {
+int bench_goals(const nlohmann::json& request, const BenchRequest& asked) {
   const OptionTable only_length{attention_shape_options().front()};
-  const nlohmann::json shape = parse_shape(values["shape"], only_length);
+  if (asked.device != "auto" && !parse_device(asked.device).is_cpu())
+    fail_usage("--device: ", asked.device, " with --goals, want cpu: the goals are those of the fused CPU kernels");
+  const nlohmann::json shape = parse_shape(asked.shape, only_length);
   output_format(request);  // refused before anything runs
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = 1;  // the goals are those of one thread
-  const Setup setup{request_threads(with_threads), values["repeats"]};
-  GoalRun run{.python = values["python"], .turns = {.warmups = 2, .repeats = setup.repeats}};
-  if (!values["shape"].get<std::string>().empty()) run.length = shape["T"];
+  const Setup setup{request_threads(with_threads), repeats_of(asked, 5)};
+  GoalRun run{.python = asked.python, .turns = {.warmups = 2, .repeats = setup.repeats}};
+  if (!asked.shape.empty()) run.length = shape["T"];
   Progress progress("bench goals", 0);
   run.report = [&, group = int64_t{0}](const std::string& name) mutable { progress.update(group++, name); };
   const std::vector<Goal> goals = measure_goals(run);
@@ -126,14 +120,14 @@ Cell mebibytes(int64_t bytes) { return {fixed(static_cast<double>(bytes) / (1 <<
 
 // Without --shape: dcmha of 16 heads of 64 at 1K, 4K and 16K.
 int bench_memory(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(request_options(1), request);
-  const std::string shape = values["shape"];
+  const BenchRequest asked = read_request(bench_options(), request);
+  const std::string& shape = asked.shape;
   std::vector<AttentionCase> cases;
   for (const char* length : {"1024", "4096", "16384"})
     if (shape.empty()) cases.push_back(attention_cases(text("H=16,mechanism=dcmha,T=", length)).front());
   if (!shape.empty()) cases = attention_cases(shape);
   output_format(request);
-  const Setup setup{request_threads(request), 1};
+  const Setup setup{.threads = request_threads(request), .repeats = 1, .device = parse_device(asked.device)};
   Table table{.columns = {{"mechanism", Align::left},
                           {"B"},
                           {"T"},
@@ -143,7 +137,7 @@ int bench_memory(const nlohmann::json& request) {
                           {"beyond", Align::right, "MiB", "beyond_bytes"},
                           {"time", Align::right, "ms", "wall_ms"}}};
   for (const AttentionCase& one : cases) {
-    const MemoryUse use = measure_memory(one);
+    const MemoryUse use = measure_memory(one, setup.device);
     const AttentionSize& n = one.size;
     table.rows.push_back({one.mechanism, count(n.B), count(n.T), count(n.H), count(n.D), mebibytes(use.tensors),
                           mebibytes(use.beyond), milliseconds(use.time.wall)});
@@ -151,24 +145,25 @@ int bench_memory(const nlohmann::json& request) {
   if (for_people(request))
     table.note =
         "One forward and backward pass, float32. Tensors: inputs, output, its gradient and the gradients. Beyond: peak "
-        "resident memory beyond those.\n";
+        "memory beyond those; on the CPU what is resident.\n";
   add_setup(table, setup, request);
   print_table(table, request);
   return 0;
 }
 
 int bench_attention(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(request_options(5), request);
-  if (values["goals"]) return bench_goals(request, values);
-  const std::vector<AttentionCase> cases = attention_cases(values["shape"]);
+  const BenchRequest asked = read_request(bench_options(), request);
+  if (asked.goals) return bench_goals(request, asked);
+  const int64_t repeats = repeats_of(asked, 5);
+  const std::vector<AttentionCase> cases = attention_cases(asked.shape);
   const bool people = for_people(request);
-  const Setup setup{request_threads(request), values["repeats"]};
+  const Setup setup{.threads = request_threads(request), .repeats = repeats, .device = parse_device(asked.device)};
   Table table = attention_table(people);
   Progress progress("bench attention", static_cast<int64_t>(cases.size()));
   int64_t done = 0;
   for (const AttentionCase& what : cases) {
     progress.update(done, what.mechanism);
-    for (const AttentionTimes& times : measure_attention(what, {.warmups = 2, .repeats = setup.repeats}))
+    for (const AttentionTimes& times : measure_attention(what, {.warmups = 2, .repeats = setup.repeats}, setup.device))
       table.rows.push_back(attention_row(times, people));
     progress.update(++done, what.mechanism);
   }
@@ -179,21 +174,22 @@ int bench_attention(const nlohmann::json& request) {
 }
 
 int bench_train(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(request_options(7), request);
-  const nlohmann::json shape = parse_shape(values["shape"], train_shape_options());
+  const BenchRequest asked = read_request(bench_options(), request);
+  const int64_t repeats = repeats_of(asked, 7);
+  const nlohmann::json shape = parse_shape(asked.shape, train_shape_options());
   output_format(request);  // refused before anything runs
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
-  const Setup setup{request_threads(with_threads), values["repeats"]};
-  const std::string mechanisms = values["mechanisms"];
+  const Setup setup{.threads = request_threads(with_threads), .repeats = repeats, .device = parse_device(asked.device)};
   TrainBench bench{.shape = shape,
                    .contenders = {},
-                   .python = values["python"],
+                   .python = asked.python,
                    .threads = setup.threads,
+                   .device = setup.device,
                    .turns = {.warmups = 2, .repeats = setup.repeats}};
   nlohmann::json common{{"num_heads", shape["heads"]}};
   if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
-  for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common))
+  for (const Arm& arm : parse_arms(asked.mechanisms.empty() ? "mha" : asked.mechanisms, common))
     bench.contenders.push_back({arm.label, arm.attention});
   const TrainTimes times = measure_training(bench);
 

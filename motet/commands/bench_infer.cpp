@@ -2,28 +2,20 @@
 
 #include "motet/bench/infer_bench.h"
 #include "motet/bench/shape.h"
+#include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/commands/bench_table.h"
 #include "motet/commands/request.h"
 #include "motet/compare/arms.h"
 #include "motet/core/error.h"
 #include "motet/core/process.h"
+#include "motet/ops/device.h"
 #include "motet/train/run_config.h"
 
 namespace motet {
 namespace {
 
 namespace fs = std::filesystem;
-
-OptionTable request_options() {
-  using enum OptionType;
-  return {{"shape", string, "", {}, {}, {}, "sizes between commas"},
-          {"repeats", integer, 5, 2, 1000, {}, "measurements"},
-          {"mechanisms", string, "", {}, {}, {}, "whose models take turns"},
-          {"weights", string, "", {}, {}, {}, "types between commas"},
-          {"rivals", string, "llama_cpp,transformers", {}, {}, {}, "programs between commas"},
-          {"python", string, "", {}, {}, {}, "the Python that runs the rivals"}};
-}
 
 std::vector<std::string> words(const std::string& list) {
   std::vector<std::string> all;
@@ -59,12 +51,32 @@ struct Scratch {
   }
 };
 
-void add_rivals(InferBench& bench, const std::string& list) {
-  if (list == "none") return;
+std::vector<WeightType> weight_types(const std::string& given, at::Device device) {
+  std::vector<WeightType> types;
+  for (const std::string& name : words(!given.empty() ? given : device.is_cpu() ? "float32,int8" : "float32")) {
+    types.push_back(parse_weight_type(name));
+    check_weights(types.back(), device);
+  }
+  return types;
+}
+
+std::string model_name(const std::string& name, WeightType type) { return text(name, " ", motet::name(type)); }
+
+// The names of --rivals. All of them compute on the CPU: on another device none is what is taken when nothing is said.
+std::vector<std::string> rival_names(const nlohmann::json& request, const std::string& list, at::Device device) {
   const std::vector<std::string> known{"llama_cpp", "transformers", "none"};
-  for (const std::string& name : words(list)) {
+  for (const std::string& name : words(list))
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw UsageError(unknown_name("rival", name, known));
+  if (list == "none") return {};
+  if (device.is_cpu()) return words(list);
+  if (request.contains("rivals"))
+    fail_usage("--rivals: ", list, " on ", device.str(), ", want none or --device cpu: they compute on the CPU");
+  return {};
+}
+
+void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
     for (size_t i = 0; i < bench.models.size(); ++i) {
       const WeightType weights = bench.models[i].weights;
       const bool plain = bench.models[i].name.starts_with("mha") || bench.models[i].name.starts_with("model");
@@ -76,70 +88,50 @@ void add_rivals(InferBench& bench, const std::string& list) {
   }
 }
 
-}  // namespace
+// The folder's model in each type.
+void add_own(InferBench& bench, const std::vector<WeightType>& types, at::Device device) {
+  for (const WeightType type : types)
+    bench.models.push_back(
+        {model_name("model", type), load_model(open_checkpoint(bench.folder), {.device = device}), type});
+}
 
-int bench_infer(const nlohmann::json& request) {
-  const nlohmann::json values = request_values(request_options(), request);
-  const nlohmann::json shape = parse_shape(values["shape"], infer_shape_options());
-  output_format(request);  // refused before anything runs
-  nlohmann::json with_threads = request;
-  if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
-  const Setup setup{request_threads(with_threads), values["repeats"], "Means"};
-  InferBench bench{.cases = cases_of(shape), .python = values["python"], .threads = setup.threads};
-  bench.turns.repeats = setup.repeats;
-  std::vector<WeightType> types;
-  const std::string given = values["weights"];
-  for (const std::string& type : words(given.empty() ? "float32,int8" : given))
-    types.push_back(parse_weight_type(type));
-
-  Scratch scratch;
-  const bool own = request.contains("model");
-  if (own && !values["mechanisms"].get<std::string>().empty())
-    fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");
-  if (own) {
-    bench.folder = model_folder(request, "model");
-    for (const WeightType type : types)
-      bench.models.push_back({text("model ", name(type)), load_model_folder(bench.folder), type});
-  } else {
-    int64_t context = 0;
-    for (const InferCase& c : bench.cases) context = std::max(context, c.depth + c.tokens);
-    nlohmann::json common{{"num_heads", shape["heads"]}};
-    if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
-    const std::string mechanisms = values["mechanisms"];
-    double parameters = 0;  // of the first, matched by the others
-    for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common)) {
-      ModelConfig config = arm_sizes(shape, arm, context);
-      if (parameters > 0)
-        match_size(config, Match::parameters, parameters);
-      else
-        parameters = size_of(config, Match::parameters);
-      for (const WeightType type : types) {
-        Model model(config);
-        model->initialize(1);
-        if (bench.folder.empty() && arm.label == "mha" && values["rivals"] != "none") {
-          bench.folder = scratch.path;
-          save_model_folder(scratch.path, *model, {});
-        }
-        bench.models.push_back({text(arm.label, " ", name(type)), model, type});
+// Models with drawn weights, one for each mechanism and type, of one number of parameters. The rivals' is saved in
+// `scratch`, unless that is empty.
+void add_drawn(InferBench& bench, const nlohmann::json& shape, const std::string& mechanisms,
+               const std::vector<WeightType>& types, at::Device device, const fs::path& scratch) {
+  int64_t context = 0;
+  for (const InferCase& c : bench.cases) context = std::max(context, c.depth + c.tokens);
+  nlohmann::json common{{"num_heads", shape["heads"]}};
+  if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
+  double parameters = 0;  // of the first, matched by the others
+  for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common)) {
+    ModelConfig config = arm_sizes(shape, arm, context);
+    if (parameters > 0)
+      match_size(config, Match::parameters, parameters);
+    else
+      parameters = size_of(config, Match::parameters);
+    for (const WeightType type : types) {
+      Model model(config, device);
+      model->initialize(1);
+      if (bench.folder.empty() && arm.label == "mha" && !scratch.empty()) {
+        bench.folder = scratch;
+        save_model_folder(scratch, *model, {});
       }
+      bench.models.push_back({model_name(arm.label, type), model, type});
     }
   }
-  add_rivals(bench, values["rivals"]);
-  const std::vector<InferResult> results = measure_inference(bench);
+}
 
+Table infer_table(const InferBench& bench, const std::vector<InferResult>& results, bool people) {
   Table table{.columns = {{"program", Align::left},
                           {"case", Align::left},
                           {"tokens/s", Align::right, "", "tokens_per_second"},
                           {"deviation"},
                           {"compared with", Align::left, "", "compared_with"},
                           {"ratio"}}};
-  const bool people = for_people(request);
-  if (!people) {
-    table.columns.push_back({"model_bytes"});
-    table.columns.push_back({"cache_bytes"});
-    table.columns.push_back({"logits_error"});
-    table.columns.push_back({"version", Align::left});
-  }
+  if (!people)
+    table.columns.insert(table.columns.end(),
+                         {{"model_bytes"}, {"cache_bytes"}, {"logits_error"}, {"version", Align::left}});
   const size_t ours = bench.models.size();
   for (size_t c = 0; c < bench.cases.size(); ++c)
     for (size_t i = 0; i < results.size(); ++i) {
@@ -162,11 +154,44 @@ int bench_infer(const nlohmann::json& request) {
       table.rows.back().push_back({fixed(r.logits_error, 6), r.logits_error});
       table.rows.back().push_back(r.version);
     }
+  return table;
+}
+
+}  // namespace
+
+int bench_infer(const nlohmann::json& request) {
+  const BenchRequest asked = read_request(bench_options(), request);
+  const int64_t repeats = repeats_of(asked, 2, 5);
+  const nlohmann::json shape = parse_shape(asked.shape, infer_shape_options());
+  output_format(request);  // refused before anything runs
+  const at::Device device = parse_device(asked.device);
+  const std::vector<WeightType> types = weight_types(asked.weights, device);
+  const std::vector<std::string> rivals = rival_names(request, asked.rivals, device);
+  const bool own = request.contains("model");
+  if (own && !asked.mechanisms.empty())
+    fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");
+  nlohmann::json with_threads = request;
+  if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
+  const Setup setup{request_threads(with_threads), repeats, "Means", device};
+  InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};
+  bench.turns.repeats = setup.repeats;
+  const Scratch scratch;
+  if (own) bench.folder = model_folder(request, "model");
+  if (own)
+    add_own(bench, types, device);
+  else
+    add_drawn(bench, shape, asked.mechanisms, types, device, rivals.empty() ? fs::path() : scratch.path);
+  add_rivals(bench, rivals);
+  const std::vector<InferResult> results = measure_inference(bench);
+
+  const bool people = for_people(request);
+  Table table = infer_table(bench, results, people);
   if (people)
     table.note = text(
         "pp: a prompt; tg: single tokens; @: tokens already in the cache. The time to the first token is that of the "
         "prompt.\nRatio: of tokens/s, the median over turns. A rival's row: Motet with the same weights over it; a "
-        "model's: it over the first, whose number of parameters all have.\n");
+        "model's: it over the first, whose number of parameters all have.\n",
+        device.is_cpu() || asked.rivals == "none" ? "" : "The rivals compute on the CPU and are left out.\n");
   add_setup(table, setup, request);
   print_table(table, request);
   return 0;

@@ -15,19 +15,26 @@ bool for_people(const nlohmann::json& request) {
 void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) {
   const std::pair<const char*, Cell> facts[] = {{"repeats", {std::to_string(setup.repeats), setup.repeats}},
                                                 {"threads", {std::to_string(setup.threads), setup.threads}},
+                                                {"device", setup.device.str()},
                                                 {"processor", processor_name()},
                                                 {"motet", kVersion},
                                                 {"torch", torch_version()}};
   if (for_people(request)) {
     table.note +=
-        text(setup.statistic, " of ", setup.repeats, "; ", setup.threads, setup.threads == 1 ? " thread" : " threads",
-             " of ", processor_name(), "; motet ", kVersion, ", torch ", torch_version(), ".");
+        text(setup.statistic, " of ", setup.repeats, "; ", setup.device.is_cpu() ? "" : setup.device.str() + " and ",
+             setup.threads, setup.threads == 1 ? " thread" : " threads", " of ", processor_name(), "; motet ", kVersion,
+             ", torch ", torch_version(), ".");
     return;
   }
   for (const auto& [name, cell] : facts) {
     table.columns.push_back({name});
     for (auto& row : table.rows) row.push_back(cell);
   }
+}
+
+int64_t repeats_of(const BenchRequest& asked, int64_t fewest, int64_t otherwise) {
+  if (asked.repeats > 0 && asked.repeats < fewest) fail_usage("--repeats: ", asked.repeats, " is below ", fewest);
+  return asked.repeats > 0 ? asked.repeats : otherwise;
 }
 
 Cell milliseconds(double seconds) { return {fixed(1e3 * seconds, 2), 1e3 * seconds}; }

@@ -1,4 +1,6 @@
 #pragma once
+#include "motet/commands/options.h"
+#include "motet/ops/torch.h"
 #include "motet/report/table.h"
 
 // What the tables of all benchmarks have in common.
@@ -12,8 +14,12 @@ bool for_people(const nlohmann::json& request);
 struct Setup {
   int64_t threads, repeats;
   const char* statistic = "Medians";
+  at::Device device = at::kCPU;  // that was measured
 };
 void add_setup(Table&, const Setup&, const nlohmann::json& request);
+
+/// --repeats, or `otherwise`. Throws UsageError below the fewest of which a median says something.
+int64_t repeats_of(const BenchRequest&, int64_t fewest, int64_t otherwise = 9);
 
 Cell milliseconds(double seconds);
 Cell ratio(double);

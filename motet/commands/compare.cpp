@@ -7,9 +7,9 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
-#include "motet/core/process.h"
 #include "motet/core/utf8.h"
 #include "motet/formats/toml.h"
+#include "motet/ops/device.h"
 #include "motet/train/plan.h"
 
 namespace motet {
@@ -68,7 +68,7 @@ void check_room(const Comparison& plan, const RunConfig& run, const CompareOptio
   }
   together.training_bytes = std::max(together.training_bytes, options.jobs * largest.training_bytes);
   together.activation_bytes = options.jobs * largest.activation_bytes;
-  check_memory(together, available_bytes());
+  check_memory(together, free_memory(parse_device(run.train.device)));
 }
 
 int64_t checkpoint_bytes(const Comparison& plan, const RunConfig& run, const CompareOptions& options) {

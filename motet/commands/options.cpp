@@ -149,4 +149,20 @@ const Fields<PrepareRequest>& prepare_options() {
   return table;
 }
 
+const Fields<BenchRequest>& bench_options() {
+  using B = BenchRequest;
+  static const Fields<B> table{
+      {"shape", &B::shape, "sizes between commas, as in T=512,H=8,D=64,B=1,mechanism=dcmha"},
+      {"repeats", &B::repeats, {1, 10000}, "measurements, of which the median counts; by default 9, of infer 5"},
+      {"goals", &B::goals,
+       "attention: the goals of the fused kernels, with what each reaches; exit 1 if one falls short"},
+      {"mechanisms", &B::mechanisms, "train, infer: whose models take turns, as in mha,dcmha; by default mha"},
+      {"weights", &B::weights, "infer: of float32, bfloat16 and int8; by default float32, on the CPU int8 too"},
+      {"rivals", &B::rivals, "infer: of llama_cpp and transformers, or none; bench/requirements.txt installs them"},
+      {"device", &B::device, kDevice},
+      {"python", &B::python,
+       "train, infer, --goals: the Python with torch that runs the rivals; by default .venv/bin/python"}};
+  return table;
+}
+
 }  // namespace motet

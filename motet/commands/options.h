@@ -88,4 +88,13 @@ struct PrepareRequest {
 };
 const Fields<PrepareRequest>& prepare_options();
 
+struct BenchRequest {
+  std::string shape;    // "": the shapes that a kind measures by itself
+  int64_t repeats = 0;  // 0: the kind's own number
+  bool goals = false;
+  std::string mechanisms, weights;  // "": mha; float32, and on the CPU int8
+  std::string rivals = "llama_cpp,transformers", device = "auto", python;
+};
+const Fields<BenchRequest>& bench_options();
+
 }  // namespace motet

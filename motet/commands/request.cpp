@@ -34,6 +34,11 @@ nlohmann::json request_values(const OptionTable& table, const nlohmann::json& re
   return values;
 }
 
+void check_weights(WeightType weights, at::Device device) {
+  if (device.is_cpu() || weights == WeightType::float32) return;
+  fail_usage("--weights: ", name(weights), " on ", device.str(), ", want float32 or --device cpu");
+}
+
 int64_t request_threads(const nlohmann::json& request) {
   const int64_t threads = request.contains("threads") ? request["threads"].get<int64_t>() : processor_count();
   at::set_num_threads(static_cast<int>(threads));
@@ -149,8 +154,7 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
 LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
   const at::Device device = parse_device(sampling.device);
-  if (!device.is_cpu() && sampling.weights != WeightType::float32)
-    fail_usage("--weights: ", name(sampling.weights), " on ", device.str(), ", want float32 or --device cpu");
+  check_weights(sampling.weights, device);
   LoadedModel made{.model = load_model(checkpoint, {.device = device}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint)};

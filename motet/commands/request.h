@@ -14,6 +14,8 @@ template <class Struct>
 Struct read_request(const Fields<Struct>& options, const nlohmann::json& request) {
   return options.read(request_values(options.table(), request));
 }
+/// Throws UsageError for --weights that a device has no kernels for: other than float32 beside the CPU.
+void check_weights(WeightType, at::Device);
 
 /// -t/--threads, else the processors of this process; sets torch's number too.
 int64_t request_threads(const nlohmann::json& request);

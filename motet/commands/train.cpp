@@ -8,10 +8,10 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
-#include "motet/core/process.h"
 #include "motet/core/progress.h"
 #include "motet/formats/toml.h"
 #include "motet/generate/end_tokens.h"
+#include "motet/ops/device.h"
 #include "motet/report/metrics.h"
 #include "motet/train/freeze.h"
 #include "motet/train/plan.h"
@@ -155,10 +155,10 @@ int run_train(const nlohmann::json& request) {
     print_plan(run, plan);
     return 0;
   }
-  check_memory(plan, available_bytes());
+  check_memory(plan, free_memory(parse_device(run.train.device)));
   Model model = start.model;
   if (!model) {
-    model = Model(config);
+    model = Model(config, parse_device(run.train.device));
     model->initialize(static_cast<uint64_t>(run.train.seed));
   }
   freeze(*model, frozen);

@@ -10,8 +10,8 @@
 #include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
-#include "motet/core/process.h"
 #include "motet/core/progress.h"
+#include "motet/ops/device.h"
 #include "motet/report/metrics.h"
 
 namespace motet {
@@ -27,7 +27,7 @@ size_t baseline_of(const std::vector<Arm>& arms) {
 }
 
 std::unique_ptr<Trainer> fresh_trainer(const ArmResult& arm, const TextData& data, const TrainOptions& train) {
-  Model model(arm.config);
+  Model model(arm.config, parse_device(train.device));
   model->initialize(0);
   return std::make_unique<Trainer>(model, data, train);
 }
@@ -44,16 +44,17 @@ class ExactMemory {
   ExactMemory(const ExactMemory&) = delete;
 };
 
-// Resident memory of a training step beyond what was there before. A model is stepped unmeasured first and freed, so
-// that what torch sets up once does not count for the arm that happens to come first.
+// Memory of a training step beyond what was there before, on its device. A model is stepped unmeasured first and freed,
+// so that what torch sets up once does not count for the arm that happens to come first.
 int64_t step_memory(const ArmResult& arm, const TextData& data, const TrainOptions& train) {
   const ExactMemory exact;
+  const at::Device device = parse_device(train.device);
   fresh_trainer(arm, data, train)->step();
   ::malloc_trim(0);
-  const int64_t before = resident_bytes();
-  if (!reset_peak_resident()) return 0;
+  const int64_t before = used_memory(device);
+  if (!reset_peak_memory(device)) return 0;
   fresh_trainer(arm, data, train)->step();
-  return std::max<int64_t>(peak_resident_bytes() - before, 0);
+  return std::max<int64_t>(peak_memory(device) - before, 0);
 }
 
 // The median of interleaved steps: noise of the machine meets all models alike. An arm that diverges is left out here:
@@ -163,7 +164,7 @@ class Runs {
   void train(ArmResult& arm, size_t index) {
     const TrainOptions own = arm_train(run_, arm.arm, index);
     const auto seed = static_cast<uint64_t>(own.seed);
-    Model model(arm.config);
+    Model model(arm.config, parse_device(own.device));
     model->initialize(seed);
     Trainer trainer(model, data_, own);
     const nlohmann::json who{{"mechanism", arm.arm.label}, {"seed", seed}};

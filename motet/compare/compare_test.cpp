@@ -10,7 +10,8 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
-#include "motet/models/testing.h"
+#include "motet/ops/other_device.h"
+#include "motet/train/testing.h"
 
 namespace motet {
 namespace {
@@ -330,6 +331,25 @@ TEST(Comparison, MemoryDoesNotDependOnTheOrderOfTheArms) {
   if (all.arms[0].peak_bytes == 0) GTEST_SKIP() << "the kernel does not tell";
   const double first = static_cast<double>(all.arms[0].peak_bytes), last = static_cast<double>(all.arms[2].peak_bytes);
   EXPECT_NEAR(first / last, 1, 0.08) << first << " " << last;
+}
+
+// Its allocator counts every byte; a thread of autograd may drop a gradient late.
+TEST(Comparison, MemoryIsThatOfTheDevice) {
+  const TemporaryFolder folder;
+  RunConfig run = small_run();
+  run.train.steps = 1, run.train.device = other_name();
+  const TextData data = two_texts();
+  const CompareOptions options{.arms = parse_arms("mha,dcmha,softmax", json::object()),
+                               .match = Match::none,
+                               .threads = 1,
+                               .folder = folder.path()};
+  Comparison all = planned_comparison(run, data, options);
+  run_comparison(all, run, data, options);
+  const double first = static_cast<double>(all.arms[0].peak_bytes), last = static_cast<double>(all.arms[2].peak_bytes);
+  EXPECT_NEAR(first / last, 1, 0.05) << first << " " << last;
+  EXPECT_GT(all.arms[0].peak_bytes, 4 * 4 * all.arms[0].cost.parameters);
+  EXPECT_LT(all.arms[0].peak_bytes, 32 * 4 * all.arms[0].cost.parameters);
+  EXPECT_GT(all.arms[1].peak_bytes, all.arms[0].peak_bytes);
 }
 
 // Losses of mha and of one other arm, judged.

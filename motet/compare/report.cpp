@@ -39,6 +39,7 @@ void add_pictures(ReportData& report, const ArmResult& arm, const std::vector<in
       if (kind == std::string("after") && !mixes) continue;
       for (int64_t head = 0; head < tensor.size(1); ++head) {
         const Tensor map = tensor[0][head].to(at::kCPU, at::kFloat).contiguous();
+        const auto numbers = host_numbers<float>(map);
         report.pictures.push_back({arm.arm.label,
                                    static_cast<int>(layer),
                                    text("head ", head + 1),
@@ -46,7 +47,7 @@ void add_pictures(ReportData& report, const ArmResult& arm, const std::vector<in
                                    static_cast<int>(head),
                                    static_cast<int>(map.size(0)),
                                    static_cast<int>(map.size(1)),
-                                   {map.const_data_ptr<float>(), map.const_data_ptr<float>() + map.numel()}});
+                                   {numbers.begin(), numbers.end()}});
       }
     }
   }
@@ -58,12 +59,13 @@ void add_learned(ReportData& report, const ArmResult& arm) {
   for (size_t layer = 0; layer < blocks.size(); ++layer)
     for (const LearnedMap& map : blocks[layer]->self_attn->learned()) {
       const Tensor values = map.values_NM.to(at::kCPU, at::kDouble).contiguous();
+      const auto numbers = host_numbers<double>(values);
       report.matrices.push_back({arm.arm.label,
                                  static_cast<int>(layer),
                                  map.name,
                                  static_cast<int>(values.size(0)),
                                  static_cast<int>(values.size(1)),
-                                 {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()}});
+                                 {numbers.begin(), numbers.end()}});
     }
 }
 

@@ -4,7 +4,6 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
-#include "motet/core/process.h"
 #include "motet/ops/device.h"
 
 namespace motet {
@@ -13,12 +12,12 @@ namespace {
 constexpr int64_t kPromptTokens = 512;  // of a prompt at once: what bounds the memory of its activations
 
 void check_room(ModelImpl& model, int64_t tokens, int64_t sequences, const CacheOptions& options) {
-  if (!model.device().is_cpu()) return;  // the host's free memory says nothing of it
-  const int64_t needed = sequences * cache_bytes(model, tokens, options), available = available_bytes();
-  if (available == 0 || needed <= available) return;
+  const int64_t needed = sequences * cache_bytes(model, tokens, options);
+  const std::optional<int64_t> available = free_memory(model.device());
+  if (!available || needed <= *available) return;
   fail("generate: the cache of ", sequences, sequences == 1 ? " sequence" : " sequences", " of ", tokens,
-       " tokens takes ", needed, " bytes, want at most the ", available,
-       " that are free: fewer tokens or samples, or a smaller cache type");
+       " tokens takes ", needed, " bytes, want at most the ", *available, " that are free on ", model.device().str(),
+       ": fewer tokens or samples, or a smaller cache type");
 }
 
 }  // namespace
@@ -58,10 +57,10 @@ void Decoder::replace(std::vector<int32_t> ids) {
 }
 
 Tensor Decoder::next_ids(int64_t first, int64_t count) const {
-  const Tensor next = at::empty({sequences(), count}, at::kLong);
+  std::vector<int64_t> next;
   for (int64_t i = 0; i < sequences(); ++i)
-    std::copy_n(ids(i).begin() + first, count, next.mutable_data_ptr<int64_t>() + i * count);
-  return next.to(model_.device());
+    next.insert(next.end(), ids(i).begin() + first, ids(i).begin() + first + count);
+  return moved(next, {sequences(), count}, model_.device());
 }
 
 void Decoder::fail_not_finite() const {

@@ -5,6 +5,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/ops/device.h"
 #include "motet/text/pipeline/stream_decoder.h"
 
 namespace motet {
@@ -128,11 +129,12 @@ std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, 
       if (options.on_prompt) options.on_prompt();
       decoder.branch(options.samples);
     }
+    const auto numbers = host_numbers<float>(logits);
     // Published models round their vocabulary up: what the tokenizer does not know is not drawn.
     const size_t known = static_cast<size_t>(std::min(width, tokenizer.vocabulary_size()));
     for (size_t i = 0; i < writers.size(); ++i) {
-      const float* const row = logits.const_data_ptr<float>() + (rows > 1 ? static_cast<int64_t>(i) * width : 0);
-      next[i] = writers[i].next({row, known});
+      const size_t row = rows > 1 ? i * static_cast<size_t>(width) : 0;
+      next[i] = writers[i].next(numbers.subspan(row, known));
     }
     decoder.push(next);
   }

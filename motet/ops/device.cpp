@@ -1,23 +1,54 @@
 #include "motet/ops/device.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <charconv>
 
 #include "motet/core/error.h"
+#include "motet/core/process.h"
 
 namespace motet {
 namespace {
 
 int gpus() { return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0; }
 
-template <class Id>
-Tensor row_of(std::span<const Id> ids, at::Device device) {
-  const Tensor row = at::empty({1, static_cast<int64_t>(ids.size())}, at::kLong);
-  std::copy(ids.begin(), ids.end(), row.mutable_data_ptr<int64_t>());
-  return row.to(device);
+// The allocator of a device that counts what it gives out; null where there is none.
+c10::DeviceAllocator* counting_allocator(at::Device device) {
+  if (device.is_cpu() || device.is_meta()) return nullptr;
+  return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+}
+
+c10::DeviceIndex index_of(at::Device device) {
+  return device.has_index() ? device.index() : c10::impl::VirtualGuardImpl(device.type()).getDevice().index();
+}
+
+// Those of all pools together.
+const c10::CachingAllocator::Stat& whole(const c10::CachingAllocator::StatArray& pools) {
+  return pools[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+}
+
+// Before the first tensor there are no figures.
+c10::CachingDeviceAllocator::DeviceStats figures(at::Device device) {
+  c10::DeviceAllocator* const allocator = counting_allocator(device);
+  if (!allocator || !allocator->initialized()) return {};
+  return allocator->getDeviceStats(index_of(device));
+}
+
+c10::CachingAllocator::Stat given_out(at::Device device) { return whole(figures(device).allocated_bytes); }
+
+// The first PyTorch with device allocators did not ask them for free memory.
+template <class Allocator>
+std::optional<int64_t> free_bytes(Allocator& allocator, c10::DeviceIndex index) {
+  if constexpr (requires { allocator.getMemoryInfo(index); }) {
+    try {
+      return static_cast<int64_t>(allocator.getMemoryInfo(index).first);
+    } catch (const c10::NotImplementedError&) {  // this allocator does not know
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -46,11 +77,54 @@ at::Device parse_device(const std::string& name) {
 
 void synchronize(at::Device device) {
   if (device.is_cpu() || device.is_meta()) return;
-  c10::impl::VirtualGuardImpl guard(device.type());
-  guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(index_of(device));
 }
 
-Tensor ids_tensor(std::span<const int32_t> ids, at::Device device) { return row_of(ids, device); }
-Tensor ids_tensor(std::span<const int64_t> ids, at::Device device) { return row_of(ids, device); }
+int64_t used_memory(at::Device device) { return device.is_cpu() ? resident_bytes() : given_out(device).current; }
+
+int64_t peak_memory(at::Device device) { return device.is_cpu() ? peak_resident_bytes() : given_out(device).peak; }
+
+bool reset_peak_memory(at::Device device) {
+  if (device.is_cpu()) return reset_peak_resident();
+  c10::DeviceAllocator* const allocator = counting_allocator(device);
+  if (!allocator || !allocator->initialized()) return false;
+  allocator->resetPeakStats(index_of(device));
+  return true;
+}
+
+std::optional<int64_t> free_memory(at::Device device) {
+  if (device.is_cpu()) {
+    const int64_t bytes = available_bytes();
+    return bytes > 0 ? std::optional(bytes) : std::nullopt;
+  }
+  c10::DeviceAllocator* const allocator = counting_allocator(device);
+  if (!allocator) return std::nullopt;
+  const std::optional<int64_t> bytes = free_bytes(*allocator, index_of(device));
+  if (!bytes) return std::nullopt;
+  const auto stats = figures(device);
+  return *bytes + whole(stats.reserved_bytes).current - whole(stats.allocated_bytes).current;
+}
+
+Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
+  const bool away = device.is_cuda() || device.is_privateuseone();
+  const Tensor here = at::empty(shape, at::TensorOptions(at::kLong).pinned_memory(away));
+  TORCH_CHECK_VALUE(here.numel() == static_cast<int64_t>(values.size()), "moved: ", values.size(),
+                    " values, want those of the shape ", shape);
+  std::copy(values.begin(), values.end(), here.mutable_data_ptr<int64_t>());
+  return here.to(device, /*non_blocking=*/away);
+}
+
+Tensor ids_tensor(std::span<const int32_t> ids, at::Device device) {
+  return ids_tensor(std::span<const int64_t>(std::vector<int64_t>(ids.begin(), ids.end())), device);
+}
+Tensor ids_tensor(std::span<const int64_t> ids, at::Device device) {
+  return moved(ids, {1, static_cast<int64_t>(ids.size())}, device);
+}
+
+std::span<const std::byte> host_bytes(const Tensor& t) {
+  TORCH_CHECK_VALUE(t.is_cpu() && t.is_contiguous(), "host_bytes: a tensor on ", t.device(), " of shape ", t.sizes(),
+                    " and strides ", t.strides(), ", want one on the CPU without gaps");
+  return {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()};
+}
 
 }  // namespace motet

@@ -37,6 +37,22 @@ TEST(IdsTensor, IsARowOnTheDevice) {
   EXPECT_TRUE(ids_tensor(std::span(ids), at::kMeta).is_meta());
 }
 
+TEST(Memory, OfTheCpuIsThatOfTheProcess) {
+  constexpr int64_t kBytes = 64 << 20;
+  ASSERT_TRUE(reset_peak_memory(at::kCPU));
+  const int64_t before = used_memory(at::kCPU);
+  at::ones({kBytes}, at::kByte);  // gone at once
+  EXPECT_GE(peak_memory(at::kCPU), before + kBytes / 2);
+  EXPECT_GT(free_memory(at::kCPU).value_or(0), 0);
+}
+
+TEST(Memory, OfADeviceWithoutAnyIsUnknown) {
+  EXPECT_EQ(used_memory(at::kMeta), 0);
+  EXPECT_EQ(peak_memory(at::kMeta), 0);
+  EXPECT_FALSE(reset_peak_memory(at::kMeta));
+  EXPECT_EQ(free_memory(at::kMeta), std::nullopt);
+}
+
 TEST(Synchronize, TheCpuHasNothingToWaitFor) {
   EXPECT_NO_THROW(synchronize(at::kCPU));
   EXPECT_NO_THROW(synchronize(at::kMeta));

@@ -41,16 +41,23 @@ void AdamW::zero_grad() {
     for (Tensor& p : group.parameters) p.mutable_grad() = Tensor();
 }
 
-double AdamW::clip(double limit) {
+std::vector<Tensor> AdamW::gradients() const {
+  std::vector<Tensor> all;
+  for (const Group& group : groups_)
+    for (const Tensor& p : group.parameters)
+      if (p.grad().defined()) all.push_back(p.grad());
+  return all;
+}
+
+Tensor AdamW::gradient_norm() const {
   at::NoGradGuard no_grad;
-  std::vector<Tensor> gradients;
-  for (Group& group : groups_)
-    for (Tensor& p : group.parameters)
-      if (p.grad().defined()) gradients.push_back(p.grad());
-  if (gradients.empty()) return 0;
-  const double norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients))).item<double>();
-  if (limit > 0 && norm > limit) at::_foreach_mul_(gradients, limit / (norm + 1e-6));
-  return norm;
+  const std::vector<Tensor> all = gradients();
+  return all.empty() ? at::zeros({}) : at::linalg_vector_norm(at::stack(at::_foreach_norm(all)));
+}
+
+void AdamW::clip(double limit, double norm) {
+  at::NoGradGuard no_grad;
+  if (limit > 0 && norm > limit) at::_foreach_mul_(gradients(), limit / (norm + 1e-6));
 }
 
 }  // namespace motet

@@ -21,14 +21,18 @@ class AdamW {
   AdamW(ModelImpl&, AdamWOptions, const Decays&);
   void step(double learning_rate);
   void zero_grad();
-  /// Scales all gradients so that their norm is at most `limit` (0: leaves them); returns the norm before.
-  double clip(double limit);
+  /// The norm of all gradients together, a number on their device; 0 on the CPU without any.
+  Tensor gradient_norm() const;
+  /// Scales all gradients, whose norm is `norm`, so that it is at most `limit` (0: leaves them).
+  void clip(double limit, double norm);
 
  private:
   struct Group {
     double weight_decay;
     std::vector<Tensor> parameters, first, second, steps;
   };
+  std::vector<Tensor> gradients() const;
+
   AdamWOptions options_;
   std::vector<Group> groups_;
 };

@@ -24,13 +24,13 @@ TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train)
   return plan;
 }
 
-void check_memory(const TrainingPlan& plan, int64_t available) {
-  if (available == 0 || plan.training_bytes + plan.activation_bytes <= available) return;
-  if (plan.training_bytes > available)
+void check_memory(const TrainingPlan& plan, std::optional<int64_t> available) {
+  if (!available || plan.training_bytes + plan.activation_bytes <= *available) return;
+  if (plan.training_bytes > *available)
     fail("train: parameters, gradients and moments of the optimiser take ", plan.training_bytes,
-         " bytes, want at most the ", available, " that are free: a smaller model.hidden_size or model.num_layers");
+         " bytes, want at most the ", *available, " that are free: a smaller model.hidden_size or model.num_layers");
   fail("train: a step takes at least ", plan.activation_bytes, " bytes beside ", plan.training_bytes,
-       " of the model, want at most the ", available, " that are free: a smaller train.batch_size or train.context");
+       " of the model, want at most the ", *available, " that are free: a smaller train.batch_size or train.context");
 }
 
 void check_disk(const std::filesystem::path& folder, int64_t bytes) {

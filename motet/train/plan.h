@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 
 #include "motet/models/cost.h"
 #include "motet/train/options.h"
@@ -15,8 +16,9 @@ struct TrainingPlan {
 };
 TrainingPlan training_plan(const ModelConfig&, const TrainOptions&);
 
-/// Throws Error with the bytes and the keys to change when more is needed than the system can give. 0: not known.
-void check_memory(const TrainingPlan&, int64_t available_bytes);
+/// Throws Error with the bytes and the keys to change when more is needed than the device can give, as free_memory
+/// (ops/device.h) has it.
+void check_memory(const TrainingPlan&, std::optional<int64_t> available_bytes);
 /// Likewise for `bytes` of checkpoints below a folder that exists.
 void check_disk(const std::filesystem::path& folder, int64_t bytes);
 

@@ -52,7 +52,7 @@ TEST(Plan, ALargeModelTakesNoMemory) {
 TEST(Plan, WhatDoesNotFitIsRefusedWithBytesAndKey) {
   const TrainingPlan plan{.cost = {}, .checkpoint_bytes = 25, .training_bytes = 100, .activation_bytes = 50};
   check_memory(plan, 150);
-  check_memory(plan, 0);  // not known
+  check_memory(plan, std::nullopt);  // not known
   EXPECT_EQ(
       message_of<Error>([&] { check_memory(plan, 149); }),
       "train: a step takes at least 50 bytes beside 100 of the model, want at most the 149 that are free: a smaller "

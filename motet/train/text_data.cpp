@@ -3,6 +3,7 @@
 #include "motet/core/error.h"
 #include "motet/data/bounded_tokens.h"
 #include "motet/data/corpus.h"
+#include "motet/ops/device.h"
 #include "motet/text/readers/load.h"
 #include "motet/text/token_bytes.h"
 
@@ -86,8 +87,7 @@ TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> t
 
 TokenTensors as_tensors(const Batch& batch, at::Device device) {
   const auto tensor = [&](const std::vector<int64_t>& values) {
-    return at::from_blob(const_cast<int64_t*>(values.data()), {batch.rows, batch.columns}, at::kLong)
-        .to(device, at::kLong, false, true);
+    return moved(std::span(values), {batch.rows, batch.columns}, device);
   };
   return {tensor(batch.inputs), tensor(batch.targets), batch.documents.empty() ? Tensor() : tensor(batch.documents)};
 }

@@ -26,7 +26,8 @@ TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> token
 /// differ or both are missing.
 std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_ptr<const Tokenizer> given);
 
-/// A batch as tensors [rows, columns] int64 on a device; documents are undefined when the batch has none.
+/// A batch as tensors [rows, columns] int64 on a device, which need not have arrived there when the call returns;
+/// documents are undefined when the batch has none.
 struct TokenTensors {
   Tensor inputs, targets, documents;
 };

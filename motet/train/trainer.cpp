@@ -30,6 +30,13 @@ Model placed(Model model, const TrainOptions& train) {
   return model;
 }
 
+// Two numbers in one copy: a step waits for the device once.
+std::pair<double, double> on_the_host(const Tensor& a, const Tensor& b) {
+  at::NoGradGuard no_grad;
+  const Tensor both = at::stack({a.to(at::kDouble), b.to(a.device(), at::kDouble)}).to(at::kCPU);
+  return {both[0].item<double>(), both[1].item<double>()};
+}
+
 [[noreturn]] void diverged(int64_t step, const char* what, double value, const std::string& place) {
   throw Diverged(text("step ", step, ": ", what, " is ", std::abs(value),
                       "; the first number that is not finite appears in ", place.empty() ? "the loss" : place));
@@ -70,14 +77,14 @@ StepRecord Trainer::step() {
   const TokenTensors tokens = as_tensors(batches_.next(), model_->device());
   StepRecord record{.step = step_ + 1, .learning_rate = learning_rate()};
   const Tensor loss = ops::token_loss(model_->forward(tokens.inputs, tokens.documents), tokens.targets);
-  record.loss = loss.item<double>();
-  if (!std::isfinite(record.loss))
-    diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs, tokens.documents));
   optimizer_.zero_grad();
   loss.backward();
-  record.gradient_norm = optimizer_.clip(train_.clip);
+  std::tie(record.loss, record.gradient_norm) = on_the_host(loss, optimizer_.gradient_norm());
+  if (!std::isfinite(record.loss))
+    diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs, tokens.documents));
   if (!std::isfinite(record.gradient_norm))
     throw Diverged(text("step ", record.step, ": the gradient's norm is ", std::abs(record.gradient_norm)));
+  optimizer_.clip(train_.clip, record.gradient_norm);
   optimizer_.step(record.learning_rate);
   ++step_;
   synchronize(model_->device());

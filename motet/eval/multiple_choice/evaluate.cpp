@@ -10,6 +10,7 @@
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
 #include "motet/eval/multiple_choice/item_file.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -73,8 +74,9 @@ std::string hash_of_items(const std::vector<ScoredItem>& items) {
 std::string hash_of_model(ModelImpl& model) {
   std::string bytes = model_options().write(model.config().options).dump() + model.config().attention.dump();
   for (const auto& item : model.named_parameters()) {
-    const Tensor some = item.value().detach().flatten().slice(0, 0, kProbe).contiguous();
-    bytes.append(item.key()).append(static_cast<const char*>(some.const_data_ptr()), some.nbytes());
+    const Tensor some = item.value().detach().flatten().slice(0, 0, kProbe).to(at::kCPU).contiguous();
+    const auto own = host_bytes(some);
+    bytes.append(item.key()).append(reinterpret_cast<const char*>(own.data()), own.size());
   }
   return c10::sha1(bytes).str();
 }

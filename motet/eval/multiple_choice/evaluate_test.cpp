@@ -6,6 +6,7 @@
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/models/testing.h"
+#include "motet/ops/other_device.h"
 
 namespace motet {
 namespace {
@@ -130,6 +131,20 @@ TEST_F(Evaluate, AFolderStandsForItsFilesAndAllIsTheirSum) {
   EXPECT_EQ(results[2].file, "all");
   EXPECT_EQ(results[2].items, 22);
   EXPECT_DOUBLE_EQ(results[2].accuracy.mean, results[0].accuracy.mean);
+}
+
+TEST_F(Evaluate, AnotherDeviceAnswersAlike) {
+  const auto here = evaluate(folder / "here");
+  Model away(model->config(), testing::other_device());
+  away->initialize(1);
+  model = away;
+  const auto there = evaluate(folder / "there");
+  EXPECT_EQ(there.at(0).accuracy.mean, here.at(0).accuracy.mean);
+  EXPECT_NEAR(there.at(0).nats, here.at(0).nats, 1e-5 * here.at(0).nats);
+  const auto head = [&](const char* name) {
+    return json::parse(read_file(folder / name).substr(0, read_file(folder / name).find('\n')));
+  };
+  EXPECT_EQ(head("there")["model"], head("here")["model"]) << "equal weights are one model on any device";
 }
 
 TEST_F(Evaluate, RefusesWhatHasNoLikelihood) {
