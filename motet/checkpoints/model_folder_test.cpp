@@ -30,6 +30,26 @@ TEST(ModelFolder, RoundTripComputesTheSame) {
   }
 }
 
+// Whoever reads config.json as a LLaMA computes one: what such a reader would leave out makes the model ours.
+TEST(ModelFolder, OnlyWhatALlamaComputesIsCalledOne) {
+  using nlohmann::json;
+  const auto type = [](const json& model, const json& attention) {
+    return config_json(tiny(model, attention))["model_type"];
+  };
+  EXPECT_EQ(type({}, {}), "llama");
+  EXPECT_EQ(type({}, {{"num_kv_heads", 2}, {"bias", true}}), "llama");
+  for (const json& attention : std::vector<json>{{{"output_gate", true}},
+                                                 {{"qk_norm", true}},
+                                                 {{"window", 4}},
+                                                 {{"position_bias", "alibi"}},
+                                                 {{"rope_pairing", "interleaved"}},
+                                                 {{"rope_fraction", 0.5}},
+                                                 {{"mechanism", "dcmha"}}})
+    EXPECT_EQ(type({}, attention), "motet") << attention;
+  for (const json& model : std::vector<json>{{{"block", "parallel"}}, {{"causal", false}}, {{"activation", "gelu"}}})
+    EXPECT_EQ(type(model, {}), "motet") << model;
+}
+
 TEST(ModelFolder, AModelOnAnotherDeviceIsWrittenAlike) {
   const TemporaryFolder folder;
   Model away(tiny(), other_device());

@@ -56,6 +56,22 @@ std::vector<json> all_attentions() {
   return all;
 }
 
+// A model that computes under autocast does so through a cache too, or its steps would be those of another model.
+TEST(Cache, StepsComputeInTheModelsPrecision) {
+  at::NoGradGuard no_grad;
+  for (const char* mechanism : {"softmax", "dcmha", "differential"}) {
+    Model model = fresh(tiny({{"initializer_range", 0.3}}, {{"mechanism", mechanism}}));
+    const Tensor ids = random_ids(model, 2, 12), exact = model->hidden(ids);
+    model->set_autocast(true);
+    Cache cache(model->config(), 12, {0, 0});
+    const double whole = difference(model->hidden(ids), exact),
+                 steps = difference(stepped(cache, model, ids, {5, 1}, 12), exact);
+    EXPECT_GT(steps, whole / 3) << mechanism;
+    EXPECT_LT(steps, whole * 3) << mechanism;
+    EXPECT_GT(whole, 1e-3) << mechanism;
+  }
+}
+
 TEST(Cache, CachedDecodingEqualsFullForward) {
   at::NoGradGuard no_grad;
   at::manual_seed(1);
@@ -155,6 +171,22 @@ TEST(Cache, AWindowHoldsFewerThanTwiceItsKeys) {
     return cache.bytes();
   };
   EXPECT_EQ(bytes(all) / kTokens * 8, bytes(local));
+}
+
+// As in the released DCFormer: a prompt sees one key more than the tokens behind it. With one layer the keys are those
+// of either model.
+TEST(Cache, AReleasedWindowIsWiderInTheFirstPassAlone) {
+  at::NoGradGuard no_grad;
+  const json window{{"mechanism", "dcmha"}, {"window", 3}};
+  json wider = window;
+  wider["window_mask"] = "released";
+  Model exact = wide(window, {{"num_layers", 1}}), released = wide(wider, {{"num_layers", 1}});
+  const Tensor ids = random_ids(exact, 2, 20);
+  Cache cache(released->config(), 20, {0, 0});
+  const Tensor got = stepped(cache, released, ids, {12, 1, 3}, 20);
+  EXPECT_LE(difference(got.slice(1, 0, 12), released->hidden(ids).slice(1, 0, 12)), 1e-10);
+  EXPECT_LE(difference(got.slice(1, 12), exact->hidden(ids).slice(1, 12)), 1e-10);
+  EXPECT_GT(difference(exact->hidden(ids), released->hidden(ids)), 1e-3);
 }
 
 TEST(Cache, NarrowTypesStoreLessAndComeNear) {

@@ -210,8 +210,21 @@ TEST(Model, DynamicScalingHasOneBaseForAPlannedLength) {
 
 TEST(Model, TooLongInputIsRefused) { EXPECT_THROW(fresh(tiny({}, {}, 11, 4))->forward(kIds), UsageError); }
 
+TEST(Model, StatesAreTheEmbeddingAndTheOutputOfEachLayer) {
+  at::NoGradGuard no_grad;
+  Model model = fresh(tiny({{"num_layers", 3}}));
+  const Positions at = Positions::range(0, kIds.size(1), kIds.size(1));
+  const std::vector<Tensor> states = model->states(kIds, at);
+  ASSERT_EQ(states.size(), 4u);
+  EXPECT_TRUE(states[0].equal(model->embedded(kIds)));
+  Block second = model->blocks()[1];
+  EXPECT_TRUE(states[2].equal(second->forward(states[1], at)));
+  EXPECT_TRUE(model->normed(states[3]).equal(model->hidden(kIds)));
+  EXPECT_TRUE(model->attention_inputs(kIds)[1].equal(second->input_layernorm(states[1])));
+}
+
 TEST(Model, FirstNonFiniteNamesTheLayer) {
-  Model model = fresh(tiny());
+  Model model = fresh(tiny({{"num_layers", 3}}));
   EXPECT_EQ(model->first_non_finite(kIds), "");
   at::NoGradGuard no_grad;
   model->named_parameters()["model.layers.1.mlp.down_proj.weight"].fill_(NAN);
