@@ -88,8 +88,7 @@ TEST(BenchDevice, TheRivalTrainsWhereWeDo) {
                                    << "; echo '{\"error\": \"seen\"}'\n";
   std::filesystem::permissions(folder / "python", std::filesystem::perms::owner_all);
   TrainBench bench{.python = folder / "python", .device = at::kCPU};
-  for (const Option& option : train_shape_options()) bench.shape[option.name] = option.default_value;
-  bench.shape["hidden"] = 16, bench.shape["layers"] = 1, bench.shape["heads"] = 2, bench.shape["T"] = 8;
+  bench.shape.hidden = 16, bench.shape.layers = 1, bench.shape.heads = 2, bench.shape.T = 8;
   bench.contenders = {{"mha", {{"mechanism", "softmax"}, {"num_heads", 2}}}};
   EXPECT_NE(testing::message_of<Error>([&] { measure_training(bench); }).find("seen"), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(read_file(folder / "asked"))["device"], "cpu");

@@ -97,18 +97,18 @@ double logits_error(const RivalProcess& rival, const Tensor& ours, const std::st
 
 }  // namespace
 
-const OptionTable& infer_shape_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"hidden", integer, 576, 1, 65536, {}, "width of the residual stream"},
-      {"layers", integer, 30, 1, 1024, {}, "number of layers"},
-      {"heads", integer, 9, 1, 1024, {}, "attention heads"},
-      {"kv_heads", integer, 3, 0, 1024, {}, "key and value heads; 0 = heads"},
-      {"intermediate", integer, 1536, 0, 1e6, {}, "width of the feed-forward; 0 = 8/3 hidden"},
-      {"vocab", integer, 49152, 1100, 1e6, {}, "tokens of the vocabulary"},
-      {"prompt", integer, 512, 1, 1e6, {}, "tokens of the prompt"},
-      {"generate", integer, 128, 1, 1e6, {}, "single tokens"},
-      {"depth", integer, 4096, 0, 1e6, {}, "tokens already in the cache, of the cases at depth; 0: no such cases"},
+const Fields<InferShape>& infer_shape_options() {
+  using I = InferShape;
+  static const Fields<I> table{
+      {"hidden", &I::hidden, {1, 65536}, "width of the residual stream"},
+      {"layers", &I::layers, {1, 1024}, "number of layers"},
+      {"heads", &I::heads, {1, 1024}, "attention heads"},
+      {"kv_heads", &I::kv_heads, {0, 1024}, "key and value heads; 0 = heads"},
+      {"intermediate", &I::intermediate, {0, 1e6}, "width of the feed-forward; 0 = 8/3 hidden"},
+      {"vocab", &I::vocab, {1100, 1e6}, "tokens of the vocabulary"},
+      {"prompt", &I::prompt, {1, 1e6}, "tokens of the prompt"},
+      {"generate", &I::generate, {1, 1e6}, "single tokens"},
+      {"depth", &I::depth, {0, 1e6}, "tokens already in the cache, of the cases at depth; 0: no such cases"},
   };
   return table;
 }

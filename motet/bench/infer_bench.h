@@ -6,13 +6,17 @@
 #include <vector>
 
 #include "motet/bench/timing.h"
-#include "motet/core/options.h"
+#include "motet/core/fields.h"
 #include "motet/models/model.h"
 
 namespace motet {
 
-/// Sizes of a model with drawn weights (SmolLM2-135M's by default), and of the cases: prompt, generate, depth.
-const OptionTable& infer_shape_options();
+/// Sizes of a model with drawn weights (SmolLM2-135M's by default), and of the cases.
+struct InferShape {
+  int64_t hidden = 576, layers = 30, heads = 9, kv_heads = 3, intermediate = 1536, vocab = 49152;
+  int64_t prompt = 512, generate = 128, depth = 4096;
+};
+const Fields<InferShape>& infer_shape_options();
 
 /// pp: a prompt and the logits after it; tg: single tokens, logits after each.
 struct InferCase {

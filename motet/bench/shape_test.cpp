@@ -26,7 +26,7 @@ TEST(Shape, NamedSizesReplaceTheDefaults) {
 }
 
 TEST(Shape, NothingGivenIsTheDefaults) {
-  EXPECT_EQ(parse_shape("", train_shape_options()), defaults(train_shape_options()));
+  EXPECT_EQ(parse_shape("", train_shape_options().table()), train_shape_options().write({}));
 }
 
 TEST(Shape, UnknownKeyNamesTheNearest) {

@@ -14,33 +14,29 @@ namespace {
 // The rival's defaults of betas, epsilon and clipping are those of train_options; these two are told to both.
 constexpr double kLearningRate = 1e-3, kWeightDecay = 0.1;
 
-RunConfig run_config(const nlohmann::json& shape, at::Device device) {
-  const std::pair<const char*, const char*> keys[] = {{"model.hidden_size", "hidden"},
-                                                      {"model.num_layers", "layers"},
-                                                      {"model.intermediate_size", "intermediate"},
-                                                      {"model.attention.num_heads", "heads"},
-                                                      {"model.attention.num_kv_heads", "kv_heads"},
-                                                      {"train.context", "T"},
-                                                      {"train.batch_size", "B"}};
-  nlohmann::json set = nlohmann::json::array();
-  for (const auto& [key, size] : keys) set.push_back({key, shape.at(size)});
-  set.push_back({"train.steps", 1000000});  // far beyond what is measured
-  set.push_back({"train.learning_rate", kLearningRate});
-  set.push_back({"train.weight_decay", kWeightDecay});
-  set.push_back({"train.device", device.str()});
-  return read_run_config({{"set", set}});
+RunConfig run_config(const TrainShape& s, at::Device device) {
+  RunConfig run;
+  run.model = {.hidden_size = s.hidden, .num_layers = s.layers, .intermediate_size = s.intermediate};
+  run.attention_given = {{"num_heads", s.heads}, {"num_kv_heads", s.kv_heads}};
+  run.train = {.steps = 1000000,  // far beyond what is measured
+               .context = s.T,
+               .batch_size = s.B,
+               .learning_rate = kLearningRate,
+               .weight_decay = kWeightDecay,
+               .device = device.str()};
+  return run;
 }
 
 nlohmann::json rival_request(const TrainBench& bench, const RunConfig& run, const ModelConfig& model) {
-  const auto size = [&](const char* key) { return bench.shape.at(key); };
-  return {{"hidden_size", size("hidden")},
-          {"num_layers", size("layers")},
-          {"num_heads", size("heads")},
-          {"num_kv_heads", size("kv_heads") == 0 ? size("heads") : size("kv_heads")},
+  const TrainShape& s = bench.shape;
+  return {{"hidden_size", s.hidden},
+          {"num_layers", s.layers},
+          {"num_heads", s.heads},
+          {"num_kv_heads", s.kv_heads == 0 ? s.heads : s.kv_heads},
           {"intermediate_size", model.intermediate_size()},
-          {"vocab_size", size("vocab")},
-          {"context", size("T")},
-          {"batch_size", size("B")},
+          {"vocab_size", s.vocab},
+          {"context", s.T},
+          {"batch_size", s.B},
           {"threads", bench.threads},
           {"device", bench.device.str()},
           {"learning_rate", run.train.learning_rate},
@@ -60,25 +56,25 @@ TextData random_tokens(int64_t vocab, int64_t context) {
 
 }  // namespace
 
-const OptionTable& train_shape_options() {
-  using enum OptionType;
-  static const OptionTable table{
-      {"hidden", integer, 384, 1, 65536, {}, "width of the residual stream"},
-      {"layers", integer, 5, 1, 1024, {}, "number of layers"},
-      {"heads", integer, 6, 1, 1024, {}, "attention heads"},
-      {"kv_heads", integer, 0, 0, 1024, {}, "key and value heads; 0 = heads"},
-      {"intermediate", integer, 0, 0, 1e6, {}, "width of the feed-forward; 0 = 8/3 hidden"},
-      {"vocab", integer, 2048, 2, 1e6, {}, "tokens of the vocabulary"},
-      {"T", integer, 512, 1, 1e6, {}, "tokens of a row"},
-      {"B", integer, 4, 1, 1e5, {}, "rows of a step"},
+const Fields<TrainShape>& train_shape_options() {
+  using T = TrainShape;
+  static const Fields<T> table{
+      {"hidden", &T::hidden, {1, 65536}, "width of the residual stream"},
+      {"layers", &T::layers, {1, 1024}, "number of layers"},
+      {"heads", &T::heads, {1, 1024}, "attention heads"},
+      {"kv_heads", &T::kv_heads, {0, 1024}, "key and value heads; 0 = heads"},
+      {"intermediate", &T::intermediate, {0, 1e6}, "width of the feed-forward; 0 = 8/3 hidden"},
+      {"vocab", &T::vocab, {2, 1e6}, "tokens of the vocabulary"},
+      {"T", &T::T, {1, 1e6}, "tokens of a row"},
+      {"B", &T::B, {1, 1e5}, "rows of a step"},
   };
   return table;
 }
 
 TrainTimes measure_training(const TrainBench& bench) {
   const RivalProgram program = find_rival("rival_llama.py", bench.python);
-  const int64_t vocab = bench.shape.at("vocab").get<int64_t>(), context = bench.shape.at("T").get<int64_t>();
-  const TextData data = random_tokens(vocab, context);
+  const int64_t vocab = bench.shape.vocab;
+  const TextData data = random_tokens(vocab, bench.shape.T);
   TrainTimes result;
   std::deque<Trainer> trainers;
   for (const Contender& contender : bench.contenders) {

@@ -5,12 +5,16 @@
 #include <vector>
 
 #include "motet/bench/timing.h"
-#include "motet/core/options.h"
+#include "motet/core/fields.h"
 
 namespace motet {
 
-/// hidden, layers, heads, kv_heads, intermediate, vocab, T and B; the defaults make 10.4 million parameters.
-const OptionTable& train_shape_options();
+/// Sizes of a model and of a step; the defaults make 10.4 million parameters.
+struct TrainShape {
+  int64_t hidden = 384, layers = 5, heads = 6, kv_heads = 0, intermediate = 0, vocab = 2048;
+  int64_t T = 512, B = 4;
+};
+const Fields<TrainShape>& train_shape_options();
 
 /// A model of the sizes with one mechanism: its name and its [model.attention] section.
 struct Contender {
@@ -19,7 +23,7 @@ struct Contender {
 };
 
 struct TrainBench {
-  nlohmann::json shape;  // every key of train_shape_options
+  TrainShape shape;
   std::vector<Contender> contenders;
   std::string python;  // empty: .venv/bin/python of the source tree
   int64_t threads = 2;

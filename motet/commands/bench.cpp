@@ -176,7 +176,7 @@ int bench_attention(const nlohmann::json& request) {
 int bench_train(const nlohmann::json& request) {
   const BenchRequest asked = read_request(bench_options(), request);
   const int64_t repeats = repeats_of(asked, 7);
-  const nlohmann::json shape = parse_shape(asked.shape, train_shape_options());
+  const TrainShape shape = read_shape(asked.shape, train_shape_options());
   output_format(request);  // refused before anything runs
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
@@ -187,8 +187,8 @@ int bench_train(const nlohmann::json& request) {
                    .threads = setup.threads,
                    .device = setup.device,
                    .turns = {.warmups = 2, .repeats = setup.repeats}};
-  nlohmann::json common{{"num_heads", shape["heads"]}};
-  if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
+  nlohmann::json common{{"num_heads", shape.heads}};
+  if (shape.kv_heads != 0) common["num_kv_heads"] = shape.kv_heads;
   for (const Arm& arm : parse_arms(asked.mechanisms.empty() ? "mha" : asked.mechanisms, common))
     bench.contenders.push_back({arm.label, arm.attention});
   const TrainTimes times = measure_training(bench);

@@ -24,22 +24,18 @@ std::vector<std::string> words(const std::string& list) {
   return all;
 }
 
-std::vector<InferCase> cases_of(const nlohmann::json& shape) {
-  const int64_t prompt = shape["prompt"], generate = shape["generate"], depth = shape["depth"];
-  std::vector<InferCase> cases{{true, prompt, 0}, {false, generate, 0}};
-  if (depth > 0) cases.push_back({true, prompt, depth}), cases.push_back({false, generate, depth});
+std::vector<InferCase> cases_of(const InferShape& s) {
+  std::vector<InferCase> cases{{true, s.prompt, 0}, {false, s.generate, 0}};
+  if (s.depth > 0) cases.push_back({true, s.prompt, s.depth}), cases.push_back({false, s.generate, s.depth});
   return cases;
 }
 
-ModelConfig arm_sizes(const nlohmann::json& shape, const Arm& arm, int64_t context) {
-  const std::pair<const char*, const char*> keys[] = {
-      {"model.hidden_size", "hidden"}, {"model.num_layers", "layers"}, {"model.intermediate_size", "intermediate"}};
-  nlohmann::json set = nlohmann::json::array();
-  for (const auto& [key, size] : keys) set.push_back({key, shape.at(size)});
-  set.push_back({"model.tie_embeddings", true});
-  set.push_back({"train.context", context});
-  set.push_back({"train.steps", 1});  // a run needs a budget
-  return arm_config(read_run_config({{"set", set}}), arm, shape.at("vocab"));
+ModelConfig arm_sizes(const InferShape& s, const Arm& arm, int64_t context) {
+  RunConfig run;
+  run.model = {
+      .hidden_size = s.hidden, .num_layers = s.layers, .intermediate_size = s.intermediate, .tie_embeddings = true};
+  run.train.context = context;
+  return arm_config(run, arm, s.vocab);
 }
 
 // A folder for the rivals, gone with the object.
@@ -97,12 +93,12 @@ void add_own(InferBench& bench, const std::vector<WeightType>& types, at::Device
 
 // Models with drawn weights, one for each mechanism and type, of one number of parameters. The rivals' is saved in
 // `scratch`, unless that is empty.
-void add_drawn(InferBench& bench, const nlohmann::json& shape, const std::string& mechanisms,
+void add_drawn(InferBench& bench, const InferShape& shape, const std::string& mechanisms,
                const std::vector<WeightType>& types, at::Device device, const fs::path& scratch) {
   int64_t context = 0;
   for (const InferCase& c : bench.cases) context = std::max(context, c.depth + c.tokens);
-  nlohmann::json common{{"num_heads", shape["heads"]}};
-  if (shape["kv_heads"] != 0) common["num_kv_heads"] = shape["kv_heads"];
+  nlohmann::json common{{"num_heads", shape.heads}};
+  if (shape.kv_heads != 0) common["num_kv_heads"] = shape.kv_heads;
   double parameters = 0;  // of the first, matched by the others
   for (const Arm& arm : parse_arms(mechanisms.empty() ? "mha" : mechanisms, common)) {
     ModelConfig config = arm_sizes(shape, arm, context);
@@ -162,7 +158,7 @@ Table infer_table(const InferBench& bench, const std::vector<InferResult>& resul
 int bench_infer(const nlohmann::json& request) {
   const BenchRequest asked = read_request(bench_options(), request);
   const int64_t repeats = repeats_of(asked, 2, 5);
-  const nlohmann::json shape = parse_shape(asked.shape, infer_shape_options());
+  const InferShape shape = read_shape(asked.shape, infer_shape_options());
   output_format(request);  // refused before anything runs
   const at::Device device = parse_device(asked.device);
   const std::vector<WeightType> types = weight_types(asked.weights, device);

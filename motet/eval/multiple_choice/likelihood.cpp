@@ -120,7 +120,8 @@ std::vector<ItemScore> score_items(ModelImpl& model, std::span<const ScoredItem*
   for (size_t i = 0; i < batch.size(); ++i)
     for (const ScoredSequence& s : batch[i]->choices) tails.push_back({&s, static_cast<int64_t>(i)});
   std::vector<std::pair<double, bool>> scores;
-  if (model.config().attention.at("rope_scaling") == "dynamic") {  // a base of its own for each length
+  const AttentionSection attention(model.config().attention);
+  if (attention.common.rope_scaling == RotaryOptions::Scaling::dynamic) {  // a base of its own for each length
     for (const Tail& tail : tails) {
       const std::vector<Tail> alone{tail};
       scores.push_back(
