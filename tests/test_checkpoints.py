@@ -156,7 +156,7 @@ def test_convert_refuses_in_one_line(tmp_path):
     assert "--out is missing" in refused(2, "convert", source)
     assert "PATH is missing" in refused(2, "convert", "--out", tmp_path / "x")
     assert "exists, want a new folder" in refused(2, "convert", source, "--out", tmp_path)
-    assert "'dcforme' is not known" in refused(2, "convert", source, "--to", "dcforme", "--out", tmp_path / "x")
+    assert "--to: unknown layout 'dcforme': nearest is 'dcformer'" in refused(2, "convert", source, "--to", "dcforme", "--out", tmp_path / "x")
     assert "holds the mechanism coca" in refused(1, "convert", source, "--to", "coca_llama", "--out", tmp_path / "x")
     assert "no such model folder" in refused(1, "convert", tmp_path / "none", "--out", tmp_path / "x")
     assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,14 @@ std::optional<at::ScalarType> scalar_type(ConvertRequest::Dtype dtype) {
   return at::kHalf;
 }
 
+const Layout& layout_of(const std::string& name) {
+  try {
+    return find_layout(name);
+  } catch (const UsageError& error) {
+    fail_usage("--to: ", error.what());
+  }
+}
+
 Table list_of_layouts() {
   Table table{.columns = {{"layout", Align::left}, {"model_type", Align::left}, {"holds", Align::left}}};
   for (const Layout& layout : layouts()) table.rows.push_back({layout.name, layout.model_type, layout.summary});
@@ -59,7 +67,7 @@ int run_convert(const nlohmann::json& request) {
   if (std::filesystem::exists(out)) fail_usage("--out: ", out.string(), " exists, want a new folder");
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
-  const Layout& to = find_layout(asked.to);
+  const Layout& to = layout_of(asked.to);
   const Checkpoint opened = open_checkpoint(model_folder(request, "path"), asked.mechanism);
   const std::string& retrofit = asked.retrofit;
   const Checkpoint checkpoint =

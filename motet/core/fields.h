@@ -4,11 +4,10 @@
 #include <functional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include "motet/core/error.h"
 #include "motet/core/options.h"
+#include "motet/core/words.h"
 
 namespace motet {
 
@@ -16,29 +15,6 @@ struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
 };
-
-/// The words of a choice, and the value that each stands for.
-template <class Value>
-using Words = std::vector<std::pair<std::string, Value>>;
-
-/// The word of a value; "" if it has none.
-template <class Value>
-const char* word_of(const Words<Value>& words, const Value& value) {
-  for (const auto& [word, stands_for] : words)
-    if (stands_for == value) return word.c_str();
-  return "";
-}
-
-/// What a word stands for. Throws UsageError "unknown WHAT 'word': ..." for others.
-template <class Value>
-Value value_of(const Words<Value>& words, const std::string& word, const std::string& what) {
-  std::vector<std::string> known;
-  for (const auto& [own, stands_for] : words) {
-    if (own == word) return stands_for;
-    known.push_back(own);
-  }
-  throw UsageError(unknown_name(what, word, known));
-}
 
 /// One row: an option, and the member of `Struct` that holds it.
 template <class Struct>

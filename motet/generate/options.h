@@ -1,5 +1,5 @@
 #pragma once
-#include "motet/core/fields.h"
+#include "motet/core/words.h"
 
 namespace motet {
 
