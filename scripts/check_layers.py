@@ -35,7 +35,9 @@ EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
 TORCH_FREE = {"core", "formats", "text", "data", "report", "kernels"}
 OPTIONS = re.compile(r"^motet/[a-z]+/options\.(h|cpp)$")  # tables that the front prints too: torch-free in every folder
-ALONE = {"attention/cpu"}  # folders inside a folder that see only themselves and core: torch-free kernels
+ALONE = {"attention/cpu", "attention/cuda"}  # folders inside a folder that see only themselves, core and PLAIN: torch-free kernels
+PLAIN = "motet/attention/plain.h"
+ORACLE = "motet/attention/cpu/testing.h"  # what the tests of all kernels compare with
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/ops/torch\.h$")
@@ -63,8 +65,9 @@ def wrong_include(path, included, quoted, root):
         return 'wants "motet/<folder>/<file>" between quotes'
     if not (root / included).is_file():
         return "there is no such file"
-    if alone and not included.startswith((f"motet/{alone}/", "motet/core/")) and quoted and included.startswith("motet/"):
-        return f"motet/{alone} may include itself and core only"
+    seen = (f"motet/{alone}/", "motet/core/", PLAIN, *([ORACLE] if path.endswith("_test.cpp") else []))
+    if alone and not included.startswith(seen) and included.startswith("motet/"):
+        return f"motet/{alone} may include itself, core and {PLAIN} only"
     if tables and target_folder not in ("core", "kernels") and not OPTIONS.match(included):
         return "tables of options may include core, kernels and each other only"
     if owner == "apps":
@@ -106,6 +109,9 @@ def self_test():
         "motet/motet.h": "",
         "motet/data/corpus.h": '#include "motet/core/error.h"\n',
         "motet/attention/attention.h": "",
+        PLAIN: "",
+        ORACLE: f'#include "{PLAIN}"\n',
+        "motet/attention/cuda/right_test.cpp": f'#include "{ORACLE}"\n#include "{PLAIN}"\n',
         "motet/train/loop.h": '#include "motet/data/corpus.h"\n#include <torch/torch.h>\n',
         "motet/commands/train.cpp": '#include "motet/train/loop.h"\n',
         "motet/motet.cpp": '#include "motet/commands/train.cpp"\n',
@@ -118,6 +124,8 @@ def self_test():
         "motet/core/torch.cpp": "#include <ATen/core/Tensor.h>\n",
         "motet/attention/cpu/torch.cpp": "#include <ATen/core/Tensor.h>\n",
         "motet/attention/cpu/wrong.cpp": '#include "motet/attention/attention.h"\n',
+        "motet/attention/cuda/wrong.cu": '#include "motet/attention/attention.h"\n',
+        "motet/attention/cuda/oracle.h": f'#include "{ORACLE}"\n',
         "motet/train/missing.cpp": '#include "motet/data/none.h"\n',
         "motet/train/relative.cpp": '#include "loop.h"\n',
         "motet/train/program.cpp": '#include "apps/motet/main.cpp"\n',

@@ -305,7 +305,7 @@ TEST(Attention, AKernelWithoutAFormIsPassedOverForIt) {
 }
 
 TEST(Attention, TheTableNamesItsRowsInOrderAndTheLastTakesEverything) {
-  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"fused", "sdpa", "blocked"}));
+  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"cuda", "fused", "sdpa", "blocked"}));
   ASSERT_EQ(kernel_table().size(), 3u);
   for (const Case& c : cases())
     EXPECT_EQ(kernel_table().back()->why_not(checked_problem(made(c), "test")), "") << c.name;

@@ -26,6 +26,7 @@ struct Kernel {
   Tensor (*given_lse)(const Problem&, const Tensor& lse_BHT);
 };
 
+extern const Kernel kCuda;     // everything but bias and float64, in our own CUDA kernels (cuda/)
 extern const Kernel kFused;    // everything but bias and float64, in our own CPU kernels (cpu/)
 extern const Kernel kSdpa;     // no mix, equal widths: PyTorch's own flash kernel (CPU)
 extern const Kernel kBlocked;  // everything, in torch operations, blocked over queries

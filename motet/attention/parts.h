@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "motet/attention/attention.h"
+#include "motet/attention/plain.h"
 
 // The one table of the operator's tensors: it drives checks, the torch schema, autograd and caching.
 namespace motet {
@@ -17,8 +18,6 @@ struct MixPart {
   std::string_view shape;
 };
 
-inline constexpr int kWeight = 0, kQueryDown = 1, kQueryUp = 2, kQueryGate = 3, kQueryFull = 4, kKeyDown = 5,
-                     kKeyUp = 6, kKeyGate = 7, kKeyFull = 8, kNumMixParts = 9;
 inline constexpr std::array<MixPart, kNumMixParts> kMixParts{{
     {"weight", Side::fixed, "NM"},
     {"query_down", Side::query, "BTRN"},

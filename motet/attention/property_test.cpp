@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "motet/attention/cpu/workspace.h"
+#include "motet/attention/cuda.h"
 #include "motet/attention/fused.h"
 #include "motet/attention/testing.h"
 #include "motet/core/testing.h"
@@ -166,6 +167,22 @@ Arguments as(const Arguments& given, at::ScalarType type) {
 
 cpu::Runtime threads(const Case& c) { return {own_threads(c.threads), c.instructions}; }
 
+/// The CUDA kernels, emulated on the host.
+const Kernel kEmulated{
+    "cuda, emulated",
+    [](const Problem& p) { return cuda_why_not(p, cuda::attention()); },
+    [](const Problem& p) { return cuda_forward(p, cuda::attention()); },
+    [](const Problem& p, const Backward& b) { return cuda_backward(p, b, cuda::attention()); },
+    [](const Problem& p) { return cuda_lse(p, cuda::attention()); },
+    [](const Problem& p, const Tensor& lse_BHT) { return cuda_given_lse(p, lse_BHT, cuda::attention()); }};
+
+// Emulated kernels are slow: one case in eight.
+std::vector<const Kernel*> kernels(const Case& c) {
+  std::vector<const Kernel*> all(kernel_table().begin(), kernel_table().end());
+  if (c.seed % 8 == 0) all.push_back(&kEmulated);
+  return all;
+}
+
 /// The error bound of attention.h for one problem: the absolute sizes of what is summed.
 struct Bound {
   AttentionMaps reference;
@@ -302,7 +319,7 @@ std::string compare(const Case& c) {
   Bound bound = bound_of(as(a, at::kDouble), cotangent.to(at::kDouble));
   bound.narrow = at::elementSize(c.type) == 2;
   const Problem p = checked_problem(spoilt, "test");
-  for (const Kernel* kernel : kernel_table()) {
+  for (const Kernel* kernel : kernels(c)) {
     if (!kernel->why_not(p).empty()) continue;
     std::string bad = check_whole(*kernel, c, p, cotangent, bound);
     if (bad.empty()) bad = check_parts(*kernel, c, spoilt, bound);

@@ -5,6 +5,7 @@
 #include "motet/core/environment.h"
 #include "motet/core/process.h"
 #include "motet/core/version.h"
+#include "motet/ops/cuda_library.h"
 #include "motet/ops/table.h"
 
 namespace motet {
@@ -41,6 +42,7 @@ int run_doctor(const nlohmann::json& request) {
   row("processors", std::to_string(processor_count()));
   row("threads", std::to_string(request_threads(request)));
   row("GPU", at::hasCUDA() ? "CUDA" : "none");
+  row("CUDA kernels", cuda_library().missing.empty() ? cuda_library().path : "none: " + cuda_library().missing);
   for (const KernelTable& kernels : kernel_tables()) {
     std::string names;
     for (const std::string& name : kernels.rows) names += (names.empty() ? "" : ", ") + name;

@@ -10,7 +10,8 @@
 namespace motet {
 
 const std::vector<std::string>& environment_names() {
-  static const std::vector<std::string> names = {"MOTET_TORCH_DIR", "MOTET_KERNEL", "MOTET_THREADS", "MOTET_LOG",
+  static const std::vector<std::string> names = {"MOTET_TORCH_DIR", "MOTET_TORCH_BUILD", "MOTET_CUDA_ARCHITECTURES",
+                                                 "MOTET_KERNEL",    "MOTET_THREADS",     "MOTET_LOG",
                                                  "MOTET_API_KEY"};
   return names;
 }

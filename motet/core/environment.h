@@ -8,7 +8,7 @@
 
 namespace motet {
 
-// MOTET_TORCH_DIR, MOTET_KERNEL, MOTET_THREADS, MOTET_LOG, MOTET_API_KEY.
+// Those of docs/environment.md.
 const std::vector<std::string>& environment_names();
 
 // The value, as it was at the first call of any; null when it is unset or empty. Throws Error for a name that is none

@@ -17,10 +17,10 @@ TEST(Environment, AnotherVariableOfOursIsToldWithTheNearest) {
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0],
             "unknown environment variable 'MOTET_THREAD': nearest is 'MOTET_THREADS'; known: MOTET_TORCH_DIR, "
-            "MOTET_KERNEL, MOTET_THREADS, MOTET_LOG, MOTET_API_KEY");
+            "MOTET_TORCH_BUILD, MOTET_CUDA_ARCHITECTURES, MOTET_KERNEL, MOTET_THREADS, MOTET_LOG, MOTET_API_KEY");
 }
 
-TEST(Environment, TheFiveAndForeignNamesPass) {
+TEST(Environment, OursAndForeignNamesPass) {
   ::setenv("MOTETTE", "1", 1);
   EXPECT_TRUE(environment_warnings().empty());
   ::unsetenv("MOTETTE");

@@ -25,33 +25,12 @@ HWY_INLINE Mix make_mix(MixKind kind, const HeadMix& parts, const Pairs& pairs, 
 }
 
 /// Sizes of one part: numbers of a row.
-struct PartSize {
-  int64_t rows, columns;
-  int64_t numbers() const { return rows * columns; }
-};
-HWY_INLINE PartSize part_size(const Mix& mix, int part) {
-  const HeadMix& h = *mix.parts;
-  switch (part) {
-    case kQueryDown:
-      return {h.query_rank, mix.in};
-    case kQueryUp:
-      return {h.query_rank, mix.out};
-    case kKeyDown:
-      return {h.key_rank, mix.in};
-    case kKeyUp:
-      return {h.key_rank, mix.out};
-    case kQueryGate:
-    case kKeyGate:
-      return {1, mix.out};
-    default:
-      return {mix.in, mix.out};
-  }
-}
+HWY_INLINE PartSize part_size(const Mix& mix, int part) { return plain::part_size(*mix.parts, part, mix.in, mix.out); }
 
 /// The numbers of a query-side (key-side) part at row (key) `at` of sequence b.
 HWY_INLINE const float* part_row(const Mix& mix, int part, int64_t b, int64_t at) {
   const MixTensor& t = mix.parts->part[part];
-  return t.data + b * t.batch_stride + at * part_size(mix, part).numbers();
+  return t.floats() + b * t.batch_stride + at * part_size(mix, part).numbers();
 }
 
 HWY_INLINE void gather_factored_row(const Mix& mix, int64_t b, int64_t t, float* to) {
@@ -75,7 +54,7 @@ HWY_INLINE void gather_dense_row(const Mix& mix, int64_t b, int64_t t, float* to
   const HeadMix& parts = *mix.parts;
   const int64_t n = mix.in, m = mix.out;
   if (parts.has(kWeight))
-    std::memcpy(to, parts.part[kWeight].data, n * m * sizeof(float));
+    std::memcpy(to, parts.part[kWeight].floats(), n * m * sizeof(float));
   else
     std::fill_n(to, n * m, 0.f);
   if (parts.has(kQueryFull)) {
@@ -166,7 +145,7 @@ HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readab
 
 /// Gradients of the key band of a tile to the tensors; `count` keys are real.
 template <int kKeys>
-HWY_NOINLINE void scatter_keys(const Mix& mix, const std::array<float*, kNumParts>& to, int64_t row0, int count,
+HWY_NOINLINE void scatter_keys(const Mix& mix, const std::array<float*, kNumMixParts>& to, int64_t row0, int count,
                                const float* band) {
   const KeyRuns runs = key_runs(mix);
   for (int i = 0; i < runs.count; ++i) {
@@ -185,7 +164,7 @@ HWY_INLINE int64_t outer_place(const Mix& mix, int64_t n, int64_t m) {
 }
 
 /// Gradients of one query's dense parts; the static weight's are added to `weight` [in][out].
-HWY_INLINE void scatter_dense_row(const Mix& mix, const std::array<float*, kNumParts>& to, int64_t b, int64_t t,
+HWY_INLINE void scatter_dense_row(const Mix& mix, const std::array<float*, kNumMixParts>& to, int64_t b, int64_t t,
                                   int64_t T, const float* sums, float* weight) {
   const HeadMix& parts = *mix.parts;
   const int64_t n = mix.in, m = mix.out, at = b * T + t;
@@ -213,7 +192,7 @@ HWY_INLINE void scatter_dense_row(const Mix& mix, const std::array<float*, kNumP
 struct RowScatter {
   int64_t b, t0, T;
   int count;
-  const std::array<float*, kNumParts>* to;
+  const std::array<float*, kNumMixParts>* to;
   float* lambda;
   int64_t lambda_heads;
   float* weight;        // sum of the block for the static weight; null: not wanted

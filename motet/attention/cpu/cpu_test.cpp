@@ -12,15 +12,9 @@
 namespace motet::cpu {
 namespace {
 
-using namespace testing;
+using namespace motet::cpu::testing;
 
 Runtime runtime(int threads, Instructions instructions) { return {motet::testing::own_threads(threads), instructions}; }
-
-/// The results of one run, forward and backward.
-struct Results {
-  std::vector<float> out, lse, q, k, v, lambda;
-  std::array<std::vector<float>, kNumParts> pre, post;
-};
 
 std::vector<float> attended(const Sample& s, std::vector<float>& lse, const Runtime& run) {
   const size_t size = static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E);
@@ -36,11 +30,6 @@ std::vector<float> attended(const Sample& s, std::vector<float>& lse, const Runt
   return out;
 }
 
-Operand outputs(const Problem& p, const std::vector<float>& x) {
-  const int64_t row = p.output_heads * p.E;
-  return {x.data(), Type::float32, p.T * row, row, p.E};
-}
-
 Results run_all(const Sample& s, const std::vector<float>& dout, const Runtime& run) {
   const Problem& p = s.p;
   Results r;
@@ -53,134 +42,22 @@ Results run_all(const Sample& s, const std::vector<float>& dout, const Runtime& 
   g.k = make(r.k, p.B * p.S * p.key_heads * p.D);
   g.v = make(r.v, p.B * p.S * p.value_heads * p.E);
   if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
-  const auto parts = [&](const HeadMix& mix, std::array<float*, kNumParts>& to,
-                         std::array<std::vector<float>, kNumParts>& memory, int64_t n, int64_t m) {
-    for (int part = 0; part < kNumParts; ++part) {
-      if (!mix.has(part)) continue;
-      const bool query = part < kKeyDown;
-      const int64_t rank = query ? mix.query_rank : mix.key_rank,
-                    rows = part == kWeight ? 1 : p.B * (query ? p.T : p.S);
-      const int64_t size = part == kQueryDown || part == kKeyDown   ? rank * n
-                           : part == kQueryUp || part == kKeyUp     ? rank * m
-                           : part == kQueryGate || part == kKeyGate ? m
-                                                                    : n * m;
-      to[part] = make(memory[part], rows * size);
-    }
-  };
-  parts(p.pre, g.pre, r.pre, p.score_heads, p.softmax_heads);
-  parts(p.post, g.post, r.post, p.softmax_heads, p.output_heads);
+  r.for_each_part(p, [&](int part, bool post, int64_t numbers, std::vector<float>& memory) {
+    (post ? g.post : g.pre)[part] = make(memory, numbers);
+  });
   EXPECT_EQ(backward(p, {outputs(p, dout), outputs(p, r.out), r.lse.data()}, g, run), Status::ok);
   return r;
 }
 
-/// Compares everything with the oracle; 16-bit outputs carry their own rounding, gradients use float32 sums.
-void expect_close(const Results& r, const Sample& s, const std::vector<float>& dout, double limit) {
-  const NaiveResult expected = naive_forward(s.p);
-  const double out_limit = s.o.type == Type::bfloat16 ? 8e-3 : s.o.type == Type::float16 ? 1e-3 : limit;
-  const bool rounded =
-      s.o.type != Type::float32;  // then `out`, from which plain attention's backward starts, is rounded
-  const double grad_limit = rounded ? out_limit : 4 * limit;
-  EXPECT_LE(error(widened(r.out), expected.out), out_limit) << "out";
-  EXPECT_LE(error(widened(r.lse), expected.lse), rounded ? out_limit : limit) << "lse";
-  const NaiveGradients g = naive_backward(s.p, widened(dout));
-  EXPECT_LE(error(widened(r.q), g.q), grad_limit) << "dq";
-  EXPECT_LE(error(widened(r.k), g.k), grad_limit) << "dk";
-  EXPECT_LE(error(widened(r.v), g.v), grad_limit) << "dv";
-  if (s.p.pairs.lambda) {
-    EXPECT_LE(error(widened(r.lambda), g.lambda), grad_limit) << "dlambda";
-  }
-  for (int part = 0; part < kNumParts; ++part) {
-    if (s.p.pre.has(part)) {
-      EXPECT_LE(error(widened(r.pre[part]), g.pre[part]), grad_limit) << "pre part " << part;
-    }
-    if (s.p.post.has(part)) {
-      EXPECT_LE(error(widened(r.post[part]), g.post[part]), grad_limit) << "post part " << part;
-    }
-  }
+// Outputs in 16 bits carry their own rounding, and `out`, from which the backward pass of plain attention starts, with
+// them; gradients are float32 sums.
+Limits limits_of(const Sample& s, double limit) {
+  const double rounding = s.o.type == Type::bfloat16 ? 8e-3 : s.o.type == Type::float16 ? 1e-3 : 0;
+  if (rounding > 0) return {rounding, rounding, rounding, rounding};
+  return {limit, limit, 4 * limit, 4 * limit};
 }
-
-struct Named {
-  const char* name;
-  Options options;
-};
-
-std::vector<Named> cases() {
-  Options plain;
-  plain.T = plain.S = 70, plain.D = 24, plain.E = 40, plain.causal = true;
-  Options wide = plain;
-  wide.D = wide.E = 33, wide.B = 2, wide.key_heads = wide.value_heads = 1, wide.strided = true;
-  Options window = plain;
-  window.window = 13;
-  Options dcmha = plain;
-  dcmha.pre = dcmha.post = kDcmha, dcmha.pre_identity = dcmha.post_identity = true;
-  Options ragged = dcmha;
-  ragged.B = 3, ragged.score_heads = ragged.softmax_heads = ragged.output_heads = 6, ragged.lengths = ragged.start = 1,
-  ragged.strided = true;
-  Options documents = ragged;
-  documents.documents = 1, documents.lengths = 0, documents.start = 0;
-  Options scattered = documents;
-  scattered.documents = 2, scattered.tables = true;
-  Options everything = plain;
-  everything.pre = everything.post = kEverything, everything.pre_identity = everything.post_identity = true;
-  everything.query_rank = everything.key_rank = 5;
-  Options talking = plain;
-  talking.pre = talking.post = {kWeight}, talking.softmax_heads = 5, talking.output_heads = 7, talking.value_heads = 1;
-  Options key_full = talking;
-  key_full.pre = {kWeight, kKeyDown, kKeyUp, kKeyFull}, key_full.post = {kQueryFull};
-  Options pairs = plain;
-  pairs.score_heads = pairs.softmax_heads = 6, pairs.output_heads = 3, pairs.pairs = true, pairs.value_heads = 1;
-  Options pairs3 = pairs;
-  pairs3.lambda_dim = 3, pairs3.tables = true, pairs3.key_heads = 3;
-  Options mixed_pairs = pairs;
-  mixed_pairs.pre = kDcmha, mixed_pairs.pre_identity = true;
-  Options one = dcmha;
-  one.T = one.S = 1;
-  Options cross = dcmha;
-  cross.causal = false, cross.T = 19, cross.S = 131;
-  Options query_only = dcmha;
-  query_only.pre = {kQueryDown, kQueryUp, kQueryGate}, query_only.post = {}, query_only.post_identity = false;
-  Options key_only = dcmha;
-  key_only.post = {kKeyDown, kKeyUp, kKeyGate}, key_only.pre = {}, key_only.pre_identity = false, key_only.key_rank = 1;
-  Options decode = ragged;
-  decode.T = 1, decode.S = 1100, decode.start = decode.lengths = 0, decode.D = 32;
-  Options decode_pairs = pairs3;
-  decode_pairs.T = 5, decode_pairs.S = 700, decode_pairs.lambda_dim = 1;
-  Options decode_plain = wide;
-  decode_plain.T = 2, decode_plain.S = 600, decode_plain.D = 64, decode_plain.lengths = 1;
-  Options decode_dense = everything;
-  decode_dense.T = 13, decode_dense.S = 90, decode_dense.window = 20;
-  Options decode_half = decode;
-  decode_half.type = Type::float16, decode_half.S = 130;
-  Options bfloat = dcmha, half = pairs, bfloat_plain = plain;
-  bfloat.type = bfloat_plain.type = Type::bfloat16, half.type = Type::float16;
-  Options bfloat_strided = bfloat;
-  bfloat_strided.strided = true;
-  return {{"plain", plain},
-          {"wide", wide},
-          {"window", window},
-          {"dcmha", dcmha},
-          {"ragged", ragged},
-          {"documents", documents},
-          {"scattered", scattered},
-          {"everything", everything},
-          {"talking", talking},
-          {"key_full", key_full},
-          {"pairs", pairs},
-          {"pairs3", pairs3},
-          {"mixed_pairs", mixed_pairs},
-          {"one", one},
-          {"cross", cross},
-          {"query_only", query_only},
-          {"key_only", key_only},
-          {"decode", decode},
-          {"decode_pairs", decode_pairs},
-          {"decode_plain", decode_plain},
-          {"decode_dense", decode_dense},
-          {"decode_half", decode_half},
-          {"bfloat", bfloat},
-          {"bfloat_strided", bfloat_strided},
-          {"half", half},
-          {"bfloat_plain", bfloat_plain}};
+void expect_close(const Results& r, const Sample& s, const std::vector<float>& dout, double limit) {
+  testing::expect_close(r, s, dout, limits_of(s, limit));
 }
 
 class Fused : public ::testing::Test {
@@ -233,7 +110,7 @@ TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
       };
       EXPECT_TRUE(same(one.out, many.out) && same(one.lse, many.lse)) << threads;
       EXPECT_TRUE(same(one.q, many.q) && same(one.k, many.k) && same(one.v, many.v)) << threads;
-      for (int part = 0; part < kNumParts; ++part)
+      for (int part = 0; part < kNumMixParts; ++part)
         EXPECT_TRUE(same(one.pre[part], many.pre[part]) && same(one.post[part], many.post[part]))
             << threads << " part " << part;
     }
@@ -310,7 +187,7 @@ TEST_F(Fused, QueryThatSeesNoKeyGivesZeroAndMinusInfinity) {
     for (const std::vector<float>* x : {&r.out, &r.q, &r.k, &r.v})
       for (const float f : *x) ASSERT_EQ(f, 0);
     for (const float f : r.lse) ASSERT_EQ(f, -INFINITY);
-    for (int part = 0; part < kNumParts; ++part)
+    for (int part = 0; part < kNumMixParts; ++part)
       for (const float f : r.pre[part]) ASSERT_EQ(f, 0);
   }
 }

@@ -17,32 +17,14 @@ struct Place {
   int64_t b, t, s;
 };
 
-int64_t numbers(const HeadMix& mix, int part, int64_t n, int64_t m) {
-  switch (part) {
-    case kQueryDown:
-      return mix.query_rank * n;
-    case kQueryUp:
-      return mix.query_rank * m;
-    case kKeyDown:
-      return mix.key_rank * n;
-    case kKeyUp:
-      return mix.key_rank * m;
-    case kQueryGate:
-    case kKeyGate:
-      return m;
-    default:
-      return n * m;
-  }
-}
-
 PartView view(const Problem& p, const HeadMix& mix, int part, int64_t n, int64_t m, const Place& at) {
   if (part == kWeight) return {0, 0};
-  const int64_t size = numbers(mix, part, n, m), row = part < kKeyDown ? at.t : at.s,
-                rows = part < kKeyDown ? p.T : p.S;
+  const int64_t size = plain::part_size(mix, part, n, m).numbers(), row = by_key(part) ? at.s : at.t,
+                rows = by_key(part) ? p.S : p.T;
   return {at.b * mix.part[part].batch_stride + row * size, (at.b * rows + row) * size};
 }
 
-using PartGradients = std::array<std::vector<double>, kNumParts>;
+using PartGradients = std::array<std::vector<double>, kNumMixParts>;
 
 // y = mix(x) at one place; x [n], y [m].
 std::vector<double> apply(const Problem& p, const HeadMix& mix, const std::vector<double>& x, int64_t m,
@@ -50,7 +32,7 @@ std::vector<double> apply(const Problem& p, const HeadMix& mix, const std::vecto
   const int64_t n = static_cast<int64_t>(x.size());
   if (!mix.any_part()) return x;
   std::vector<double> y(m, 0);
-  const auto data = [&](int part) { return mix.part[part].data + view(p, mix, part, n, m, at).offset; };
+  const auto data = [&](int part) { return mix.part[part].floats() + view(p, mix, part, n, m, at).offset; };
   if (mix.identity) y = x;
   for (const int part : {kWeight, kQueryFull, kKeyFull})
     if (mix.has(part))
@@ -74,7 +56,7 @@ std::vector<double> apply_backward(const Problem& p, const HeadMix& mix, const s
   const int64_t n = static_cast<int64_t>(x.size()), m = static_cast<int64_t>(g.size());
   if (!mix.any_part()) return g;
   std::vector<double> dx(n, 0);
-  const auto data = [&](int part) { return mix.part[part].data + view(p, mix, part, n, m, at).offset; };
+  const auto data = [&](int part) { return mix.part[part].floats() + view(p, mix, part, n, m, at).offset; };
   const auto to = [&](int part) { return sum[part].data() + view(p, mix, part, n, m, at).gradient; };
   if (mix.identity) dx = g;
   for (const int part : {kWeight, kQueryFull, kKeyFull})
@@ -203,10 +185,12 @@ NaiveGradients naive_backward(const Problem& p, const std::vector<double>& dout)
   NaiveGradients g;
   g.q.assign(p.B * p.T * p.score_heads * p.D, 0), g.k.assign(p.B * p.S * p.key_heads * p.D, 0);
   g.v.assign(p.B * p.S * p.value_heads * p.E, 0), g.lambda.assign(p.B * p.T * p.output_heads, 0);
-  for (int part = 0; part < kNumParts; ++part) {
-    const int64_t rows = part == kWeight ? 1 : p.B * (part < kKeyDown ? p.T : p.S);
-    if (p.pre.has(part)) g.pre[part].assign(rows * numbers(p.pre, part, p.score_heads, p.softmax_heads), 0);
-    if (p.post.has(part)) g.post[part].assign(rows * numbers(p.post, part, p.softmax_heads, p.output_heads), 0);
+  for (int part = 0; part < kNumMixParts; ++part) {
+    const int64_t rows = part == kWeight ? 1 : p.B * (by_key(part) ? p.S : p.T);
+    if (p.pre.has(part))
+      g.pre[part].assign(rows * plain::part_size(p.pre, part, p.score_heads, p.softmax_heads).numbers(), 0);
+    if (p.post.has(part))
+      g.post[part].assign(rows * plain::part_size(p.post, part, p.softmax_heads, p.output_heads).numbers(), 0);
   }
   const Sight sight(p);
   for (int64_t b = 0; b < p.B; ++b)

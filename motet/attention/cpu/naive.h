@@ -12,7 +12,7 @@ NaiveResult naive_forward(const Problem&);
 /// Gradients of sum(out * dout); the vectors have the shapes of the inputs, lambda's is [B,T,Ho].
 struct NaiveGradients {
   std::vector<double> q, k, v, lambda;
-  std::array<std::vector<double>, kNumParts> pre, post;
+  std::array<std::vector<double>, kNumMixParts> pre, post;
 };
 NaiveGradients naive_backward(const Problem&, const std::vector<double>& dout);
 

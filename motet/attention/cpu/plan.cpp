@@ -66,10 +66,6 @@ int64_t rows_within_budget(const Problem& p, int64_t buffers, int64_t wanted) {
 
 }  // namespace
 
-bool HeadMix::any_part() const {
-  return std::any_of(part.begin(), part.end(), [](const MixTensor& t) { return t.data != nullptr; });
-}
-
 MixKind pre_kind(const Problem& p) { return kind_of(p.pre, p.score_heads, p.softmax_heads); }
 
 MixKind post_kind(const Problem& p) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -7,7 +9,7 @@
 
 #include "motet/attention/cpu/naive.h"
 
-// Random problems for the torch-free tests: plain numbers in, every option by name.
+// Random problems for the torch-free tests, every option by name, and what results are held to.
 namespace motet::cpu::testing {
 
 struct Options {
@@ -92,13 +94,8 @@ class Sample {
     HeadMix x;
     x.identity = identity, x.query_rank = o.query_rank, x.key_rank = o.key_rank;
     for (const int part : parts) {
-      const bool query = part < kKeyDown;
-      const int64_t rank = query ? o.query_rank : o.key_rank;
-      const int64_t size = part == kQueryDown || part == kKeyDown   ? rank * n
-                           : part == kQueryUp || part == kKeyUp     ? rank * m
-                           : part == kQueryGate || part == kKeyGate ? m
-                                                                    : n * m;
-      const int64_t batch = part == kWeight ? size : (query ? o.T : o.S) * size + (o.strided ? 4 : 0);
+      const int64_t size = plain::part_size(x, part, n, m).numbers();
+      const int64_t batch = part == kWeight ? size : (by_query(part) ? o.T : o.S) * size + (o.strided ? 4 : 0);
       const double scale = part == kQueryGate || part == kKeyGate ? o.gate : 0.5;
       floats_.push_back(numbers(part == kWeight ? size : o.B * batch, scale));
       x.part[part] = {floats_.back().data(), batch};
@@ -155,5 +152,142 @@ inline double error(const std::vector<double>& a, const std::vector<double>& b) 
 }
 
 inline std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+/// The results of one run, forward and backward, in float32.
+struct Results {
+  std::vector<float> out, lse, q, k, v, lambda;
+  std::array<std::vector<float>, kNumMixParts> pre, post;
+
+  /// f(part, numbers, its memory) for every part of both mixes that is there.
+  template <class Function>
+  void for_each_part(const Problem& p, const Function& f) {
+    const auto parts = [&](const HeadMix& mix, std::array<std::vector<float>, kNumMixParts>& memory, bool post,
+                           int64_t n, int64_t m) {
+      for (int part = 0; part < kNumMixParts; ++part) {
+        if (!mix.has(part)) continue;
+        const int64_t rows = part == kWeight ? 1 : p.B * (by_query(part) ? p.T : p.S);
+        f(part, post, rows * plain::part_size(mix, part, n, m).numbers(), memory[part]);
+      }
+    };
+    parts(p.pre, pre, false, p.score_heads, p.softmax_heads);
+    parts(p.post, post, true, p.softmax_heads, p.output_heads);
+  }
+};
+
+/// The largest errors that `error` may find: of out, lse, the gradients of q, k and v, and those of the mixes.
+struct Limits {
+  double out, lse, inputs, mixes;
+};
+
+inline void expect_close(const Results& r, const Sample& s, const std::vector<float>& dout, const Limits& limits) {
+  const NaiveResult expected = naive_forward(s.p);
+  EXPECT_LE(error(widened(r.out), expected.out), limits.out) << "out";
+  EXPECT_LE(error(widened(r.lse), expected.lse), limits.lse) << "lse";
+  const NaiveGradients g = naive_backward(s.p, widened(dout));
+  EXPECT_LE(error(widened(r.q), g.q), limits.inputs) << "dq";
+  EXPECT_LE(error(widened(r.k), g.k), limits.inputs) << "dk";
+  EXPECT_LE(error(widened(r.v), g.v), limits.inputs) << "dv";
+  if (s.p.pairs.lambda) {
+    EXPECT_LE(error(widened(r.lambda), g.lambda), limits.mixes) << "dlambda";
+  }
+  for (int part = 0; part < kNumMixParts; ++part) {
+    if (s.p.pre.has(part)) {
+      EXPECT_LE(error(widened(r.pre[part]), g.pre[part]), limits.mixes) << "pre part " << part;
+    }
+    if (s.p.post.has(part)) {
+      EXPECT_LE(error(widened(r.post[part]), g.post[part]), limits.mixes) << "post part " << part;
+    }
+  }
+}
+
+inline Operand outputs(const Problem& p, const std::vector<float>& x) {
+  const int64_t row = p.output_heads * p.E;
+  return {x.data(), Type::float32, p.T * row, row, p.E};
+}
+
+struct Named {
+  const char* name;
+  Options options;
+};
+
+/// What every set of kernels without torch is held to.
+inline std::vector<Named> cases() {
+  Options plain;
+  plain.T = plain.S = 70, plain.D = 24, plain.E = 40, plain.causal = true;
+  Options wide = plain;
+  wide.D = wide.E = 33, wide.B = 2, wide.key_heads = wide.value_heads = 1, wide.strided = true;
+  Options window = plain;
+  window.window = 13;
+  Options dcmha = plain;
+  dcmha.pre = dcmha.post = kDcmha, dcmha.pre_identity = dcmha.post_identity = true;
+  Options ragged = dcmha;
+  ragged.B = 3, ragged.score_heads = ragged.softmax_heads = ragged.output_heads = 6, ragged.lengths = ragged.start = 1,
+  ragged.strided = true;
+  Options documents = ragged;
+  documents.documents = 1, documents.lengths = 0, documents.start = 0;
+  Options scattered = documents;
+  scattered.documents = 2, scattered.tables = true;
+  Options everything = plain;
+  everything.pre = everything.post = kEverything, everything.pre_identity = everything.post_identity = true;
+  everything.query_rank = everything.key_rank = 5;
+  Options talking = plain;
+  talking.pre = talking.post = {kWeight}, talking.softmax_heads = 5, talking.output_heads = 7, talking.value_heads = 1;
+  Options key_full = talking;
+  key_full.pre = {kWeight, kKeyDown, kKeyUp, kKeyFull}, key_full.post = {kQueryFull};
+  Options pairs = plain;
+  pairs.score_heads = pairs.softmax_heads = 6, pairs.output_heads = 3, pairs.pairs = true, pairs.value_heads = 1;
+  Options pairs3 = pairs;
+  pairs3.lambda_dim = 3, pairs3.tables = true, pairs3.key_heads = 3;
+  Options mixed_pairs = pairs;
+  mixed_pairs.pre = kDcmha, mixed_pairs.pre_identity = true;
+  Options one = dcmha;
+  one.T = one.S = 1;
+  Options cross = dcmha;
+  cross.causal = false, cross.T = 19, cross.S = 131;
+  Options query_only = dcmha;
+  query_only.pre = {kQueryDown, kQueryUp, kQueryGate}, query_only.post = {}, query_only.post_identity = false;
+  Options key_only = dcmha;
+  key_only.post = {kKeyDown, kKeyUp, kKeyGate}, key_only.pre = {}, key_only.pre_identity = false, key_only.key_rank = 1;
+  Options decode = ragged;
+  decode.T = 1, decode.S = 1100, decode.start = decode.lengths = 0, decode.D = 32;
+  Options decode_pairs = pairs3;
+  decode_pairs.T = 5, decode_pairs.S = 700, decode_pairs.lambda_dim = 1;
+  Options decode_plain = wide;
+  decode_plain.T = 2, decode_plain.S = 600, decode_plain.D = 64, decode_plain.lengths = 1;
+  Options decode_dense = everything;
+  decode_dense.T = 13, decode_dense.S = 90, decode_dense.window = 20;
+  Options decode_half = decode;
+  decode_half.type = Type::float16, decode_half.S = 130;
+  Options bfloat = dcmha, half = pairs, bfloat_plain = plain;
+  bfloat.type = bfloat_plain.type = Type::bfloat16, half.type = Type::float16;
+  Options bfloat_strided = bfloat;
+  bfloat_strided.strided = true;
+  return {{"plain", plain},
+          {"wide", wide},
+          {"window", window},
+          {"dcmha", dcmha},
+          {"ragged", ragged},
+          {"documents", documents},
+          {"scattered", scattered},
+          {"everything", everything},
+          {"talking", talking},
+          {"key_full", key_full},
+          {"pairs", pairs},
+          {"pairs3", pairs3},
+          {"mixed_pairs", mixed_pairs},
+          {"one", one},
+          {"cross", cross},
+          {"query_only", query_only},
+          {"key_only", key_only},
+          {"decode", decode},
+          {"decode_pairs", decode_pairs},
+          {"decode_plain", decode_plain},
+          {"decode_dense", decode_dense},
+          {"decode_half", decode_half},
+          {"bfloat", bfloat},
+          {"bfloat_strided", bfloat_strided},
+          {"half", half},
+          {"bfloat_plain", bfloat_plain}};
+}
 
 }  // namespace motet::cpu::testing

@@ -1,0 +1,266 @@
+// The CUDA kernels, emulated on the host, against loops in double. Every fault that the emulation finds (a race, an
+// access outside shared memory, a barrier that some threads miss) fails the test that ran into it.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "motet/attention/cpu/testing.h"
+#include "motet/attention/cuda/emulation.h"
+#include "motet/attention/cuda/problem.h"
+
+namespace motet::cuda {
+namespace {
+
+using namespace motet::cpu::testing;
+using cpu::by_query;
+using plain::Type;
+
+/// Numbers of one of the problem's types, filled with NaN, and what they are afterwards.
+struct Typed {
+  Type type;
+  std::vector<float> floats;
+  std::vector<uint16_t> halves;
+
+  Typed(Type t, int64_t size) : type(t) {
+    if (type == Type::float32)
+      floats.assign(static_cast<size_t>(size), NAN);
+    else
+      halves.assign(static_cast<size_t>(size), 0x7fff);
+  }
+  void* data() { return type == Type::float32 ? static_cast<void*>(floats.data()) : halves.data(); }
+  std::vector<float> read() const {
+    if (type == Type::float32) return floats;
+    std::vector<float> x(halves.size());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = cpu::widen_bits(halves[i], type);
+    return x;
+  }
+};
+
+struct Memory {
+  std::vector<std::byte> bytes;
+  explicit Memory(int64_t size) : bytes(static_cast<size_t>(size), std::byte{0xff}) {}
+  Runtime runtime() { return {bytes.data(), nullptr}; }
+};
+
+Results forward_of(const Sample& s) {
+  const plain::Problem& p = s.p;
+  Results r;
+  Typed out(s.o.type, p.B * p.T * p.output_heads * p.E);
+  r.lse.assign(static_cast<size_t>(p.B * p.softmax_heads * p.T), NAN);
+  Memory memory(attention().workspace_bytes(p, Pass::forward));
+  EXPECT_STREQ(attention().forward(p, {out.data(), r.lse.data()}, memory.runtime()), nullptr);
+  r.out = out.read();
+  return r;
+}
+
+Results run_all(const Sample& s, const std::vector<float>& dout) {
+  const plain::Problem& p = s.p;
+  EXPECT_STREQ(attention().why_not(p), "");
+  Results r = forward_of(s);
+  Typed q(s.o.type, p.B * p.T * p.score_heads * p.D), k(s.o.type, p.B * p.S * p.key_heads * p.D),
+      v(s.o.type, p.B * p.S * p.value_heads * p.E);
+  Gradients g{q.data(), k.data(), v.data()};
+  const auto make = [](std::vector<float>& x, int64_t size) {
+    return x.assign(static_cast<size_t>(size), NAN), x.data();
+  };
+  if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
+  r.for_each_part(p, [&](int part, bool post, int64_t numbers, std::vector<float>& to) {
+    (post ? g.post : g.pre)[part] = make(to, numbers);
+  });
+  Memory memory(attention().workspace_bytes(p, Pass::backward));
+  EXPECT_STREQ(attention().backward(p, outputs(p, dout), g, memory.runtime()), nullptr);
+  r.q = q.read(), r.k = k.read(), r.v = v.read();
+  EXPECT_EQ(emulated::take_fault(), "");
+  return r;
+}
+
+// Arithmetic is float32 whatever the types: only what is stored in 16 bits is rounded to them.
+Limits limits_of(const Sample& s) {
+  const double rounding = s.o.type == Type::bfloat16 ? 4e-3 : s.o.type == Type::float16 ? 5e-4 : 0;
+  return {std::max(rounding, 2e-6), 2e-6, std::max(rounding, 8e-6), 8e-6};
+}
+
+void expect_right(const Options& options) {
+  Sample s(options);
+  const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+  expect_close(run_all(s, dout), s, dout, limits_of(s));
+}
+
+class Cuda : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    emulated::reverse_order(false);
+    emulated::shared_limit = 227 << 10;
+  }
+};
+
+TEST_F(Cuda, ForwardAndAllGradientsMatchTheOracle) {
+  for (const Named& c : cases()) {
+    SCOPED_TRACE(c.name);
+    expect_right(c.options);
+  }
+}
+
+// Heads, widths, types and mixes, each value beside every value of the others at least once.
+TEST_F(Cuda, HeadsWidthsTypesAndMixesInPairs) {
+  const std::vector<int64_t> heads{1, 6, 8, 12, 16, 32, 64}, widths{16, 40, 64, 96, 128, 192, 256};
+  const std::vector<Type> types{Type::float32, Type::bfloat16, Type::float16};
+  for (size_t i = 0; i < heads.size(); ++i)
+    for (size_t j = 0; j < widths.size(); ++j) {
+      Options o;
+      o.T = 18, o.S = 21, o.causal = true, o.seed = static_cast<uint32_t>(1 + i * widths.size() + j);
+      o.score_heads = o.softmax_heads = o.output_heads = heads[i];
+      o.key_heads = o.value_heads = heads[i] % 4 == 0 ? heads[i] / 4 : heads[i];
+      o.D = widths[j], o.E = widths[(i + 2 * j) % widths.size()];
+      o.type = types[(i + j) % types.size()];
+      o.pre_identity = o.post_identity = true;
+      const size_t mix = (2 * i + j) % 7;
+      if (mix == 0) o.pre = o.post = kDcmha;
+      if (mix == 1) o.pre = o.post = {kWeight};
+      if (mix == 2) o.pre = o.post = {kQueryDown, kQueryUp, kQueryGate}, o.query_rank = 4;
+      if (mix == 3) o.pre = {kKeyDown, kKeyUp}, o.post = {kKeyGate, kWeight}, o.key_rank = 8;
+      if (mix == 4) o.pre = {kQueryFull}, o.post = {kKeyFull};
+      if (mix == 5 && heads[i] % 2 == 0)
+        o.pairs = true, o.output_heads = heads[i] / 2, o.value_heads = 1, o.lambda_dim = static_cast<int>(j % 2) * 3;
+      SCOPED_TRACE("heads " + std::to_string(o.score_heads) + " D " + std::to_string(o.D) + " E " +
+                   std::to_string(o.E) + " mix " + std::to_string(mix));
+      expect_right(o);
+    }
+}
+
+// A GPU with less shared memory takes shorter tiles.
+TEST_F(Cuda, LittleSharedMemoryIsEnough) {
+  Options o;
+  o.T = 20, o.S = 37, o.causal = true, o.D = 24, o.pre = o.post = kDcmha, o.pre_identity = true;
+  o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = 32;
+  for (const int limit : {163 << 10, 99 << 10}) {
+    SCOPED_TRACE(limit);
+    emulated::shared_limit = limit;
+    expect_right(o);
+  }
+  o.score_heads = o.softmax_heads = o.output_heads = 64;
+  o.pre = o.post = kEverything, o.query_rank = o.key_rank = 8, o.T = 17;
+  expect_right(o);
+}
+
+TEST_F(Cuda, BitsDoNotDependOnTheOrderOfWarps) {
+  for (const Named& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    emulated::reverse_order(false);
+    const Results one = run_all(s, dout);
+    emulated::reverse_order(true);
+    const Results other = run_all(s, dout);
+    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+      return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
+    };
+    EXPECT_TRUE(same(one.out, other.out) && same(one.lse, other.lse) && same(one.lambda, other.lambda));
+    EXPECT_TRUE(same(one.q, other.q) && same(one.k, other.k) && same(one.v, other.v));
+    for (int part = 0; part < kNumMixParts; ++part)
+      EXPECT_TRUE(same(one.pre[part], other.pre[part]) && same(one.post[part], other.post[part])) << part;
+  }
+}
+
+// Halves of the keys, each under the lse of both, add up to the whole.
+TEST_F(Cuda, TwoPhasesOfASplitOverKeysAddUp) {
+  for (const Named& c : cases()) {
+    if (c.options.lengths || c.options.documents) continue;
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    const plain::Problem& p = s.p;
+    const Results whole = forward_of(s);
+    const std::vector<int64_t> begin(p.B, 0), middle(p.B, p.S / 3), end(p.B, p.S);
+    plain::Problem halves[2] = {p, p};
+    halves[0].key_begin = begin.data(), halves[0].key_end = halves[1].key_begin = middle.data();
+    halves[1].key_end = end.data();
+    std::vector<std::vector<float>> lse(2, std::vector<float>(whole.lse.size(), NAN));
+    std::vector<double> out(whole.out.size());
+    for (int i = 0; i < 2; ++i) {
+      Memory memory(attention().workspace_bytes(halves[i], Pass::lse));
+      EXPECT_STREQ(attention().lse(halves[i], lse[i].data(), memory.runtime()), nullptr);
+    }
+    std::vector<float> both(whole.lse.size());
+    for (size_t i = 0; i < both.size(); ++i) {
+      const double most = std::max(lse[0][i], lse[1][i]);
+      both[i] = static_cast<float>(most + std::log(std::exp(lse[0][i] - most) + std::exp(lse[1][i] - most)));
+      if (std::isinf(most)) both[i] = -INFINITY;
+    }
+    for (const plain::Problem& half : halves) {
+      Typed part(s.o.type, static_cast<int64_t>(out.size()));
+      Memory memory(attention().workspace_bytes(half, Pass::given_lse));
+      EXPECT_STREQ(attention().given_lse(half, both.data(), part.data(), memory.runtime()), nullptr);
+      const std::vector<float> x = part.read();
+      for (size_t i = 0; i < out.size(); ++i) out[i] += x[i];
+    }
+    const double limit = limits_of(s).out;
+    EXPECT_LE(error(widened(both), widened(whole.lse)), 4e-6);
+    EXPECT_LE(error(out, widened(whole.out)), 4 * limit);
+    EXPECT_EQ(emulated::take_fault(), "");
+  }
+}
+
+// Gradients that nobody asked for have no memory.
+TEST_F(Cuda, GradientsAreMadeOneByOne) {
+  Options o;
+  o.T = 20, o.S = 37, o.causal = true, o.pre = o.post = kEverything, o.post_identity = true;
+  Sample s(o);
+  const plain::Problem& p = s.p;
+  const std::vector<float> dout = s.numbers(p.B * p.T * p.output_heads * p.E, 1);
+  Results whole = run_all(s, dout);
+  Memory memory(attention().workspace_bytes(p, Pass::backward));
+  const auto alone = [&](const std::vector<float>& expected, auto place) {
+    std::vector<float> got(expected.size(), NAN);
+    Gradients g;
+    place(g) = got.data();
+    EXPECT_STREQ(attention().backward(p, outputs(p, dout), g, memory.runtime()), nullptr);
+    EXPECT_EQ(got, expected);
+  };
+  alone(whole.q, [](Gradients& g) -> auto& { return g.q; });
+  alone(whole.k, [](Gradients& g) -> auto& { return g.k; });
+  alone(whole.v, [](Gradients& g) -> auto& { return g.v; });
+  whole.for_each_part(p, [&](int part, bool post, int64_t, std::vector<float>& expected) {
+    SCOPED_TRACE(part);
+    alone(expected, [&](Gradients& g) -> auto& { return (post ? g.post : g.pre)[part]; });
+  });
+}
+
+// What lies beyond a sequence's keys may hold anything.
+TEST_F(Cuda, KeysThatMayNotBeReadDoNotLeak) {
+  Options o;
+  o.B = 2, o.T = 20, o.S = 50, o.lengths = 1, o.pre = o.post = kEverything, o.pre_identity = true;
+  Sample s(o);
+  const plain::Problem& p = s.p;
+  const std::vector<float> dout = s.numbers(p.B * p.T * p.output_heads * p.E, 1);
+  const Results clean = run_all(s, dout);
+  for (int64_t b = 0; b < p.B; ++b)
+    for (int64_t k = 0; k < p.S; ++k) {
+      if (k >= p.key_begin[b] && k < p.key_end[b]) continue;
+      const auto spoil = [](const void* data, int64_t at, int64_t count) {
+        std::fill_n(const_cast<float*>(static_cast<const float*>(data)) + at, count, NAN);
+      };
+      spoil(p.k.data, b * p.k.batch_stride + k * p.k.row_stride, p.key_heads * p.D);
+      spoil(p.v.data, b * p.v.batch_stride + k * p.v.row_stride, p.value_heads * p.E);
+      for (const plain::HeadMix* mix : {&p.pre, &p.post})
+        for (int part = kKeyDown; part <= kKeyFull; ++part) {
+          const int64_t numbers = plain::part_size(*mix, part, 2, 2).numbers();
+          spoil(mix->part[part].data, b * mix->part[part].batch_stride + k * numbers, numbers);
+        }
+    }
+  const Results spoilt = run_all(s, dout);
+  EXPECT_EQ(spoilt.out, clean.out);
+  EXPECT_EQ(spoilt.q, clean.q);
+  EXPECT_EQ(spoilt.k, clean.k);
+  EXPECT_EQ(spoilt.v, clean.v);
+  for (int part = 0; part < kNumMixParts; ++part)
+    EXPECT_TRUE(spoilt.pre[part] == clean.pre[part] && spoilt.post[part] == clean.post[part]) << part;
+}
+
+TEST_F(Cuda, MoreThan64HeadsAreRefused) {
+  plain::Problem p;
+  p.score_heads = p.softmax_heads = p.output_heads = 65;
+  EXPECT_STREQ(attention().why_not(p), "more than 64 heads");
+}
+
+}  // namespace
+}  // namespace motet::cuda

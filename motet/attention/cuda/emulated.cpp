@@ -1,0 +1,3 @@
+// The kernels of libmotet_cuda.so once more, for the host: every thread a fiber (emulation.h).
+#include "motet/attention/cuda/general.cu"  // NOLINT
+#include "motet/attention/cuda/library.cu"  // NOLINT

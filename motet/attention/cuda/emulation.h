@@ -1,0 +1,113 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+
+// The host's half of device.h: kernels compiled by the C++ compiler, every CUDA thread a fiber. A warp-wide instruction
+// is a meeting of 32 fibers, block_sync one of all of the block. Shared memory starts as NaN and is watched: an access
+// outside it, or one that no barrier orders after another warp's (within a warp: no warp-wide instruction after another
+// lane's) is a fault of the kernel, even where this run's order gave the right numbers.
+namespace motet::cuda::emulated {
+
+struct Index {
+  int x = 0, y = 0, z = 0;
+};
+/// Of the thread that runs now.
+inline Index threadIdx, blockIdx, gridDim;
+
+/// What the kernels did wrong since the last call: the first fault in words, "" if there was none.
+std::string take_fault();
+/// Whether the warps of a block take their turns from the last to the first; results must not depend on it.
+void reverse_order(bool);
+/// The most shared memory that a block of the emulated device has.
+inline int shared_limit = 227 << 10;
+
+void launch(Index grid, int threads, int64_t shared_bytes, const std::function<void()>& kernel);
+
+/// Shared memory at a byte offset, after the check of an access to `bytes` there.
+std::byte* shared(uint32_t at, int bytes, bool write);
+
+void block_meet();
+int block_sum(int value);
+/// Hands `value` (up to 32 bytes) of every lane to all lanes of the warp, [lane][bytes].
+using Lanes = std::array<std::array<uint32_t, 8>, 32>;
+Lanes warp_meet(const std::array<uint32_t, 8>& value);
+
+}  // namespace motet::cuda::emulated
+
+#define MOTET_DEVICE inline
+#define MOTET_KERNEL(threads) inline void
+#define MOTET_PARAMETER
+#define MOTET_UNROLL
+
+namespace motet::cuda {
+
+using emulated::blockIdx;
+using emulated::gridDim;
+using emulated::threadIdx;
+
+struct float2 {
+  float x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+
+/// Numbers of shared memory from a byte offset on; vectors of 4 lie at multiples of 16 bytes.
+template <class T>
+struct Shared {
+  uint32_t at;
+  T get(int i) const {
+    T x;
+    std::memcpy(&x, emulated::shared(at + i * sizeof(T), sizeof(T), false), sizeof(T));
+    return x;
+  }
+  void set(int i, T x) const { std::memcpy(emulated::shared(at + i * sizeof(T), sizeof(T), true), &x, sizeof(T)); }
+  float4 get4(int i) const {
+    float4 x;
+    std::memcpy(&x, emulated::shared(at + i * sizeof(T), sizeof(x), false), sizeof(x));
+    return x;
+  }
+};
+
+inline void block_sync() { emulated::block_meet(); }
+inline int block_count(bool x) { return emulated::block_sum(x); }
+inline void warp_sync() { emulated::warp_meet({}); }
+
+inline float widen_bfloat16(uint16_t x) {
+  const uint32_t bits = static_cast<uint32_t>(x) << 16;
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+inline float widen_float16(uint16_t x) {
+  _Float16 h;
+  std::memcpy(&h, &x, 2);
+  return static_cast<float>(h);
+}
+inline uint16_t to_bfloat16(float f) {
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  if (f != f) return 0x7fff;
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+inline uint16_t to_float16(float f) {
+  const _Float16 h = static_cast<_Float16>(f);
+  uint16_t x;
+  std::memcpy(&x, &h, 2);
+  return x;
+}
+
+template <class Kernel, class A>
+const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_bytes, const A& a, void*) {
+  emulated::launch({x, 1, z}, threads, shared_bytes, [&] { kernel(a); });
+  return nullptr;
+}
+inline const char* device_why_not() { return ""; }
+inline int shared_limit() { return emulated::shared_limit; }
+
+}  // namespace motet::cuda

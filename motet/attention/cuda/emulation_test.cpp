@@ -1,0 +1,88 @@
+// The emulation finds what a GPU would not tell: each test is a kernel with one fault, and the same without it.
+#include <gtest/gtest.h>
+
+#include "motet/attention/cuda/device.h"
+
+namespace motet::cuda {
+namespace {
+
+constexpr int kThreads = 64;
+
+template <class Kernel>
+std::string fault_of(const Kernel& kernel, int64_t shared_bytes = 1024) {
+  emulated::launch({1, 1, 1}, kThreads, shared_bytes, kernel);
+  return emulated::take_fault();
+}
+
+void exchange(bool with_barrier) {
+  const Shared<float> x{0};
+  x.set(threadIdx.x, 1);
+  if (with_barrier) block_sync();
+  x.get(kThreads - 1 - threadIdx.x);
+}
+
+TEST(Emulation, ReadBehindAnotherWarpsWriteNeedsABarrier) {
+  EXPECT_EQ(fault_of([] { exchange(true); }), "");
+  EXPECT_NE(fault_of([] { exchange(false); }).find("races with thread"), std::string::npos);
+}
+
+TEST(Emulation, WriteBehindAnotherWarpsReadNeedsABarrier) {
+  const auto kernel = [](bool with_barrier) {
+    const Shared<float> x{0};
+    if (threadIdx.x < 32) x.set(threadIdx.x, 1);
+    block_sync();
+    x.get(threadIdx.x % 32);
+    if (with_barrier) block_sync();
+    if (threadIdx.x >= 32) x.set(threadIdx.x - 32, 2);
+  };
+  EXPECT_EQ(fault_of([&] { kernel(true); }), "");
+  EXPECT_NE(fault_of([&] { kernel(false); }).find("races with thread"), std::string::npos);
+}
+
+TEST(Emulation, LanesOfAWarpNeedAWarpWideInstructionBetweenThem) {
+  const auto kernel = [](bool with_sync) {
+    const Shared<float> x{0};
+    x.set(threadIdx.x, 1);
+    if (with_sync) warp_sync();
+    x.get(threadIdx.x ^ 1);
+  };
+  EXPECT_EQ(fault_of([&] { kernel(true); }), "");
+  EXPECT_NE(fault_of([&] { kernel(false); }).find("races with thread"), std::string::npos);
+}
+
+TEST(Emulation, SharedMemoryEndsWhereItEnds) {
+  EXPECT_EQ(fault_of([] { Shared<float>{0}.set(threadIdx.x, 1); }, kThreads * 4), "");
+  EXPECT_EQ(fault_of([] { Shared<float>{4}.set(threadIdx.x, 1); }, kThreads * 4),
+            "an access to 4 bytes at byte 256 of 256 of shared memory in block (0,0), thread 63");
+}
+
+TEST(Emulation, VectorsLieAtMultiplesOfTheirSize) {
+  EXPECT_EQ(fault_of([] { Shared<float>{0}.get4(4 * threadIdx.x); }), "");
+  EXPECT_NE(fault_of([] { Shared<float>{0}.get4(4 * threadIdx.x + 1); }), "");
+}
+
+TEST(Emulation, ABarrierThatSomeThreadsMissIsAFault) {
+  EXPECT_EQ(fault_of([] {
+              if (threadIdx.x != 7) block_sync();
+            }),
+            "threads wait for others for ever in block (0,0), thread 63");
+}
+
+TEST(Emulation, SharedMemoryBeginsAsNaN) {
+  bool all = true;
+  EXPECT_EQ(fault_of([&] { all &= std::isnan(Shared<float>{0}.get(threadIdx.x)); }), "");
+  EXPECT_TRUE(all);
+}
+
+TEST(Emulation, BarriersCountTheThreadsThatSayTrue) {
+  int counted = 0;
+  EXPECT_EQ(fault_of([&] { counted = block_count(threadIdx.x % 3 == 0); }), "");
+  EXPECT_EQ(counted, 22);
+}
+
+TEST(Emulation, ABlockMayNotTakeMoreThanThereIs) {
+  EXPECT_NE(fault_of([] {}, shared_limit() + 1), "");
+}
+
+}  // namespace
+}  // namespace motet::cuda

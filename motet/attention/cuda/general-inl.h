@@ -1,0 +1,377 @@
+#pragma once
+#include "motet/attention/cuda/device.h"
+#include "motet/attention/cuda/sight.h"
+
+// The general kernels: every mix, any numbers of heads and widths, float32 arithmetic throughout, whatever the types of
+// the inputs. A block of 256 threads owns 16 rows (queries, or keys in the second half of the backward pass) and walks
+// tiles of kLoop rows of the other side. A tile holds all heads: [head][own][loop] in shared memory.
+namespace motet::cuda::general {
+
+inline constexpr int kThreads = 256, kWarps = 8, kOwn = 16;
+inline constexpr int kChunk = 16,
+                     kPitch = kChunk + 4;         // columns of a product that a warp stages; floats of a staged row
+inline constexpr int kUnits = 32, kColumns = 32;  // a block sums at most 32 units: 32 columns of one head
+inline constexpr int kUnitsPerWarp = kUnits / kWarps;
+
+/// What a launch adds to the problem. Workspace arrays are float32.
+struct Call {
+  Args a;
+  int heads, ranks;    // the most of any stage, and of both sides of a mix: sizes of buffers
+  int parts;           // into which the walks over keys of the forward pass are cut
+  float2* stats;       // [parts][B,Ha,T]: maximum and sum of exp(L - maximum); {lse, 1} where an lse was given
+  float* lse;          // [B,Ha,T]
+  void* out;           // [B,T,Ho,E], of q's type
+  float* partial_out;  // [parts][B,T,Ho,E], instead of out when there are parts
+  float* row_sums;     // [B,Ha,T]: sum over keys of P dP
+  Gradients to;
+  float *weight_sums_pre, *weight_sums_post;  // [blocks][N,M]
+};
+
+MOTET_DEVICE float load(const void* data, plain::Type type, int64_t i) {
+  if (type == plain::Type::float32) return static_cast<const float*>(data)[i];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
+  return type == plain::Type::bfloat16 ? widen_bfloat16(bits) : widen_float16(bits);
+}
+MOTET_DEVICE void store(void* data, plain::Type type, int64_t i, float x) {
+  if (type == plain::Type::float32)
+    static_cast<float*>(data)[i] = x;
+  else
+    static_cast<uint16_t*>(data)[i] = type == plain::Type::bfloat16 ? to_bfloat16(x) : to_float16(x);
+}
+MOTET_DEVICE float load(const plain::Operand& x, int b, int row, int head, int i) {
+  return load(x.data, x.type, b * x.batch_stride + row * x.row_stride + head * x.head_stride + i);
+}
+
+MOTET_DEVICE int part_numbers(const Mix& m, int part) {
+  switch (part) {
+    case kQueryDown:
+      return m.query_rank * m.in;
+    case kQueryUp:
+      return m.query_rank * m.out;
+    case kKeyDown:
+      return m.key_rank * m.in;
+    case kKeyUp:
+      return m.key_rank * m.out;
+    case kQueryGate:
+    case kKeyGate:
+      return m.out;
+    default:
+      return m.in * m.out;
+  }
+}
+
+using Buffer = Shared<float>;  // [head][own][loop], or [rank][own][loop]
+
+/// One tile of a block: which pairs see each other, products, mixes.
+template <bool kOwnKeys, int kLoop>
+struct Tile {
+  static constexpr int kPairs = kOwn * kLoop, kStage = (kOwn + kLoop) * kPitch;  // floats that a warp stages
+  const Args& a;
+  const Sight sight;
+  const int b, own0, thread, warp, lane;
+  int loop0 = 0;
+  Shared<uint32_t> seen;  // [own][loop]
+  Buffer stage, x, w, g, y, hidden, back;
+
+  /// Bytes of shared memory with the first `buffers` of x, w, g, y.
+  static int64_t bytes(const Call& c, int buffers) {
+    return 4 * (kWarps * kStage + int64_t{kPairs} * (1 + buffers * c.heads + 2 * c.ranks));
+  }
+
+  /// Blocks take rows of all sequences from the last to the first: under causality the last queries have the longest
+  /// walks, the first keys have.
+  MOTET_DEVICE explicit Tile(const Call& c)
+      : a(c.a),
+        sight(c.a, blockIdx.x % c.a.B),
+        b(blockIdx.x % c.a.B),
+        own0((kOwnKeys ? blockIdx.x / c.a.B : gridDim.x / c.a.B - 1 - blockIdx.x / c.a.B) * kOwn),
+        thread(threadIdx.x),
+        warp(threadIdx.x / 32),
+        lane(threadIdx.x % 32),
+        seen{0} {
+    const int heads = c.heads, ranks = c.ranks;
+    stage = {static_cast<uint32_t>((kPairs + warp * kStage) * 4)};
+    hidden = {(kPairs + kWarps * kStage) * 4};
+    back = {hidden.at + ranks * kPairs * 4};
+    x = {back.at + ranks * kPairs * 4};
+    w = {x.at + heads * kPairs * 4};
+    g = {w.at + heads * kPairs * 4};
+    y = {g.at + heads * kPairs * 4};
+  }
+
+  MOTET_DEVICE int own(int pair) const { return own0 + pair / kLoop; }
+  MOTET_DEVICE int loop(int pair) const { return loop0 + pair % kLoop; }
+  MOTET_DEVICE int query(int pair) const { return kOwnKeys ? loop(pair) : own(pair); }
+  MOTET_DEVICE int key(int pair) const { return kOwnKeys ? own(pair) : loop(pair); }
+
+  /// The tile of loop rows from `first` on; false, for all threads, where nothing of it is seen.
+  MOTET_DEVICE bool start(int first) {
+    block_sync();  // nobody reads the tile before any more
+    loop0 = first;
+    bool any = false;
+    for (int pair = thread; pair < kPairs; pair += kThreads) {
+      const bool sees = sight.sees(query(pair), key(pair));
+      seen.set(pair, sees);
+      any |= sees;
+    }
+    return block_count(any) > 0;
+  }
+
+  /// to[head][own][loop] = factor * rows of queries . rows of keys; 0 where a pair is not seen. queries
+  /// [B,T,heads,width], keys [B,S,.,width], of which head h reads head of[h].
+  MOTET_DEVICE void products(Buffer to, const plain::Operand& queries, const plain::Operand& keys, const uint8_t* of,
+                             int heads, int width, float factor) {
+    constexpr int kPer = kLoop / 4;
+    const int i = lane / 4, j = lane % 4 * kPer;
+    const Buffer rows = stage, columns = {stage.at + kOwn * kPitch * 4};
+    for (int h = warp; h < heads; h += kWarps) {
+      float sum[2][kPer] = {};
+      for (int c0 = 0; c0 < width; c0 += kChunk) {
+        warp_sync();
+        fill(rows, kOwnKeys ? keys : queries, kOwnKeys ? of[h] : h, own0, kOwn, kOwnKeys, c0, width);
+        fill(columns, kOwnKeys ? queries : keys, kOwnKeys ? h : of[h], loop0, kLoop, !kOwnKeys, c0, width);
+        warp_sync();
+        MOTET_UNROLL
+        for (int c = 0; c < kChunk; c += 4) {
+          const float4 r0 = rows.get4(i * kPitch + c), r1 = rows.get4((i + 8) * kPitch + c);
+          MOTET_UNROLL
+          for (int n = 0; n < kPer; ++n) {
+            const float4 k = columns.get4((j + n) * kPitch + c);
+            sum[0][n] = fma4(r0, k, sum[0][n]);
+            sum[1][n] = fma4(r1, k, sum[1][n]);
+          }
+        }
+      }
+      MOTET_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        MOTET_UNROLL
+        for (int n = 0; n < kPer; ++n) {
+          const int pair = (i + 8 * half) * kLoop + j + n;
+          to.set(h * kPairs + pair, seen.get(pair) ? sum[half][n] * factor : 0.f);
+        }
+      }
+    }
+  }
+
+  /// hidden[r] = sum_n in[n] down[r][n] of both sides, query ranks first.
+  MOTET_DEVICE void hide(const Mix& m, Buffer in) {
+    for (int item = thread; item < (m.query_rank + m.key_rank) * kPairs; item += kThreads) {
+      const int r = item / kPairs, pair = item % kPairs;
+      float sum = 0;
+      if (seen.get(pair)) {
+        const bool by_key = r >= m.query_rank;
+        const Row down = row(m, by_key ? kKeyDown : kQueryDown, pair);
+        const int64_t at = down.at + (by_key ? r - m.query_rank : r) * m.in;
+        for (int n = 0; n < m.in; ++n) sum = fmaf(in.get(n * kPairs + pair), load(down.data, down.type, at + n), sum);
+      }
+      hidden.set(item, sum);
+    }
+  }
+
+  /// out = mix(in), heads [first, end) of it; returns where it is: `in` itself when the mix does nothing.
+  MOTET_DEVICE Buffer mixed(const Mix& m, Buffer in, Buffer out, int first, int end) {
+    if (!m.any) return in;
+    hide(m, in);
+    block_sync();
+    for (int item = thread; item < (end - first) * kPairs; item += kThreads) {
+      const int h = first + item / kPairs, pair = item % kPairs;
+      float sum = 0;
+      if (seen.get(pair)) {
+        if (m.identity) sum = in.get(h * kPairs + pair);
+        for (const int part : {kWeight, kQueryFull, kKeyFull}) {
+          if (!m.part[part].data) continue;
+          const Row full = row(m, part, pair);
+          for (int n = 0; n < m.in; ++n)
+            sum = fmaf(in.get(n * kPairs + pair), load(full.data, full.type, full.at + n * m.out + h), sum);
+        }
+        for (const int gate : {kQueryGate, kKeyGate}) {
+          if (!m.part[gate].data) continue;
+          const Row at = row(m, gate, pair);
+          sum = fmaf(in.get(h * kPairs + pair), load(at.data, at.type, at.at + h), sum);
+        }
+        sum = raised(m, hidden, kQueryUp, pair, m.out, h, sum);
+      }
+      out.set(h * kPairs + pair, sum);
+    }
+    block_sync();
+    return out;
+  }
+
+  /// to = mix^T(from), and back[r] = sum_m from[m] up[r][m]; returns `from` itself when the mix does nothing.
+  MOTET_DEVICE Buffer mixed_back(const Mix& m, Buffer from, Buffer to) {
+    if (!m.any) return from;
+    for (int item = thread; item < (m.query_rank + m.key_rank) * kPairs; item += kThreads) {
+      const int r = item / kPairs, pair = item % kPairs;
+      float sum = 0;
+      if (seen.get(pair)) {
+        const bool by_key = r >= m.query_rank;
+        const Row up = row(m, by_key ? kKeyUp : kQueryUp, pair);
+        const int64_t at = up.at + (by_key ? r - m.query_rank : r) * m.out;
+        for (int h = 0; h < m.out; ++h) sum = fmaf(from.get(h * kPairs + pair), load(up.data, up.type, at + h), sum);
+      }
+      back.set(item, sum);
+    }
+    block_sync();
+    for (int item = thread; item < m.in * kPairs; item += kThreads) {
+      const int n = item / kPairs, pair = item % kPairs;
+      float sum = 0;
+      if (seen.get(pair)) {
+        if (m.identity) sum = from.get(n * kPairs + pair);
+        for (const int part : {kWeight, kQueryFull, kKeyFull}) {
+          if (!m.part[part].data) continue;
+          const Row full = row(m, part, pair);
+          for (int h = 0; h < m.out; ++h)
+            sum = fmaf(from.get(h * kPairs + pair), load(full.data, full.type, full.at + n * m.out + h), sum);
+        }
+        for (const int gate : {kQueryGate, kKeyGate}) {
+          if (!m.part[gate].data) continue;
+          const Row at = row(m, gate, pair);
+          sum = fmaf(from.get(n * kPairs + pair), load(at.data, at.type, at.at + n), sum);
+        }
+        sum = raised(m, back, kQueryDown, pair, m.in, n, sum);
+      }
+      to.set(n * kPairs + pair, sum);
+    }
+    block_sync();
+    return to;
+  }
+
+  MOTET_DEVICE float lambda(int pair, int head) const {
+    const plain::Pairs& p = a.pairs;
+    return p.lambda[b * p.batch_stride + query(pair) * p.row_stride + head * p.head_stride];
+  }
+  /// The post mix, pairs or not.
+  MOTET_DEVICE Buffer post(Buffer in, Buffer out, int first, int end) {
+    if (!a.pairs.lambda) return mixed(a.post, in, out, first, end);
+    for (int item = thread; item < (end - first) * kPairs; item += kThreads) {
+      const int h = first + item / kPairs, pair = item % kPairs;
+      float u = 0;
+      if (seen.get(pair)) u = in.get(2 * h * kPairs + pair) - lambda(pair, h) * in.get((2 * h + 1) * kPairs + pair);
+      out.set(h * kPairs + pair, u);
+    }
+    block_sync();
+    return out;
+  }
+  MOTET_DEVICE Buffer post_back(Buffer from, Buffer to) {
+    if (!a.pairs.lambda) return mixed_back(a.post, from, to);
+    for (int item = thread; item < a.output_heads * kPairs; item += kThreads) {
+      const int h = item / kPairs, pair = item % kPairs;
+      const float d = from.get(item);
+      to.set(2 * h * kPairs + pair, d);
+      to.set((2 * h + 1) * kPairs + pair, seen.get(pair) ? -lambda(pair, h) * d : 0.f);
+    }
+    block_sync();
+    return to;
+  }
+
+  /// Logits of the tile, 0 where a pair is not seen; scores stay in x.
+  MOTET_DEVICE Buffer logits() {
+    products(x, a.q, a.k, a.key_of, a.score_heads, a.D, a.scale);
+    block_sync();
+    return mixed(a.pre, x, w, 0, a.softmax_heads);
+  }
+  /// P in w, from the stats of each row: exp(L - maximum) / sum.
+  MOTET_DEVICE void weights(const float2* stats) {
+    const Buffer from = logits();
+    for (int item = thread; item < a.softmax_heads * kPairs; item += kThreads) {
+      const int h = item / kPairs, pair = item % kPairs;
+      float p = 0;
+      if (seen.get(pair)) {
+        const float2 row = stats[(static_cast<int64_t>(b) * a.softmax_heads + h) * a.T + query(pair)];
+        p = expf(from.get(item) - row.x) / row.y;
+      }
+      w.set(item, p);
+    }
+    block_sync();
+  }
+
+  /// sum[unit][own] += tile[head][own][loop] . rows [loop][columns of the unit]. Units of this block are those of the
+  /// `chunk`-th kUnits of [heads of the result][width / 32]; this warp's are warp, warp + 8, ... kOwnKeys: the result
+  /// has the stored heads, each the sum over the heads of the tile that read it.
+  struct Sums {
+    float of[kUnitsPerWarp][kOwn];
+  };
+  MOTET_DEVICE void values(Sums& sums, Buffer tile, const plain::Operand& rows, const uint8_t* of, int tile_heads,
+                           int result_heads, int width, int chunk) const {
+    const int blocks = (width + kColumns - 1) / kColumns;
+    MOTET_UNROLL
+    for (int u = 0; u < kUnitsPerWarp; ++u) {
+      const int unit = chunk * kUnits + u * kWarps + warp, result = unit / blocks,
+                column = unit % blocks * kColumns + lane;
+      if (result >= result_heads) continue;
+      for (int h = kOwnKeys ? 0 : result; h < (kOwnKeys ? tile_heads : result + 1); ++h) {
+        if (kOwnKeys && of[h] != result) continue;
+        for (int l = 0; l < kLoop; l += 4) {
+          float4 v;
+          v.x = value(rows, kOwnKeys ? h : of[h], loop0 + l, column, width);
+          v.y = value(rows, kOwnKeys ? h : of[h], loop0 + l + 1, column, width);
+          v.z = value(rows, kOwnKeys ? h : of[h], loop0 + l + 2, column, width);
+          v.w = value(rows, kOwnKeys ? h : of[h], loop0 + l + 3, column, width);
+          MOTET_UNROLL
+          for (int r = 0; r < kOwn; ++r) sums.of[u][r] = fma4(tile.get4(h * kPairs + r * kLoop + l), v, sums.of[u][r]);
+        }
+      }
+    }
+  }
+  /// Stores what `values` summed, times factor, to [B, rows, heads, width] of the type.
+  MOTET_DEVICE void write(const Sums& sums, void* to, plain::Type type, int rows, int heads, int width, int chunk,
+                          float factor) const {
+    const int blocks = (width + kColumns - 1) / kColumns;
+    MOTET_UNROLL
+    for (int u = 0; u < kUnitsPerWarp; ++u) {
+      const int unit = chunk * kUnits + u * kWarps + warp, head = unit / blocks,
+                column = unit % blocks * kColumns + lane;
+      if (head >= heads || column >= width) continue;
+      MOTET_UNROLL
+      for (int r = 0; r < kOwn; ++r)
+        if (own0 + r < rows)
+          store(to, type, ((static_cast<int64_t>(b) * rows + own0 + r) * heads + head) * width + column,
+                sums.of[u][r] * factor);
+    }
+  }
+
+ private:
+  struct Row {
+    const void* data;
+    plain::Type type;
+    int64_t at;
+  };
+  // The numbers of a part at the query or key of a pair.
+  MOTET_DEVICE Row row(const Mix& m, int part, int pair) const {
+    const plain::MixTensor& t = m.part[part];
+    if (part == kWeight) return {t.data, t.type, 0};
+    const int at = part >= kKeyDown ? key(pair) : query(pair);
+    return {t.data, t.type, b * t.batch_stride + static_cast<int64_t>(at) * part_numbers(m, part)};
+  }
+  // sum + sum_r ranks[r] part[r][head], over the ranks of the query and then of the key; part: kQueryUp or kQueryDown.
+  MOTET_DEVICE float raised(const Mix& m, Buffer ranks, int part, int pair, int heads, int head, float sum) const {
+    for (int side = 0; side < 2; ++side) {
+      const int rank = side ? m.key_rank : m.query_rank;
+      if (!rank) continue;
+      const Row from = row(m, side ? part + kKeyDown - kQueryDown : part, pair);
+      for (int r = 0; r < rank; ++r)
+        sum = fmaf(ranks.get((r + (side ? m.query_rank : 0)) * kPairs + pair),
+                   load(from.data, from.type, from.at + r * heads + head), sum);
+    }
+    return sum;
+  }
+
+  MOTET_DEVICE static float fma4(const float4& x, const float4& y, float sum) {
+    return fmaf(x.x, y.x, fmaf(x.y, y.y, fmaf(x.z, y.z, fmaf(x.w, y.w, sum))));
+  }
+  MOTET_DEVICE bool readable(int row, bool is_key) const { return is_key ? sight.reads(row) : row < a.T; }
+  MOTET_DEVICE float value(const plain::Operand& rows, int head, int row, int column, int width) const {
+    return column < width && readable(row, !kOwnKeys) ? load(rows, b, row, head, column) : 0.f;
+  }
+  // This warp's copy of kChunk columns of some rows, 0 beyond the width and where nothing may be read.
+  MOTET_DEVICE void fill(Buffer to, const plain::Operand& from, int head, int row0, int rows, bool are_keys, int c0,
+                         int width) const {
+    for (int i = lane; i < rows * kChunk; i += 32) {
+      const int r = i / kChunk, c = i % kChunk;
+      to.set(r * kPitch + c,
+             c0 + c < width && readable(row0 + r, are_keys) ? load(from, b, row0 + r, head, c0 + c) : 0.f);
+    }
+  }
+};
+
+}  // namespace motet::cuda::general

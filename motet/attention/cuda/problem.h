@@ -1,0 +1,53 @@
+#pragma once
+#include "motet/attention/plain.h"
+
+// The whole interface of the fused CUDA kernels of composed attention: plain numbers in, work on a stream out. No
+// torch, no exceptions, no memory of its own. libmotet_cuda.so hands out the functions below (`attention`); the same
+// sources, compiled for the host, are emulated in the tests (emulation.h). Every pointer of a problem points into the
+// device.
+namespace motet::cuda {
+
+/// out [B,T,Ho,E] of the type of q and lse [B,Ha,T], both contiguous; lse may be null.
+struct Output {
+  void* out = nullptr;
+  float* lse = nullptr;
+};
+
+/// Where gradients go: contiguous, in the shapes of the inputs, written whole; null: not wanted. Those of q, k and v
+/// are of their types; lambda's is [B,T,Ho] whatever lambda's own shape.
+struct Gradients {
+  void *q = nullptr, *k = nullptr, *v = nullptr;
+  float* lambda = nullptr;
+  std::array<float*, kNumMixParts> pre{}, post{};
+};
+
+/// Memory of the device for the length of a call, at least workspace_bytes of it, and the stream that the call is put
+/// on.
+struct Runtime {
+  void* workspace = nullptr;
+  void* stream = nullptr;
+};
+
+enum class Pass : uint8_t { forward, backward, lse, given_lse };
+
+/// Each function puts its work on the stream and returns without waiting: null, or what CUDA says is wrong. The bits of
+/// results depend on the shapes alone. Nothing is synchronised and nothing copied from the host, so that a CUDA graph
+/// may hold any of them.
+struct Api {
+  /// Why these kernels do not take a problem of these sizes (pointers are not read) on the current device; "" when they
+  /// do.
+  const char* (*why_not)(const plain::Problem&);
+  /// Linear in T and S.
+  int64_t (*workspace_bytes)(const plain::Problem&, Pass);
+  const char* (*forward)(const plain::Problem&, const Output&, const Runtime&);
+  /// dout is an operand [B,T,Ho,E].
+  const char* (*backward)(const plain::Problem&, const plain::Operand& dout, const Gradients&, const Runtime&);
+  /// Phase 1 of a split over keys: lse [B,Ha,T] of these keys.
+  const char* (*lse)(const plain::Problem&, float* lse, const Runtime&);
+  /// Phase 2: out [B,T,Ho,E] of these keys under the lse of all parts.
+  const char* (*given_lse)(const plain::Problem&, const float* lse, void* out, const Runtime&);
+};
+
+const Api& attention();
+
+}  // namespace motet::cuda
