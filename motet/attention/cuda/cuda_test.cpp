@@ -101,6 +101,16 @@ TEST_F(Cuda, ForwardAndAllGradientsMatchTheOracle) {
   }
 }
 
+// A tile that is one row longer than its window, and one shorter.
+TEST_F(Cuda, WindowsAcrossTilesMatchTheOracle) {
+  for (const int64_t window : {1, 2, 3, 15, 16, 17, 18, 33}) {
+    SCOPED_TRACE(window);
+    Options o;
+    o.T = 45, o.S = 52, o.causal = true, o.window = window, o.post = {kWeight};
+    expect_right(o);
+  }
+}
+
 // Heads, widths, types and mixes, each value beside every value of the others at least once.
 TEST_F(Cuda, HeadsWidthsTypesAndMixesInPairs) {
   const std::vector<int64_t> heads{1, 6, 8, 12, 16, 32, 64}, widths{16, 40, 64, 96, 128, 192, 256};

@@ -1,6 +1,7 @@
 #include "motet/attention/cuda/emulation.h"
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@ namespace {
 // ---- fibers --------------------------------------------------------------------------------------------------------
 
 constexpr size_t kStack = 64 << 10;
-constexpr int kMaxWarps = 16;
+constexpr int kMaxWarps = 16, kCopies = kMaxWarps;  // copies are one more warp
 
 extern "C" void motet_emulated_switch(void** from, void* to);
 #if defined(__x86_64__)
@@ -54,7 +55,7 @@ struct Fiber {
 };
 
 /// What a warp had seen of every warp when: a barrier makes those who meet there see what each had seen.
-using Clock = std::array<uint32_t, kMaxWarps>;
+using Clock = std::array<uint32_t, kMaxWarps + 1>;
 
 struct Warp {
   int arrived = 0;
@@ -74,7 +75,25 @@ struct Word {
   bool several_readers = false;  // lanes of `reader`'s warp, since read_meeting
 };
 
+/// A barrier at which copies arrive.
+struct Arrivals {
+  struct Copy {
+    uint32_t to;
+    std::vector<std::byte> bytes;
+    Clock seen;
+  };
+  std::vector<Copy> copies;
+  int64_t expected = 0;
+  uint32_t phase = 0;
+  bool announced = false;
+  Clock clock{};
+};
+
 struct Block {
+  std::map<uint32_t, Arrivals> arrivals;
+  int some_arrived = 0;
+  uint32_t some_barrier = 0;
+  std::vector<int> some_warps;
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   std::vector<std::byte> memory;
@@ -91,7 +110,6 @@ struct Block {
 Block block;
 
 int warp() { return block.current / 32; }
-int lane() { return block.current % 32; }
 
 void yield() { motet_emulated_switch(&block.fibers[block.current].stack_pointer, block.main); }
 
@@ -129,9 +147,17 @@ void complain(const std::string& what) {
                 std::to_string(block.current);
 }
 
-void check(uint32_t at, bool write) {
+// An access by the thread that runs, or by a copy that has seen what `seen` says.
+void check(uint32_t at, bool write, const Clock* copy = nullptr) {
   Word& word = block.words[at / 4];
   if (word.block != block.number) word = Word{.block = block.number};
+  if (copy) {
+    if (word.writer >= 0 && word.written > (*copy)[word.writer / 32]) complain("a copy to byte " + std::to_string(at) + " races with a write");
+    for (int w = 0; w < static_cast<int>(block.warps.size()); ++w)
+      if (word.read[w] > (*copy)[w]) complain("a copy to byte " + std::to_string(at) + " races with a read of warp " + std::to_string(w));
+    word.writer = kCopies * 32, word.written = (*copy)[kCopies];
+    return;
+  }
   const Warp& mine = block.warps[warp()];
   const auto where = [&] { return " of shared memory at byte " + std::to_string(at) + " races with thread "; };
   if (word.writer >= 0 && word.writer != block.current) {
@@ -160,14 +186,15 @@ void check(uint32_t at, bool write) {
 void join_all() {
   Clock all{};
   for (const Warp& w : block.warps)
-    for (int i = 0; i < kMaxWarps; ++i) all[i] = std::max(all[i], w.clock[i]);
+    for (int i = 0; i <= kMaxWarps; ++i) all[i] = std::max(all[i], w.clock[i]);
   for (size_t w = 0; w < block.warps.size(); ++w) block.warps[w].clock = all, ++block.warps[w].clock[w];
 }
 
 void run_block() {
   block.memory.assign(block.memory.size(), std::byte{0xff});
   ++block.number;
-  block.arrived = block.sum = 0;
+  block.arrived = block.sum = block.some_arrived = 0;
+  block.arrivals.clear(), block.some_warps.clear();
   for (size_t w = 0; w < block.warps.size(); ++w) {
     block.warps[w] = Warp();
     block.warps[w].clock[w] = 1;
@@ -236,6 +263,71 @@ int block_sum(int value) {
   return block.last_sum;
 }
 void block_meet() { block_sum(0); }
+
+void some_meet(int threads) {
+  const uint32_t mine = block.some_barrier;
+  block.some_warps.push_back(warp());
+  ++block.steps;
+  if (++block.some_arrived < threads) {
+    while (block.some_barrier == mine) yield();
+    return;
+  }
+  Clock all{};
+  for (const int w : block.some_warps)
+    for (int i = 0; i <= kMaxWarps; ++i) all[i] = std::max(all[i], block.warps[w].clock[i]);
+  std::sort(block.some_warps.begin(), block.some_warps.end());
+  block.some_warps.erase(std::unique(block.some_warps.begin(), block.some_warps.end()), block.some_warps.end());
+  for (const int w : block.some_warps) block.warps[w].clock = all, ++block.warps[w].clock[w], ++block.warps[w].meetings;
+  block.some_warps.clear(), block.some_arrived = 0;
+  ++block.some_barrier;
+}
+
+void arrivals_init(uint32_t barrier) {
+  shared(barrier, 8, true);
+  block.arrivals[barrier] = {};
+}
+
+void arrivals_expect(uint32_t barrier, uint32_t bytes) {
+  Arrivals& at = block.arrivals[barrier];
+  if (at.announced) complain("a barrier of copies is announced twice in a phase");
+  at.announced = true, at.expected += bytes;
+  for (int i = 0; i <= kMaxWarps; ++i) at.clock[i] = std::max(at.clock[i], block.warps[warp()].clock[i]);
+  ++block.warps[warp()].clock[warp()];
+  ++block.steps;
+}
+
+void copy_later(uint32_t barrier, uint32_t to, std::vector<std::byte> bytes) {
+  block.arrivals[barrier].copies.push_back({to, std::move(bytes), block.warps[warp()].clock});
+}
+
+void arrivals_wait(uint32_t barrier, uint32_t parity) {
+  Arrivals& at = block.arrivals[barrier];
+  for (int polls = 0;; ++polls) {
+    if ((at.phase & 1) != parity) break;
+    if (at.announced && polls > 0) {  // everybody else has gone on as far as they can without these copies
+      for (const Arrivals::Copy& copy : at.copies) {
+        Clock seen = copy.seen;
+        seen[kCopies] = ++at.clock[kCopies];
+        if (copy.to + copy.bytes.size() > block.memory.size()) {
+          complain("a copy of " + std::to_string(copy.bytes.size()) + " bytes to byte " + std::to_string(copy.to));
+          continue;
+        }
+        for (size_t i = 0; i < copy.bytes.size(); i += 4) check(copy.to + static_cast<uint32_t>(i), true, &seen);
+        std::copy(copy.bytes.begin(), copy.bytes.end(), block.memory.begin() + copy.to);
+        at.expected -= static_cast<int64_t>(copy.bytes.size());
+      }
+      at.copies.clear();
+      if (at.expected != 0) complain("copies bring other bytes than were announced");
+      at.expected = 0, at.announced = false, ++at.phase;
+      ++block.steps;
+      break;
+    }
+    yield();
+  }
+  Warp& mine = block.warps[warp()];
+  for (int i = 0; i <= kMaxWarps; ++i)
+    if (i != warp()) mine.clock[i] = std::max(mine.clock[i], at.clock[i]);
+}
 
 Lanes warp_meet(const std::array<uint32_t, 8>& value) {
   Warp& w = block.warps[warp()];

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <vector>
 
 // The host's half of device.h: kernels compiled by the C++ compiler, every CUDA thread a fiber. A warp-wide instruction
 // is a meeting of 32 fibers, block_sync one of all of the block. Shared memory starts as NaN and is watched: an access
@@ -25,6 +26,7 @@ std::string take_fault();
 void reverse_order(bool);
 /// The most shared memory that a block of the emulated device has.
 inline int shared_limit = 227 << 10;
+inline bool tensor_copies = true;
 
 void launch(Index grid, int threads, int64_t shared_bytes, const std::function<void()>& kernel);
 
@@ -33,6 +35,14 @@ std::byte* shared(uint32_t at, int bytes, bool write);
 
 void block_meet();
 int block_sum(int value);
+/// A barrier of `threads` threads beside that of the block.
+void some_meet(int threads);
+
+// Copies that run by themselves: they happen as late as a wait allows, in a moment that only who waited has seen.
+void arrivals_init(uint32_t barrier);
+void arrivals_expect(uint32_t barrier, uint32_t bytes);
+void arrivals_wait(uint32_t barrier, uint32_t parity);
+void copy_later(uint32_t barrier, uint32_t to, std::vector<std::byte> bytes);
 /// Hands `value` (up to 32 bytes) of every lane to all lanes of the warp, [lane][bytes].
 using Lanes = std::array<std::array<uint32_t, 8>, 32>;
 Lanes warp_meet(const std::array<uint32_t, 8>& value);
@@ -74,6 +84,10 @@ struct Shared {
   }
 };
 
+struct uint4 {
+  uint32_t x, y, z, w;
+};
+
 inline void block_sync() { emulated::block_meet(); }
 inline int block_count(bool x) { return emulated::block_sum(x); }
 inline void warp_sync() { emulated::warp_meet({}); }
@@ -108,6 +122,10 @@ const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_byte
   return nullptr;
 }
 inline const char* device_why_not() { return ""; }
+/// Whether the emulated device copies tiles as sm_90 does.
+inline bool has_tensor_copies() { return emulated::tensor_copies; }
 inline int shared_limit() { return emulated::shared_limit; }
 
 }  // namespace motet::cuda
+
+#include "motet/attention/cuda/emulation_tensor.h"

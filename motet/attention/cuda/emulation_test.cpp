@@ -31,12 +31,16 @@ TEST(Emulation, WriteBehindAnotherWarpsReadNeedsABarrier) {
     const Shared<float> x{0};
     if (threadIdx.x < 32) x.set(threadIdx.x, 1);
     block_sync();
-    x.get(threadIdx.x % 32);
+    if (threadIdx.x < 32) x.get(threadIdx.x);
     if (with_barrier) block_sync();
     if (threadIdx.x >= 32) x.set(threadIdx.x - 32, 2);
   };
-  EXPECT_EQ(fault_of([&] { kernel(true); }), "");
-  EXPECT_NE(fault_of([&] { kernel(false); }).find("races with thread"), std::string::npos);
+  for (const bool reversed : {false, true}) {  // in one order the read comes first, in the other the write
+    emulated::reverse_order(reversed);
+    EXPECT_EQ(fault_of([&] { kernel(true); }), "");
+    EXPECT_NE(fault_of([&] { kernel(false); }).find("races with"), std::string::npos);
+  }
+  emulated::reverse_order(false);
 }
 
 TEST(Emulation, LanesOfAWarpNeedAWarpWideInstructionBetweenThem) {
@@ -78,6 +82,44 @@ TEST(Emulation, BarriersCountTheThreadsThatSayTrue) {
   int counted = 0;
   EXPECT_EQ(fault_of([&] { counted = block_count(threadIdx.x % 3 == 0); }), "");
   EXPECT_EQ(counted, 22);
+}
+
+// Copies happen as late as they may: whoever does not wait finds NaN, and a race.
+TEST(Emulation, CopiesAreWaitedFor) {
+  constexpr uint32_t kBarrier = 512;
+  const std::array<float, 4> from{1, 2, 3, 4};
+  const auto kernel = [&](bool waits, uint32_t announced) {
+    if (threadIdx.x == 0) arrivals_init(kBarrier);
+    block_sync();
+    if (threadIdx.x == 0) {
+      arrivals_expect(kBarrier, announced);
+      copy_bytes(0, from.data(), 16, kBarrier);
+    }
+    if (waits) arrivals_wait(kBarrier, 0);
+    const float x = Shared<float>{0}.get(2);
+    if (waits) EXPECT_EQ(x, 3);
+    arrivals_wait(kBarrier, 0);
+  };
+  EXPECT_EQ(fault_of([&] { kernel(true, 16); }), "");
+  EXPECT_NE(fault_of([&] { kernel(false, 16); }).find("races with"), std::string::npos);
+  EXPECT_NE(fault_of([&] { kernel(true, 32); }).find("other bytes than were announced"), std::string::npos);
+}
+
+TEST(Emulation, ABarrierOfSomeThreadsOrdersThem) {
+  const auto kernel = [](bool with_barrier) {
+    const Shared<float> x{0};
+    if (threadIdx.x < 256) {
+      x.set(threadIdx.x, 1);
+      if (with_barrier) sync_256();
+      x.get(255 - threadIdx.x);
+    }
+  };
+  const auto fault = [&](bool with_barrier) {
+    emulated::launch({1, 1, 1}, 384, 2048, [&] { kernel(with_barrier); });
+    return emulated::take_fault();
+  };
+  EXPECT_EQ(fault(true), "");
+  EXPECT_NE(fault(false).find("races with"), std::string::npos);
 }
 
 TEST(Emulation, ABlockMayNotTakeMoreThanThereIs) {
