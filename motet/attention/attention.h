@@ -89,13 +89,16 @@ struct Attended {
 /// Composed attention with gradients for q, k, v, bias and every tensor of the mixes, lambda included.
 /// Dtypes  q: float32, bfloat16, float16 or float64; k and v as q, or in 16 bits under a float32 q (a cache in fewer
 ///         bits); mix tensors, lambda and bias as q or float32.
-///         Sums, softmax and mixing run in at least float32.
+///         Sums, softmax and mixing run in at least float32; but the row cuda, where q has 16 bits and tensor cores
+///         take the problem, keeps scores, weights and the parts of mixes in float16 between products that sum in
+///         float32.
 /// Error   of each element of out and of the gradients against float64: at most 4 eps (1 + M) X with eps = 2^-23, 2^-52
 /// in
 ///         float64. X is the sum of the absolute values of the terms that make the element, M the largest such sum
 ///         of a visible logit; of lse, X = 1. Plain torch keeps no better bound. Results in 16 bits are off by
 ///         another 1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
 ///         in bfloat16, whose weights are rounded; sdpa has 4 units and, in 16 bits, 2^-15 (1 + M) X + 2^-14.
+///         cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X + 2^-14.
 ///         property_test.cpp holds every row of the kernel table to this.
 /// Kernel  names a row of the kernel table; without it the first that runs the problem does (motet/ops/table.h).
 /// Throws  c10::ValueError naming the argument, what it was and what it must be; a second derivative is refused.

@@ -70,7 +70,8 @@ Gradients cuda_backward(const Problem& p, const Backward& b, const cuda::Api& ap
   cuda::Gradients to{gradients.pointer(kQ), gradients.pointer(kK), gradients.pointer(kV), gradients.floats(kLambda)};
   for (int i = 0; i < kNumMixParts; ++i)
     to.pre[i] = gradients.floats(kPre + i), to.post[i] = gradients.floats(kPost + i);
-  check(api.backward(call.plain().get(), call.plain().operand(b.dout_BTHE), to, call.run()));
+  const cuda::Incoming from{call.plain().operand(b.dout_BTHE), call.plain().floats(b.lse_BHT)};
+  check(api.backward(call.plain().get(), from, to, call.run()));
   return std::move(gradients).finish();
 }
 

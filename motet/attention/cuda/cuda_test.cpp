@@ -4,75 +4,14 @@
 
 #include <cstring>
 
-#include "motet/attention/cpu/testing.h"
-#include "motet/attention/cuda/emulation.h"
-#include "motet/attention/cuda/problem.h"
+#include "motet/attention/cuda/testing.h"
 
 namespace motet::cuda {
 namespace {
 
 using namespace motet::cpu::testing;
-using cpu::by_query;
+using namespace motet::cuda::testing;
 using plain::Type;
-
-/// Numbers of one of the problem's types, filled with NaN, and what they are afterwards.
-struct Typed {
-  Type type;
-  std::vector<float> floats;
-  std::vector<uint16_t> halves;
-
-  Typed(Type t, int64_t size) : type(t) {
-    if (type == Type::float32)
-      floats.assign(static_cast<size_t>(size), NAN);
-    else
-      halves.assign(static_cast<size_t>(size), 0x7fff);
-  }
-  void* data() { return type == Type::float32 ? static_cast<void*>(floats.data()) : halves.data(); }
-  std::vector<float> read() const {
-    if (type == Type::float32) return floats;
-    std::vector<float> x(halves.size());
-    for (size_t i = 0; i < x.size(); ++i) x[i] = cpu::widen_bits(halves[i], type);
-    return x;
-  }
-};
-
-struct Memory {
-  std::vector<std::byte> bytes;
-  explicit Memory(int64_t size) : bytes(static_cast<size_t>(size), std::byte{0xff}) {}
-  Runtime runtime() { return {bytes.data(), nullptr}; }
-};
-
-Results forward_of(const Sample& s) {
-  const plain::Problem& p = s.p;
-  Results r;
-  Typed out(s.o.type, p.B * p.T * p.output_heads * p.E);
-  r.lse.assign(static_cast<size_t>(p.B * p.softmax_heads * p.T), NAN);
-  Memory memory(attention().workspace_bytes(p, Pass::forward));
-  EXPECT_STREQ(attention().forward(p, {out.data(), r.lse.data()}, memory.runtime()), nullptr);
-  r.out = out.read();
-  return r;
-}
-
-Results run_all(const Sample& s, const std::vector<float>& dout) {
-  const plain::Problem& p = s.p;
-  EXPECT_STREQ(attention().why_not(p), "");
-  Results r = forward_of(s);
-  Typed q(s.o.type, p.B * p.T * p.score_heads * p.D), k(s.o.type, p.B * p.S * p.key_heads * p.D),
-      v(s.o.type, p.B * p.S * p.value_heads * p.E);
-  Gradients g{q.data(), k.data(), v.data()};
-  const auto make = [](std::vector<float>& x, int64_t size) {
-    return x.assign(static_cast<size_t>(size), NAN), x.data();
-  };
-  if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
-  r.for_each_part(p, [&](int part, bool post, int64_t numbers, std::vector<float>& to) {
-    (post ? g.post : g.pre)[part] = make(to, numbers);
-  });
-  Memory memory(attention().workspace_bytes(p, Pass::backward));
-  EXPECT_STREQ(attention().backward(p, outputs(p, dout), g, memory.runtime()), nullptr);
-  r.q = q.read(), r.k = k.read(), r.v = v.read();
-  EXPECT_EQ(emulated::take_fault(), "");
-  return r;
-}
 
 // Arithmetic is float32 whatever the types: only what is stored in 16 bits is rounded to them.
 Limits limits_of(const Sample& s) {
@@ -83,16 +22,8 @@ Limits limits_of(const Sample& s) {
 void expect_right(const Options& options) {
   Sample s(options);
   const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-  expect_close(run_all(s, dout), s, dout, limits_of(s));
+  expect_close(run_all(s, outputs(s.p, dout)), s, dout, limits_of(s));
 }
-
-class Cuda : public ::testing::Test {
- protected:
-  void TearDown() override {
-    emulated::reverse_order(false);
-    emulated::shared_limit = 227 << 10;
-  }
-};
 
 TEST_F(Cuda, ForwardAndAllGradientsMatchTheOracle) {
   for (const Named& c : cases()) {
@@ -159,16 +90,10 @@ TEST_F(Cuda, BitsDoNotDependOnTheOrderOfWarps) {
     Sample s(c.options);
     const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
     emulated::reverse_order(false);
-    const Results one = run_all(s, dout);
+    const Results one = run_all(s, outputs(s.p, dout));
     emulated::reverse_order(true);
-    const Results other = run_all(s, dout);
-    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
-      return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
-    };
-    EXPECT_TRUE(same(one.out, other.out) && same(one.lse, other.lse) && same(one.lambda, other.lambda));
-    EXPECT_TRUE(same(one.q, other.q) && same(one.k, other.k) && same(one.v, other.v));
-    for (int part = 0; part < kNumMixParts; ++part)
-      EXPECT_TRUE(same(one.pre[part], other.pre[part]) && same(one.post[part], other.post[part])) << part;
+    const Results other = run_all(s, outputs(s.p, dout));
+    EXPECT_TRUE(same_bits(one, other));
   }
 }
 
@@ -187,8 +112,8 @@ TEST_F(Cuda, TwoPhasesOfASplitOverKeysAddUp) {
     std::vector<std::vector<float>> lse(2, std::vector<float>(whole.lse.size(), NAN));
     std::vector<double> out(whole.out.size());
     for (int i = 0; i < 2; ++i) {
-      Memory memory(attention().workspace_bytes(halves[i], Pass::lse));
-      EXPECT_STREQ(attention().lse(halves[i], lse[i].data(), memory.runtime()), nullptr);
+      Memory memory(general_attention().workspace_bytes(halves[i], Pass::lse));
+      EXPECT_STREQ(general_attention().lse(halves[i], lse[i].data(), memory.runtime()), nullptr);
     }
     std::vector<float> both(whole.lse.size());
     for (size_t i = 0; i < both.size(); ++i) {
@@ -198,8 +123,8 @@ TEST_F(Cuda, TwoPhasesOfASplitOverKeysAddUp) {
     }
     for (const plain::Problem& half : halves) {
       Typed part(s.o.type, static_cast<int64_t>(out.size()));
-      Memory memory(attention().workspace_bytes(half, Pass::given_lse));
-      EXPECT_STREQ(attention().given_lse(half, both.data(), part.data(), memory.runtime()), nullptr);
+      Memory memory(general_attention().workspace_bytes(half, Pass::given_lse));
+      EXPECT_STREQ(general_attention().given_lse(half, both.data(), part.data(), memory.runtime()), nullptr);
       const std::vector<float> x = part.read();
       for (size_t i = 0; i < out.size(); ++i) out[i] += x[i];
     }
@@ -217,13 +142,13 @@ TEST_F(Cuda, GradientsAreMadeOneByOne) {
   Sample s(o);
   const plain::Problem& p = s.p;
   const std::vector<float> dout = s.numbers(p.B * p.T * p.output_heads * p.E, 1);
-  Results whole = run_all(s, dout);
-  Memory memory(attention().workspace_bytes(p, Pass::backward));
+  Results whole = run_all(s, outputs(s.p, dout));
+  Memory memory(general_attention().workspace_bytes(p, Pass::backward));
   const auto alone = [&](const std::vector<float>& expected, auto place) {
     std::vector<float> got(expected.size(), NAN);
     Gradients g;
     place(g) = got.data();
-    EXPECT_STREQ(attention().backward(p, outputs(p, dout), g, memory.runtime()), nullptr);
+    EXPECT_STREQ(general_attention().backward(p, {outputs(p, dout), whole.lse.data()}, g, memory.runtime()), nullptr);
     EXPECT_EQ(got, expected);
   };
   alone(whole.q, [](Gradients& g) -> auto& { return g.q; });
@@ -242,7 +167,7 @@ TEST_F(Cuda, KeysThatMayNotBeReadDoNotLeak) {
   Sample s(o);
   const plain::Problem& p = s.p;
   const std::vector<float> dout = s.numbers(p.B * p.T * p.output_heads * p.E, 1);
-  const Results clean = run_all(s, dout);
+  const Results clean = run_all(s, outputs(s.p, dout));
   for (int64_t b = 0; b < p.B; ++b)
     for (int64_t k = 0; k < p.S; ++k) {
       if (k >= p.key_begin[b] && k < p.key_end[b]) continue;
@@ -257,7 +182,7 @@ TEST_F(Cuda, KeysThatMayNotBeReadDoNotLeak) {
           spoil(mix->part[part].data, b * mix->part[part].batch_stride + k * numbers, numbers);
         }
     }
-  const Results spoilt = run_all(s, dout);
+  const Results spoilt = run_all(s, outputs(s.p, dout));
   EXPECT_EQ(spoilt.out, clean.out);
   EXPECT_EQ(spoilt.q, clean.q);
   EXPECT_EQ(spoilt.k, clean.k);
@@ -269,7 +194,7 @@ TEST_F(Cuda, KeysThatMayNotBeReadDoNotLeak) {
 TEST_F(Cuda, MoreThan64HeadsAreRefused) {
   plain::Problem p;
   p.score_heads = p.softmax_heads = p.output_heads = 65;
-  EXPECT_STREQ(attention().why_not(p), "more than 64 heads");
+  EXPECT_STREQ(general_attention().why_not(p), "more than 64 heads");
 }
 
 }  // namespace

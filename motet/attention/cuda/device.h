@@ -13,6 +13,7 @@
 #define MOTET_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 #define MOTET_PARAMETER __grid_constant__
 #define MOTET_UNROLL _Pragma("unroll")
+#define MOTET_NO_UNROLL _Pragma("unroll 1")
 
 namespace motet::cuda {
 
@@ -140,6 +141,12 @@ MOTET_DEVICE float2 load8(uint32_t at) {
   asm volatile("ld.shared.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
   return v;
 }
+MOTET_DEVICE float load4(uint32_t at) {
+  float v;
+  asm volatile("ld.shared.f32 %0,[%1];" : "=f"(v) : "r"(at));
+  return v;
+}
+MOTET_DEVICE void store4(uint32_t at, float v) { asm volatile("st.shared.f32 [%0],%1;" ::"r"(at), "f"(v) : "memory"); }
 MOTET_DEVICE void store16(uint32_t at, uint4 v) {
   asm volatile("st.shared.v4.u32 [%0],{%1,%2,%3,%4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
@@ -170,11 +177,10 @@ MOTET_DEVICE void arrivals_expect(uint32_t barrier, uint32_t bytes) {
 MOTET_DEVICE void arrivals_wait(uint32_t barrier, uint32_t parity) {
   for (int spin = 0; spin < 4000000; ++spin) {
     uint32_t done;
-    asm volatile(
-        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; selp.u32 %0,1,0,p; }"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; selp.u32 %0,1,0,p; }"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
     if (done) return;
   }
 }
@@ -196,8 +202,9 @@ MOTET_DEVICE void copy_tile(uint32_t to, const TileMap* from, int column, int ro
       : "memory");
 }
 /// Null, or what is wrong.
-inline const char* make_tile_map(TileMap& to, const void* data, bool bfloat16, int64_t width, int64_t rows, int64_t heads,
-                                 int64_t B, int64_t row_stride, int64_t head_stride, int64_t batch_stride, int box_heads) {
+inline const char* make_tile_map(TileMap& to, const void* data, bool bfloat16, int64_t width, int64_t rows,
+                                 int64_t heads, int64_t B, int64_t row_stride, int64_t head_stride,
+                                 int64_t batch_stride, int box_heads) {
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found;

@@ -152,9 +152,11 @@ void check(uint32_t at, bool write, const Clock* copy = nullptr) {
   Word& word = block.words[at / 4];
   if (word.block != block.number) word = Word{.block = block.number};
   if (copy) {
-    if (word.writer >= 0 && word.written > (*copy)[word.writer / 32]) complain("a copy to byte " + std::to_string(at) + " races with a write");
+    if (word.writer >= 0 && word.written > (*copy)[word.writer / 32])
+      complain("a copy to byte " + std::to_string(at) + " races with a write");
     for (int w = 0; w < static_cast<int>(block.warps.size()); ++w)
-      if (word.read[w] > (*copy)[w]) complain("a copy to byte " + std::to_string(at) + " races with a read of warp " + std::to_string(w));
+      if (word.read[w] > (*copy)[w])
+        complain("a copy to byte " + std::to_string(at) + " races with a read of warp " + std::to_string(w));
     word.writer = kCopies * 32, word.written = (*copy)[kCopies];
     return;
   }

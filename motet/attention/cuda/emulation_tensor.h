@@ -145,6 +145,8 @@ inline float2 load8(uint32_t at) {
   std::memcpy(&v, emulated::shared(at, 8, false), 8);
   return v;
 }
+inline float load4(uint32_t at) { return Shared<float>{at}.get(0); }
+inline void store4(uint32_t at, float v) { Shared<float>{at}.set(0, v); }
 inline void store16(uint32_t at, uint4 v) { std::memcpy(emulated::shared(at, 16, true), &v, 16); }
 
 inline void sync_256() { emulated::some_meet(256); }
@@ -172,13 +174,15 @@ inline void copy_tile(uint32_t to, const TileMap* from, int column, int row, int
       for (int c = 0; c < 64; ++c) {
         uint16_t x = 0;
         if (column + c < from->width && row + r < from->rows && head + h < from->heads)
-          x = from->data[b * from->batch_stride + (row + r) * from->row_stride + (head + h) * from->head_stride + column + c];
+          x = from->data[b * from->batch_stride + (row + r) * from->row_stride + (head + h) * from->head_stride +
+                         column + c];
         std::memcpy(&box[h * 2048 + r * 128 + (c / 8 ^ r % 8) * 16 + c % 8 * 2], &x, 2);
       }
   emulated::copy_later(barrier, to, std::move(box));
 }
-inline const char* make_tile_map(TileMap& to, const void* data, bool, int64_t width, int64_t rows, int64_t heads, int64_t,
-                                 int64_t row_stride, int64_t head_stride, int64_t batch_stride, int box_heads) {
+inline const char* make_tile_map(TileMap& to, const void* data, bool, int64_t width, int64_t rows, int64_t heads,
+                                 int64_t, int64_t row_stride, int64_t head_stride, int64_t batch_stride,
+                                 int box_heads) {
   to = {static_cast<const uint16_t*>(data), width, rows, heads, row_stride, head_stride, batch_stride, box_heads};
   return nullptr;
 }

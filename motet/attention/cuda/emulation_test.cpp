@@ -97,7 +97,9 @@ TEST(Emulation, CopiesAreWaitedFor) {
     }
     if (waits) arrivals_wait(kBarrier, 0);
     const float x = Shared<float>{0}.get(2);
-    if (waits) EXPECT_EQ(x, 3);
+    if (waits) {
+      EXPECT_EQ(x, 3);
+    }
     arrivals_wait(kBarrier, 0);
   };
   EXPECT_EQ(fault_of([&] { kernel(true, 16); }), "");

@@ -16,6 +16,7 @@ inline constexpr int kUnitsPerWarp = kUnits / kWarps;
 /// What a launch adds to the problem. Workspace arrays are float32.
 struct Call {
   Args a;
+  const int* only;     // [B]: sequences to work on; null: all
   int heads, ranks;    // the most of any stage, and of both sides of a mix: sizes of buffers
   int parts;           // into which the walks over keys of the forward pass are cut
   float2* stats;       // [parts][B,Ha,T]: maximum and sum of exp(L - maximum); {lse, 1} where an lse was given
@@ -98,6 +99,9 @@ struct Tile {
     g = {w.at + heads * kPairs * 4};
     y = {g.at + heads * kPairs * 4};
   }
+
+  /// Whether nobody asked for this block's sequence.
+  static MOTET_DEVICE bool left_out(const Call& c) { return c.only && !c.only[blockIdx.x % c.a.B]; }
 
   MOTET_DEVICE int own(int pair) const { return own0 + pair / kLoop; }
   MOTET_DEVICE int loop(int pair) const { return loop0 + pair % kLoop; }

@@ -5,6 +5,7 @@
 
 #include "motet/attention/cuda/general_backward-inl.h"
 #include "motet/attention/cuda/general_forward-inl.h"
+#include "motet/attention/cuda/launches.h"
 
 namespace motet::cuda::general {
 namespace {
@@ -13,9 +14,10 @@ constexpr int kForwardBuffers = 2, kBackwardBuffers = 4;  // of Tile: x, w; and 
 constexpr int64_t kEnoughBlocks = 256;                    // fewer cut their walks over the keys into parts
 constexpr int64_t kLeastPart = 256;                       // keys
 
-int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step; }
-int64_t query_blocks(const plain::Problem& p) { return up(p.T, kOwn) * p.B; }
-int chunks(int64_t heads, int64_t width) { return static_cast<int>(up(heads * up(width, kColumns), kUnits)); }
+int64_t query_blocks(const plain::Problem& p) { return blocks_of(p.T, kOwn) * p.B; }
+int chunks(int64_t heads, int64_t width) {
+  return static_cast<int>(blocks_of(heads * blocks_of(width, kColumns), kUnits));
+}
 int64_t lse_numbers(const plain::Problem& p) { return p.B * p.softmax_heads * p.T; }
 int64_t out_numbers(const plain::Problem& p) { return p.B * p.T * p.output_heads * p.E; }
 
@@ -26,23 +28,6 @@ int parts_of(const plain::Problem& p) {
   return static_cast<int>(
       std::clamp<int64_t>(std::min(kEnoughBlocks / std::max<int64_t>(blocks, 1), keys / kLeastPart), 1, 64));
 }
-
-/// Hands out the workspace in order; without memory it only counts.
-class Workspace {
- public:
-  explicit Workspace(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
-  template <class T>
-  T* take(int64_t count) {
-    const int64_t at = bytes_;
-    bytes_ += up(count * static_cast<int64_t>(sizeof(T)), 256) * 256;
-    return memory_ ? reinterpret_cast<T*>(memory_ + at) : nullptr;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  std::byte* memory_;
-  int64_t bytes_ = 0;
-};
 
 Call call_of(const plain::Problem& p) {
   Call c{args_of(p)};
@@ -69,51 +54,33 @@ Workspace backward_memory(const plain::Problem& p, Call& c, void* memory) {
   return space;
 }
 
-/// Puts launches on a stream until one fails.
-class Launches {
- public:
-  explicit Launches(void* stream) : stream_(stream) {}
-  template <class A>
-  void flat(void (*kernel)(A), int64_t threads, const A& a) {
-    run(kernel, up(threads, kThreads), 1, 0, a);
-  }
-  template <class A>
-  void run(void (*kernel)(A), int64_t x, int z, int64_t shared_bytes, const A& a) {
-    if (!error_ && x > 0 && z > 0) error_ = launch(kernel, static_cast<int>(x), z, kThreads, shared_bytes, a, stream_);
-  }
-  /// f of the longest loop tile (16, 8 or 4) whose `buffers` fit the device's shared memory.
-  template <class Function>
-  void with_loop(const Call& c, int buffers, const Function& f) {
-    const int limit = shared_limit();
-    if (Tile<false, 16>::bytes(c, buffers) <= limit)
-      f(std::integral_constant<int, 16>());
-    else if (Tile<false, 8>::bytes(c, buffers) <= limit)
-      f(std::integral_constant<int, 8>());
-    else
-      f(std::integral_constant<int, 4>());
-  }
-  const char* error() const { return error_; }
-
- private:
-  void* stream_;
-  const char* error_ = nullptr;
-};
+/// f of the longest loop tile (16, 8 or 4) whose `buffers` fit the device's shared memory.
+template <class Function>
+void with_loop(const Call& c, int buffers, const Function& f) {
+  const int limit = shared_limit();
+  if (Tile<false, 16>::bytes(c, buffers) <= limit)
+    f(std::integral_constant<int, 16>());
+  else if (Tile<false, 8>::bytes(c, buffers) <= limit)
+    f(std::integral_constant<int, 8>());
+  else
+    f(std::integral_constant<int, 4>());
+}
 
 void put_stats(Launches& to, const plain::Problem& p, const Call& c) {
-  to.with_loop(c, kForwardBuffers, [&](auto loop) {
+  with_loop(c, kForwardBuffers, [&](auto loop) {
     constexpr int kLoop = decltype(loop)::value;
-    to.run(row_stats<kLoop>, query_blocks(p), c.parts, Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
+    to.run(row_stats<kLoop>, query_blocks(p), c.parts, kThreads, Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
   });
-  if (c.parts > 1) to.flat(join_stats, lse_numbers(p), c);
+  if (c.parts > 1) to.flat(join_stats, lse_numbers(p), kThreads, c);
 }
 
 void put_outputs(Launches& to, const plain::Problem& p, const Call& c) {
-  to.with_loop(c, kForwardBuffers, [&](auto loop) {
+  with_loop(c, kForwardBuffers, [&](auto loop) {
     constexpr int kLoop = decltype(loop)::value;
-    to.run(outputs<kLoop>, query_blocks(p), c.parts * chunks(p.output_heads, p.E),
+    to.run(outputs<kLoop>, query_blocks(p), c.parts * chunks(p.output_heads, p.E), kThreads,
            Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
   });
-  if (c.parts > 1) to.flat(join_outputs, out_numbers(p), c);
+  if (c.parts > 1) to.flat(join_outputs, out_numbers(p), kThreads, c);
 }
 
 }  // namespace
@@ -132,8 +99,9 @@ int64_t workspace_bytes(const plain::Problem& p, Pass pass) {
   return forward_memory(p, c, nullptr, pass != Pass::lse).bytes();
 }
 
-const char* forward(const plain::Problem& p, const Output& to, const Runtime& run) {
+const char* forward(const plain::Problem& p, const Output& to, const Runtime& run, const int* only) {
   Call c = call_of(p);
+  c.only = only;
   c.parts = parts_of(p);
   forward_memory(p, c, run.workspace, true);
   c.lse = to.lse, c.out = to.out;
@@ -161,30 +129,33 @@ const char* given_lse(const plain::Problem& p, const float* lse, void* out, cons
   Call given = c;
   given.parts = 0, given.lse = const_cast<float*>(lse);  // read
   Launches launches(run.stream);
-  launches.flat(join_stats, lse_numbers(p), given);
+  launches.flat(join_stats, lse_numbers(p), kThreads, given);
   put_outputs(launches, p, c);
   return launches.error();
 }
 
-const char* backward(const plain::Problem& p, const plain::Operand& dout, const Gradients& to, const Runtime& run) {
+const char* backward(const plain::Problem& p, const Incoming& from, const Gradients& to, const Runtime& run,
+                     const int* only) {
   Call c = call_of(p);
   backward_memory(p, c, run.workspace);
-  c.a.dout = dout, c.to = to;
+  c.a.dout = from.dout, c.to = to, c.only = only;
   Launches launches(run.stream);
   put_stats(launches, p, c);
-  launches.with_loop(c, kBackwardBuffers, [&](auto loop) {
+  with_loop(c, kBackwardBuffers, [&](auto loop) {
     constexpr int kLoop = decltype(loop)::value;
     const int64_t bytes = Tile<false, kLoop>::bytes(c, kBackwardBuffers);
-    launches.run(sum_rows<kLoop>, query_blocks(p), 1, bytes, c);
-    launches.run(query_gradients<kLoop>, query_blocks(p), chunks(p.score_heads, p.D), bytes, c);
-    launches.run(key_gradients<kLoop>, up(p.S, kOwn) * p.B,
-                 chunks(p.key_heads, p.D) + (to.v ? chunks(p.value_heads, p.E) : 0), bytes, c);
+    launches.run(sum_rows<kLoop>, query_blocks(p), 1, kThreads, bytes, c);
+    launches.run(query_gradients<kLoop>, query_blocks(p), chunks(p.score_heads, p.D), kThreads, bytes, c);
+    launches.run(key_gradients<kLoop>, blocks_of(p.S, kOwn) * p.B,
+                 chunks(p.key_heads, p.D) + (to.v ? chunks(p.value_heads, p.E) : 0), kThreads, bytes, c);
   });
   WeightSums sums{{c.weight_sums_pre, c.weight_sums_post},
                   {to.pre[kWeight], to.post[kWeight]},
                   {c.a.pre.in * c.a.pre.out, c.a.post.in * c.a.post.out},
-                  static_cast<int>(query_blocks(p))};
-  if (sums.to[0] || sums.to[1]) launches.flat(join_weights, std::max(sums.numbers[0], sums.numbers[1]), sums);
+                  static_cast<int>(query_blocks(p)),
+                  static_cast<int>(p.B),
+                  only};
+  if (sums.to[0] || sums.to[1]) launches.flat(join_weights, std::max(sums.numbers[0], sums.numbers[1]), kThreads, sums);
   return launches.error();
 }
 

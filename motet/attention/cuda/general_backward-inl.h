@@ -137,6 +137,7 @@ struct BackwardTile : Tile<kOwnKeys, kLoop> {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 sum_rows(const MOTET_PARAMETER Call c) {
+  if (Tile<false, kLoop>::left_out(c)) return;
   BackwardTile<false, kLoop> tile(c);
   constexpr int kItems = kMaxHeads * kOwn / kThreads;
   float sum[kItems] = {};
@@ -167,6 +168,7 @@ sum_rows(const MOTET_PARAMETER Call c) {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 query_gradients(const MOTET_PARAMETER Call c) {
+  if (Tile<false, kLoop>::left_out(c)) return;
   BackwardTile<false, kLoop> tile(c);
   const Args& a = c.a;
   const int chunk = blockIdx.z;
@@ -185,6 +187,7 @@ query_gradients(const MOTET_PARAMETER Call c) {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 key_gradients(const MOTET_PARAMETER Call c) {
+  if (Tile<true, kLoop>::left_out(c)) return;
   BackwardTile<true, kLoop> tile(c);
   const Args& a = c.a;
   const int key_chunks = (a.key_heads * ((a.D + kColumns - 1) / kColumns) + kUnits - 1) / kUnits;
@@ -212,16 +215,17 @@ key_gradients(const MOTET_PARAMETER Call c) {
 struct WeightSums {
   const float* from[2];
   float* to[2];
-  int numbers[2], blocks;
+  int numbers[2], blocks, B;
+  const int* only;  // as in Call: the sums are added to what is there
 };
 MOTET_KERNEL(kThreads)
 join_weights(const MOTET_PARAMETER WeightSums s) {
   for (int which = 0; which < 2; ++which) {
     const int at = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
     if (!s.to[which] || at >= s.numbers[which]) continue;
-    float sum = 0;
+    float sum = s.only ? s.to[which][at] : 0;
     for (int block = 0; block < s.blocks; ++block)
-      sum += s.from[which][static_cast<int64_t>(block) * s.numbers[which] + at];
+      if (!s.only || s.only[block % s.B]) sum += s.from[which][static_cast<int64_t>(block) * s.numbers[which] + at];
     s.to[which][at] = sum;
   }
 }

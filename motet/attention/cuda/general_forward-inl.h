@@ -17,6 +17,7 @@ MOTET_DEVICE Span part_of(Span span, int part, int parts) {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 row_stats(const MOTET_PARAMETER Call c) {
+  if (Tile<false, kLoop>::left_out(c)) return;
   Tile<false, kLoop> tile(c);
   constexpr int kItems = kMaxHeads * kOwn / kThreads;
   float top[kItems], sum[kItems];
@@ -59,7 +60,7 @@ MOTET_KERNEL(kThreads)
 join_stats(const MOTET_PARAMETER Call c) {
   const int64_t rows = static_cast<int64_t>(c.a.B) * c.a.softmax_heads * c.a.T;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= rows) return;
+  if (at >= rows || (c.only && !c.only[at / c.a.T / c.a.softmax_heads])) return;
   if (!c.parts) {
     c.stats[at] = {c.lse[at], 1};
     return;
@@ -78,6 +79,7 @@ join_stats(const MOTET_PARAMETER Call c) {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 outputs(const MOTET_PARAMETER Call c) {
+  if (Tile<false, kLoop>::left_out(c)) return;
   Tile<false, kLoop> tile(c);
   const Args& a = c.a;
   const int part = blockIdx.z % c.parts, chunk = blockIdx.z / c.parts, blocks = (a.E + kColumns - 1) / kColumns;
@@ -103,7 +105,7 @@ MOTET_KERNEL(kThreads)
 join_outputs(const MOTET_PARAMETER Call c) {
   const int64_t count = static_cast<int64_t>(c.a.B) * c.a.T * c.a.output_heads * c.a.E;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= count) return;
+  if (at >= count || (c.only && !c.only[at / (count / c.a.B)])) return;
   float sum = 0;
   for (int part = 0; part < c.parts; ++part) sum += c.partial_out[part * count + at];
   store(c.out, c.a.q.type, at, sum);

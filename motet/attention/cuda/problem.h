@@ -13,6 +13,12 @@ struct Output {
   float* lse = nullptr;
 };
 
+/// What the backward pass starts from: dout as an operand [B,T,Ho,E], lse [B,Ha,T] of the forward pass.
+struct Incoming {
+  plain::Operand dout;
+  const float* lse = nullptr;
+};
+
 /// Where gradients go: contiguous, in the shapes of the inputs, written whole; null: not wanted. Those of q, k and v
 /// are of their types; lambda's is [B,T,Ho] whatever lambda's own shape.
 struct Gradients {
@@ -40,14 +46,18 @@ struct Api {
   /// Linear in T and S.
   int64_t (*workspace_bytes)(const plain::Problem&, Pass);
   const char* (*forward)(const plain::Problem&, const Output&, const Runtime&);
-  /// dout is an operand [B,T,Ho,E].
-  const char* (*backward)(const plain::Problem&, const plain::Operand& dout, const Gradients&, const Runtime&);
+  const char* (*backward)(const plain::Problem&, const Incoming&, const Gradients&, const Runtime&);
   /// Phase 1 of a split over keys: lse [B,Ha,T] of these keys.
   const char* (*lse)(const plain::Problem&, float* lse, const Runtime&);
   /// Phase 2: out [B,T,Ho,E] of these keys under the lse of all parts.
   const char* (*given_lse)(const plain::Problem&, const float* lse, void* out, const Runtime&);
 };
 
+/// The kernels that the library hands out: those of tensor cores where they take a problem, else the general ones.
 const Api& attention();
+/// The general kernels alone.
+const Api& general_attention();
+/// Why the tensor-core kernels leave a call to the general ones; "" when they take it.
+const char* tensor_why_not(const plain::Problem&, Pass);
 
 }  // namespace motet::cuda

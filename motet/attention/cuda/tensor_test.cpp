@@ -1,0 +1,218 @@
+// The tensor-core kernels, emulated on the host: what they compute, what they leave to the general kernels, and that
+// they do what they say they do when float16 cannot hold a number.
+#include "motet/attention/cuda/testing.h"
+
+namespace motet::cuda {
+namespace {
+
+using namespace motet::cuda::testing;
+using cpu::element, cpu::naive_backward, cpu::naive_forward, cpu::NaiveGradients, cpu::NaiveResult;
+
+using Tensor = Cuda;
+
+Options dcmha(int64_t heads = 16) {
+  Options o;
+  o.B = 2, o.T = o.S = 72, o.D = o.E = 64, o.causal = true, o.type = Type::bfloat16;
+  o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = heads;
+  o.pre = o.post = kDcmha, o.pre_identity = o.post_identity = true;
+  return o;
+}
+
+std::vector<float> floats(const Sample& s, const plain::Operand& x, int64_t rows, int64_t heads, int64_t width) {
+  std::vector<float> wide;
+  for (int64_t b = 0; b < s.p.B; ++b)
+    for (int64_t t = 0; t < rows; ++t)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t e = 0; e < width; ++e) wide.push_back(static_cast<float>(element(x, b, t, h, e)));
+  return wide;
+}
+
+/// || a - b || / || b ||
+double distance(const std::vector<float>& a, const std::vector<double>& b) {
+  double off = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) off += (a[i] - b[i]) * (a[i] - b[i]), size += b[i] * b[i];
+  return std::sqrt(off / size);
+}
+
+// A quarter of what eager PyTorch in bfloat16 is off by (scripts and figures: docs/kernels.md).
+constexpr double kFar = 4e-3;
+
+void expect_forward(const Sample& s) {
+  EXPECT_STREQ(tensor_why_not(s.p, Pass::forward), "");
+  const Results r = forward_of(s, attention());
+  const NaiveResult expected = naive_forward(s.p);
+  EXPECT_LT(distance(r.out, expected.out), kFar);
+  EXPECT_LT(error(widened(r.lse), expected.lse), 2e-3);
+  EXPECT_EQ(emulated::take_fault(), "");
+}
+
+void expect_all(Sample& s) {
+  EXPECT_STREQ(tensor_why_not(s.p, Pass::forward), "");
+  EXPECT_STREQ(tensor_why_not(s.p, Pass::backward), "");
+  const plain::Operand dout = s.operand(s.p.T, s.p.output_heads, s.p.E);
+  const Results r = run_all(s, dout, attention());
+  const NaiveResult expected = naive_forward(s.p);
+  EXPECT_LT(distance(r.out, expected.out), kFar);
+  EXPECT_LT(error(widened(r.lse), expected.lse), 2e-3);
+  const NaiveGradients g = naive_backward(s.p, widened(floats(s, dout, s.p.T, s.p.output_heads, s.p.E)));
+  EXPECT_LT(distance(r.q, g.q), kFar);
+  EXPECT_LT(distance(r.k, g.k), kFar);
+  EXPECT_LT(distance(r.v, g.v), kFar);
+  for (int part = 0; part < kNumMixParts; ++part) {
+    SCOPED_TRACE(part);
+    if (s.p.pre.has(part)) {
+      EXPECT_LT(distance(r.pre[part], g.pre[part]), kFar);
+    }
+    if (s.p.post.has(part)) {
+      EXPECT_LT(distance(r.post[part], g.post[part]), kFar);
+    }
+  }
+}
+
+TEST_F(Tensor, DcmhaForwardAndAllGradients) {
+  for (const int64_t heads : {16, 12, 8, 6, 1}) {
+    SCOPED_TRACE(heads);
+    Sample s(dcmha(heads));
+    expect_all(s);
+  }
+}
+
+TEST_F(Tensor, MixesOfEveryKind) {
+  const auto check = [](const char* name, auto change) {
+    SCOPED_TRACE(name);
+    Options o = dcmha();
+    o.T = 40, o.S = 40, o.B = 1;
+    change(o);
+    Sample s(o);
+    expect_all(s);
+  };
+  check("queries alone", [](Options& o) { o.pre = o.post = {kQueryDown, kQueryUp, kQueryGate}; });
+  check("keys alone", [](Options& o) { o.pre = o.post = {kKeyDown, kKeyUp, kKeyGate}; });
+  check("gates", [](Options& o) { o.pre = {kQueryGate, kKeyGate}, o.post = {kKeyGate}; });
+  check("talking heads", [](Options& o) { o.pre = o.post = {kWeight}, o.pre_identity = false; });
+  check("rectangular", [](Options& o) {
+    o.pre = o.post = {kWeight}, o.pre_identity = o.post_identity = false;
+    o.score_heads = o.key_heads = 5, o.softmax_heads = 9, o.output_heads = o.value_heads = 14;
+  });
+  check("after the softmax alone", [](Options& o) { o.pre.clear(); });
+  check("rank 1", [](Options& o) { o.query_rank = o.key_rank = 1; });
+  check("with a weight", [](Options& o) { o.pre.push_back(kWeight), o.post.insert(o.post.begin(), kWeight); });
+  check("float16", [](Options& o) { o.type = Type::float16; });
+}
+
+TEST_F(Tensor, WhatQueriesSee) {
+  const auto check = [](const char* name, auto change) {
+    SCOPED_TRACE(name);
+    Options o = dcmha(4);
+    o.D = 40, o.E = 24, o.T = o.S = 90;
+    change(o);
+    Sample s(o);
+    expect_all(s);
+  };
+  check("everything", [](Options& o) { o.causal = false, o.T = 33, o.S = 70; });
+  check("windows", [](Options& o) { o.window = 21; });
+  check("documents", [](Options& o) { o.documents = 1; });
+  check("scattered documents", [](Options& o) { o.documents = 2; });
+  check("more keys than queries", [](Options& o) { o.T = 35, o.S = 83; });
+  check("starts", [](Options& o) { o.start = 1, o.B = 3, o.S = 60; });
+}
+
+TEST_F(Tensor, ForwardAlone) {
+  const auto check = [](const char* name, auto change) {
+    SCOPED_TRACE(name);
+    Options o = dcmha();
+    o.T = 40, o.S = 45, o.B = 1;
+    change(o);
+    expect_forward(Sample(o));
+  };
+  const auto plain = [](Options& o, int64_t heads, int64_t stored) {
+    o.pre.clear(), o.post.clear();
+    o.score_heads = o.softmax_heads = o.output_heads = heads, o.key_heads = o.value_heads = stored;
+  };
+  check("no mix, 32 heads on 4", [&](Options& o) { plain(o, 32, 4); });
+  check("no mix, 20 heads", [&](Options& o) { plain(o, 20, 20), o.E = 128; });
+  check("values of 192", [](Options& o) { o.E = 192; });
+  check("shared heads", [](Options& o) { o.key_heads = 4, o.value_heads = 2; });
+  check("pairs", [&](Options& o) {
+    plain(o, 16, 16);
+    o.pairs = true, o.output_heads = o.value_heads = 8, o.E = 128, o.lambda_dim = 3;
+  });
+  check("40 heads in pairs", [&](Options& o) {
+    plain(o, 40, 40);
+    o.pairs = true, o.output_heads = o.value_heads = 20;
+  });
+  check("query full rank",
+        [](Options& o) { o.pre = {kQueryFull}, o.post = {kQueryFull, kQueryDown, kQueryUp}, o.query_rank = 5; });
+}
+
+TEST_F(Tensor, BitsDoNotDependOnTheOrderOfWarps) {
+  Sample s(dcmha());
+  const plain::Operand dout = s.operand(s.p.T, s.p.output_heads, s.p.E);
+  const Results one = run_all(s, dout, attention());
+  emulated::reverse_order(true);
+  EXPECT_TRUE(same_bits(one, run_all(s, dout, attention())));
+}
+
+// Logits beyond 88, and scores that float16 cannot hold.
+TEST_F(Tensor, NumbersThatAreTooLargeAreNotLost) {
+  for (const double size : {60., 3e5}) {
+    SCOPED_TRACE(size);
+    Options o = dcmha();
+    o.T = o.S = 40, o.pre.push_back(kWeight), o.gate = 0.1;
+    Sample s(o);
+    auto* const q = static_cast<uint16_t*>(const_cast<void*>(s.p.q.data)) + s.p.q.batch_stride;
+    for (int64_t i = 0; i < s.p.q.batch_stride; ++i)
+      q[i] = cpu::narrow(cpu::widen_bits(q[i], o.type) * static_cast<float>(size), o.type);
+    const plain::Operand dout = s.operand(o.T, o.output_heads, o.E);
+    const Results mine = run_all(s, dout, attention()), general = run_all(s, dout, general_attention());
+    const auto near = [&](const std::vector<float>& a, const std::vector<float>& b) {
+      const size_t half = a.size() / 2;  // the second sequence
+      if (size > 1e3) {
+        EXPECT_TRUE(std::equal(a.begin() + half, a.end(), b.begin() + half));
+      }
+      EXPECT_LT(distance({a.begin(), a.begin() + half}, widened({b.begin(), b.begin() + half})), kFar);
+    };
+    near(mine.out, general.out);
+    near(mine.q, general.q);
+    near(mine.k, general.k);
+    near(mine.v, general.v);
+    for (const int part : kDcmha) near(mine.pre[part], general.pre[part]), near(mine.post[part], general.post[part]);
+    if (size > 1e3) {  // the first sequence's from tensor cores, the second's added
+      EXPECT_LT(distance(mine.pre[kWeight], widened(general.pre[kWeight])), kFar);
+    }
+    const NaiveResult expected = naive_forward(s.p);
+    EXPECT_LT(error(widened(mine.lse), expected.lse), 2e-3);
+  }
+}
+
+TEST_F(Tensor, WhatIsLeftToTheGeneralKernels) {
+  const auto why = [](auto change, Pass pass = Pass::forward) {
+    Options o = dcmha();
+    o.T = o.S = 20;
+    change(o);
+    Sample s(o);
+    return std::string(tensor_why_not(s.p, pass));
+  };
+  const auto nothing = [](Options&) {};
+  EXPECT_EQ(why(nothing), "");
+  EXPECT_EQ(why(nothing, Pass::lse), "two-phase forms are the general kernels'");
+  EXPECT_EQ(why([](Options& o) { o.type = Type::float32; }), "not all inputs are of one 16-bit type");
+  EXPECT_EQ(why([](Options& o) { o.T = 16; }), "few queries");
+  EXPECT_EQ(why([](Options& o) { o.D = 72; }), "a width beyond 64");
+  EXPECT_EQ(why([](Options& o) { o.E = 72; }), "");
+  EXPECT_EQ(why([](Options& o) { o.E = 72; }, Pass::backward), "a width beyond 64");
+  EXPECT_EQ(why([](Options& o) { o.D = 36; }), "rows that do not lie at multiples of 16 bytes");
+  EXPECT_EQ(why([](Options& o) { o.lengths = 1; }), "there are lengths");
+  EXPECT_EQ(
+      why([](Options& o) { o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = 17; }),
+      "a mix of more than 16 heads");
+  EXPECT_EQ(why([](Options& o) { o.pre = {kKeyFull}; }), "a full-rank part on the walked side");
+  EXPECT_EQ(why([](Options& o) { o.key_rank = 3; }), "ranks beyond 2");
+  EXPECT_EQ(why([](Options& o) { o.pre.clear(), o.post.clear(); }, Pass::backward), "nothing is mixed");
+  EXPECT_EQ(why([](Options& o) { o.key_heads = 4; }, Pass::backward), "shared heads");
+  emulated::tensor_copies = false;
+  EXPECT_EQ(why(nothing), "the GPU is not of compute capability 9");
+}
+
+}  // namespace
+}  // namespace motet::cuda

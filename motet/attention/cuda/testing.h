@@ -1,0 +1,95 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "motet/attention/cpu/testing.h"
+#include "motet/attention/cuda/emulation.h"
+#include "motet/attention/cuda/problem.h"
+
+// What the tests of the CUDA kernels share: emulated calls on random problems.
+namespace motet::cuda::testing {
+
+using namespace motet::cpu::testing;
+using plain::Type;
+
+/// Numbers of one of the problem's types, filled with NaN, and what they are afterwards.
+struct Typed {
+  Type type;
+  std::vector<float> floats;
+  std::vector<uint16_t> halves;
+
+  Typed(Type t, int64_t size) : type(t) {
+    if (type == Type::float32)
+      floats.assign(static_cast<size_t>(size), NAN);
+    else
+      halves.assign(static_cast<size_t>(size), 0x7fff);
+  }
+  void* data() { return type == Type::float32 ? static_cast<void*>(floats.data()) : halves.data(); }
+  std::vector<float> read() const {
+    if (type == Type::float32) return floats;
+    std::vector<float> x(halves.size());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = cpu::widen_bits(halves[i], type);
+    return x;
+  }
+};
+
+struct Memory {
+  std::vector<std::byte> bytes;
+  explicit Memory(int64_t size) : bytes(static_cast<size_t>(size), std::byte{0xff}) {}
+  Runtime runtime() { return {bytes.data(), nullptr}; }
+};
+
+inline Results forward_of(const Sample& s, const Api& api = general_attention()) {
+  const plain::Problem& p = s.p;
+  Results r;
+  Typed out(s.o.type, p.B * p.T * p.output_heads * p.E);
+  r.lse.assign(static_cast<size_t>(p.B * p.softmax_heads * p.T), NAN);
+  Memory memory(api.workspace_bytes(p, Pass::forward));
+  EXPECT_STREQ(api.forward(p, {out.data(), r.lse.data()}, memory.runtime()), nullptr);
+  r.out = out.read();
+  return r;
+}
+
+inline Results run_all(const Sample& s, const plain::Operand& dout, const Api& api = general_attention()) {
+  const plain::Problem& p = s.p;
+  EXPECT_STREQ(api.why_not(p), "");
+  Results r = forward_of(s, api);
+  Typed q(s.o.type, p.B * p.T * p.score_heads * p.D), k(s.o.type, p.B * p.S * p.key_heads * p.D),
+      v(s.o.type, p.B * p.S * p.value_heads * p.E);
+  Gradients g{q.data(), k.data(), v.data()};
+  const auto make = [](std::vector<float>& x, int64_t size) {
+    return x.assign(static_cast<size_t>(size), NAN), x.data();
+  };
+  if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
+  r.for_each_part(p, [&](int part, bool post, int64_t numbers, std::vector<float>& to) {
+    (post ? g.post : g.pre)[part] = make(to, numbers);
+  });
+  Memory memory(api.workspace_bytes(p, Pass::backward));
+  EXPECT_STREQ(api.backward(p, {dout, r.lse.data()}, g, memory.runtime()), nullptr);
+  r.q = q.read(), r.k = k.read(), r.v = v.read();
+  EXPECT_EQ(emulated::take_fault(), "");
+  return r;
+}
+
+inline bool same_bits(const Results& a, const Results& b) {
+  const auto same = [](const std::vector<float>& x, const std::vector<float>& y) {
+    return x.size() == y.size() && (x.empty() || !std::memcmp(x.data(), y.data(), x.size() * sizeof(float)));
+  };
+  bool all = same(a.out, b.out) && same(a.lse, b.lse) && same(a.lambda, b.lambda) && same(a.q, b.q) && same(a.k, b.k) &&
+             same(a.v, b.v);
+  for (int part = 0; part < kNumMixParts; ++part)
+    all &= same(a.pre[part], b.pre[part]) && same(a.post[part], b.post[part]);
+  return all;
+}
+
+class Cuda : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    emulated::reverse_order(false);
+    emulated::shared_limit = 227 << 10;
+    emulated::tensor_copies = true;
+  }
+};
+
+}  // namespace motet::cuda::testing

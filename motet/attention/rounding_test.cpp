@@ -1,0 +1,74 @@
+// The CUDA kernels of tensor cores, emulated, are nearer to float64 than eager PyTorch in the same dtype is.
+#include <gtest/gtest.h>
+
+#include "motet/attention/cuda.h"
+#include "motet/attention/testing.h"
+
+namespace motet {
+namespace {
+
+using namespace motet::testing;
+
+/// The operator as a user of PyTorch would write it, every intermediate in the inputs' dtype but the softmax's own.
+Tensor eager(const Problem& p) {
+  const Tensor scores = p.scale * at::einsum("bthd,bshd->bhts", {p.q_BTHD, p.k_BSGD});
+  const Tensor later = at::ones({p.T, p.S}, p.q_BTHD.options().dtype(at::kBool)).triu(p.S - p.T + 1);
+  const Tensor logits = mixed_heads(scores, p.pre).masked_fill(later, -std::numeric_limits<double>::infinity());
+  const Tensor weights = at::softmax(logits, -1, at::kFloat).to(p.q_BTHD.scalar_type());
+  return at::einsum("bhts,bshe->bthe", {mixed_heads(weights, p.post), p.v_BSGE});
+}
+
+Gradients eager_gradients(const Arguments& given, const Tensor& cotangent, Tensor* out) {
+  const Arguments a = with_gradients(given);
+  *out = eager(checked_problem(a, "test"));
+  std::vector<Tensor> leaves;
+  for (const Tensor& t : a.input)
+    if (t.defined()) leaves.push_back(t);
+  const auto found = torch::autograd::grad({*out}, leaves, {cotangent});
+  Gradients g;
+  for (int i = 0, next = 0; i < kNumInputs; ++i)
+    if (a.input[i].defined()) g[i] = found[next++];
+  return g;
+}
+
+double distance(const Tensor& x, const Tensor& reference) {
+  return ((x.to(at::kDouble) - reference).norm() / reference.norm()).item<double>();
+}
+
+TEST(CudaRounding, IsLessThanThatOfEagerPytorch) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
+    for (const bool talking : {false, true}) {
+      SCOPED_TRACE(c10::str(type, talking ? " talking heads" : " DCMHA"));
+      at::manual_seed(7);
+      Shape n;
+      n.B = 1, n.T = n.S = 96, n.D = n.E = 64, n.Hs = n.Ha = n.Ho = n.Gk = n.Gv = 16;
+      Mixing mixing{kDcmha, kDcmha};
+      if (talking) mixing = {{"weight"}, {"weight"}};
+      Arguments a = arguments(n, mixing, type), wide = a;
+      a.causal = wide.causal = true;
+      for (Tensor& t : wide.input)
+        if (t.defined()) t = t.to(at::kDouble);
+      const Tensor cotangent = random({n.B, n.T, n.Ho, n.E}, 1, type);
+      const Problem p = checked_problem(a, "test");
+      const Attended mine = cuda_forward(p, cuda::attention());
+      const Gradients got =
+          cuda_backward(p, {cotangent, mine.out_BTHE, mine.lse_BHT, all_wanted(a)}, cuda::attention());
+      Tensor eager_out;
+      const Gradients eagers = eager_gradients(a, cotangent, &eager_out);
+      const Gradients reference = definition_gradients(wide, cotangent.to(at::kDouble));
+      const Tensor out = definition(checked_problem(wide, "test")).out_BTHE;
+      EXPECT_LE(distance(mine.out_BTHE, out), distance(eager_out, out));
+      for (int i = 0; i < kNumInputs; ++i)
+        if (a.input[i].defined()) {
+          EXPECT_LE(distance(got[i], reference[i]), distance(eagers[i], reference[i])) << input_name(i);
+          RecordProperty(c10::str(type, talking, input_name(i)),
+                         c10::str(distance(got[i], reference[i]), " ", distance(eagers[i], reference[i])));
+          if (getenv("SHOW"))
+            printf("%s %g %g\n", input_name(i).c_str(), distance(got[i], reference[i]),
+                   distance(eagers[i], reference[i]));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace motet
