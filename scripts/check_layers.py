@@ -65,7 +65,7 @@ def wrong_include(path, included, quoted, root):
         return 'wants "motet/<folder>/<file>" between quotes'
     if not (root / included).is_file():
         return "there is no such file"
-    seen = (f"motet/{alone}/", "motet/core/", PLAIN, *([ORACLE] if path.endswith("_test.cpp") else []))
+    seen = (f"motet/{alone}/", "motet/core/", PLAIN, *([ORACLE] if path.endswith(("_test.cpp", "/testing.h")) else []))
     if alone and not included.startswith(seen) and included.startswith("motet/"):
         return f"motet/{alone} may include itself, core and {PLAIN} only"
     if tables and target_folder not in ("core", "kernels") and not OPTIONS.match(included):
