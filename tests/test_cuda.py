@@ -75,6 +75,14 @@ def test_large_problems_are_near_float64(case, dtype, limit):
         assert distance(have, reference) < limit, name
 
 
+def test_plain_attention_is_pytorchs_flash_kernel():
+    given = moved(sized(dict(causal=True, sizes={**HEADS, "Gk": 4, "Gv": 4}), torch.bfloat16))
+    want = everything({name: t.double() if torch.is_tensor(t) else t for name, t in given.items()})
+    for have, reference in zip(everything({**given, "kernel": "flash"}), want, strict=True):
+        assert distance(have, reference) < 1e-2
+    assert all(torch.equal(a, b) for a, b in zip(everything({**given, "kernel": "flash"})[:1], everything(given), strict=False))
+
+
 @large
 def test_the_bits_are_the_same_every_time(case):
     given = moved(sized(case, torch.bfloat16))

@@ -6,9 +6,9 @@ def test_doctor_names_the_kernels():
     done = run("doctor")
     assert done.returncode == 0, done.stderr
     rows = dict(line.split(maxsplit=3)[2:] for line in done.stdout.splitlines() if line.startswith("kernels of "))
-    assert rows["attention"] == "cuda, fused, sdpa, blocked" and rows["linear"] == rows["dcmha_maps"] == "rows, torch"
+    assert rows["attention"] == "flash, cuda, fused, sdpa, blocked" and rows["linear"] == rows["dcmha_maps"] == "rows, torch"
     assert len(rows) == 10 and rows["write_rows"] == "bytes, torch" and rows["token_loss"] == "torch"
-    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("mixed heads run")] == ["fused"]
+    assert [line.split()[3] for line in done.stdout.splitlines() if line.startswith("mixed heads run")] == ["fused"]
 
 
 def test_a_forced_kernel_runs_everything_it_can():
@@ -22,7 +22,7 @@ def test_a_forced_kernel_that_cannot_run_is_an_error():
 
 
 def test_an_unknown_kernel_is_an_error():
-    known = "known: cuda, fused, sdpa, blocked"
+    known = "known: flash, cuda, fused, sdpa, blocked"
     assert refused(2, "doctor", MOTET_KERNEL="zip") == f"motet: MOTET_KERNEL: unknown kernel of attention 'zip': {known}"
     assert "'linaer': nearest is 'linear'" in refused(2, "doctor", MOTET_KERNEL="linaer=torch")
     assert "kernel of rms_norm 'row': nearest is 'rows'" in refused(2, "doctor", MOTET_KERNEL="linear=torch,rms_norm=row")

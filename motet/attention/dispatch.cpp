@@ -4,7 +4,7 @@
 namespace motet {
 namespace {
 
-constexpr const Kernel* kTable[] = {&kCuda, &kFused, &kSdpa, &kBlocked};
+constexpr const Kernel* kTable[] = {&kFlash, &kCuda, &kFused, &kSdpa, &kBlocked};
 
 std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
   if (form == Form::two_phase && (!kernel.lse || !kernel.given_lse)) return "it has no two-phase form";

@@ -27,8 +27,23 @@ std::string instruction_sets() {
 
 std::string chosen(const Choice& choice) {
   std::string text = choice.kernel;
-  for (const auto& [kernel, reason] : choice.passed_over) text += " (not " + kernel + ": " + reason + ")";
-  return text;
+  for (size_t i = 0, next = 0; i < choice.passed_over.size(); i = next) {  // one reason, all that have it
+    text += text == choice.kernel ? " (not " : "; not ";
+    for (; next < choice.passed_over.size() && choice.passed_over[next].second == choice.passed_over[i].second; ++next)
+      text += (next > i ? ", " : "") + choice.passed_over[next].first;
+    text += ": " + choice.passed_over[i].second;
+  }
+  return choice.passed_over.empty() ? text : text + ")";
+}
+
+/// What runs plain attention and mixed heads on tensors of these options.
+std::pair<std::string, std::string> what_runs(const at::TensorOptions& options) {
+  const Tensor x = at::zeros({1, 32, 2, 8}, options), gate = at::zeros({1, 32, 2}, options);
+  Attention causal;
+  causal.visibility.causal = true;
+  const std::string plain = chosen(explain({x, {}, {}, {}}, {x, x, {}, {}}, causal));
+  causal.pre.identity = causal.post.identity = true;
+  return {plain, chosen(explain({x, {.gate_BTH = gate}, {}, {}}, {x, x, {}, {}}, causal))};
 }
 
 }  // namespace
@@ -48,12 +63,14 @@ int run_doctor(const nlohmann::json& request) {
     for (const std::string& name : kernels.rows) names += (names.empty() ? "" : ", ") + name;
     row("kernels of " + kernels.name, names);
   }
-  const Tensor x = at::zeros({1, 8, 2, 8}), gate = at::zeros({1, 8, 2});
-  Attention causal;
-  causal.visibility.causal = true;
-  row("plain attention runs", chosen(explain({x, {}, {}, {}}, {x, x, {}, {}}, causal)));
-  causal.pre.identity = causal.post.identity = true;
-  row("mixed heads run", chosen(explain({x, {.gate_BTH = gate}, {}, {}}, {x, x, {}, {}}, causal)));
+  const auto [plain, mixed] = what_runs(at::kFloat);
+  row("plain attention runs", plain);
+  row("mixed heads run", mixed);
+  if (at::hasCUDA()) {
+    const auto [plain_gpu, mixed_gpu] = what_runs(at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+    row("on the GPU, plain", plain_gpu);
+    row("on the GPU, mixed", mixed_gpu);
+  }
   for (const std::string& name : environment_names())
     if (const std::string* value = environment(name)) row(name, name == "MOTET_API_KEY" ? "set" : *value);
   print_table(table, request);
