@@ -75,12 +75,22 @@ def test_large_problems_are_near_float64(case, dtype, limit):
         assert distance(have, reference) < limit, name
 
 
-def test_plain_attention_is_pytorchs_flash_kernel():
-    given = moved(sized(dict(causal=True, sizes={**HEADS, "Gk": 4, "Gv": 4}), torch.bfloat16))
+FLASH = {
+    "shared heads": LARGE["shared heads"],
+    "differential v1": LARGE["pairs"],
+    "differential v2": dict(lam="BTH", sizes={**HEADS, "Ho": 8, "Gk": 4, "Gv": 2}),
+    "key size": dict(causal=True, sizes={**HEADS, "D": 128, "E": 40}),
+}
+
+
+@pytest.mark.parametrize("case", FLASH.values(), ids=FLASH.keys())
+def test_plain_heads_and_pairs_are_pytorchs_flash_kernel(case):
+    given = moved(sized(case, torch.bfloat16))
     want = everything({name: t.double() if torch.is_tensor(t) else t for name, t in given.items()})
-    for have, reference in zip(everything({**given, "kernel": "flash"}), want, strict=True):
-        assert distance(have, reference) < 1e-2
-    assert all(torch.equal(a, b) for a, b in zip(everything({**given, "kernel": "flash"})[:1], everything(given), strict=False))
+    named = everything({**given, "kernel": "flash"})
+    for name, have, reference in zip(["out", *leaves(given)], named, want, strict=True):
+        assert distance(have, reference) < 1e-2, name
+    assert torch.equal(named[0], everything(given)[0])
 
 
 @large

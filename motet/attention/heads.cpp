@@ -34,6 +34,9 @@ Tensor spread_heads(const Tensor& x, const std::vector<int64_t>& table) {
 
 Tensor summed_heads(const Tensor& dx, const std::vector<int64_t>& table, int64_t stored) {
   if (is_identity(table, stored)) return dx;
+  // index_add_ of a device adds in no fixed order; that of the CPU does, and rounds otherwise than this sum.
+  if (const int64_t size = dx.is_cpu() ? 0 : group_size(table, stored); size > 0)
+    return dx.unflatten(2, {stored, size}).sum(3);
   std::vector<int64_t> shape = dx.sizes().vec();
   shape[2] = stored;
   return at::zeros(shape, dx.options()).index_add_(2, index(table, dx), dx);

@@ -28,7 +28,7 @@ struct Kernel {
 
 extern const Kernel kCuda;     // everything but bias and float64, in our own CUDA kernels (cuda/)
 extern const Kernel kFused;    // everything but bias and float64, in our own CPU kernels (cpu/)
-extern const Kernel kSdpa;     // no mix, equal widths: PyTorch's own flash kernel (CPU)
+extern const Kernel kSdpa;     // no mix, or pairs: PyTorch's own flash kernel (CPU)
 extern const Kernel kFlash;    // the same on a GPU, in 16 bits
 extern const Kernel kBlocked;  // everything, in torch operations, blocked over queries
 
