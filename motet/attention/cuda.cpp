@@ -18,7 +18,7 @@ std::string why_not(const Problem& p) {
   if (!p.q_BTHD.is_cuda()) return "only on a GPU";
   if (!cuda_library().missing.empty()) return cuda_library().missing;
   if (!library()) return "libmotet_cuda.so is of another version";
-  const c10::DeviceGuard guard(p.q_BTHD.device());
+  library()->use_device(static_cast<int>(p.q_BTHD.get_device()));
   return cuda_why_not(p, *library());
 }
 
@@ -27,6 +27,7 @@ class CudaCall {
  public:
   CudaCall(const Problem& p, const cuda::Api& api, cuda::Pass pass)
       : guard_(p.q_BTHD.device()), plain_(p, PlainProblem::Mixes::as_given) {
+    if (p.q_BTHD.is_cuda()) api.use_device(static_cast<int>(p.q_BTHD.get_device()));
     const int64_t bytes = api.workspace_bytes(plain_.get(), pass);
     workspace_ = at::empty({bytes}, p.q_BTHD.options().dtype(at::kByte));
     run_.workspace = workspace_.mutable_data_ptr();

@@ -19,7 +19,8 @@ struct Time {
 double median(std::vector<double> values);
 Time median(const std::vector<Time>& times);
 
-/// The clock starts when the device has nothing left to do and stops when it has done the call.
+/// The clock starts when the device has nothing left to do and stops when it has done the call; that of a GPU is its
+/// own.
 Time timed(const std::function<void()>& call, at::Device = at::kCPU);
 
 struct Turns {

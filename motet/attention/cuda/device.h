@@ -236,6 +236,11 @@ const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_byte
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
+inline void use_device(int device) {
+  int now = -1;
+  if (cudaGetDevice(&now) != cudaSuccess || now != device) cudaSetDevice(device);
+}
+
 /// Why the current device cannot run the kernels; "" when it can.
 inline const char* device_why_not() {
   int device = 0, major = 0;

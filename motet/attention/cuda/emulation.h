@@ -122,6 +122,7 @@ const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_byte
   emulated::launch({x, 1, z}, threads, shared_bytes, [&] { kernel(a); });
   return nullptr;
 }
+inline void use_device(int) {}
 inline const char* device_why_not() { return ""; }
 /// Whether the emulated device copies tiles as sm_90 does.
 inline bool has_tensor_copies() { return emulated::tensor_copies; }

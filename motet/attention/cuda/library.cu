@@ -1,4 +1,5 @@
 // What libmotet_cuda.so hands out.
+#include "motet/attention/cuda/device.h"
 #include "motet/attention/cuda/general.h"
 #include "motet/attention/cuda/tensor.h"
 
@@ -29,14 +30,15 @@ const char* general_backward(const plain::Problem& p, const Incoming& from, cons
 }  // namespace
 
 const Api& general_attention() {
-  static const Api api{general::why_not, general::workspace_bytes, general_forward, general_backward,
-                       general::lse,     general::given_lse};
+  static const Api api{use_device,       general::why_not, general::workspace_bytes, general_forward,
+                       general_backward, general::lse,     general::given_lse};
   return api;
 }
 
 #ifdef MOTET_CUDA_TENSOR
 const Api& attention() {
-  static const Api api{general::why_not, workspace_bytes, forward, backward, general::lse, general::given_lse};
+  static const Api api{use_device, general::why_not, workspace_bytes,   forward,
+                       backward,   general::lse,     general::given_lse};
   return api;
 }
 const char* tensor_why_not(const plain::Problem& p, Pass pass) { return tensor::why_not(p, pass); }

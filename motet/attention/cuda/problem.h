@@ -40,6 +40,9 @@ enum class Pass : uint8_t { forward, backward, lse, given_lse };
 /// results depend on the shapes alone. Nothing is synchronised and nothing copied from the host, so that a CUDA graph
 /// may hold any of them.
 struct Api {
+  /// Makes a device the current one for this thread's calls: the CUDA runtime in the library does not see which one is
+  /// torch's.
+  void (*use_device)(int device);
   /// Why these kernels do not take a problem of these sizes (pointers are not read) on the current device; "" when they
   /// do.
   const char* (*why_not)(const plain::Problem&);
