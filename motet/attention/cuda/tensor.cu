@@ -78,7 +78,7 @@ struct Memory {
     unsafe = space.take<int>(p.B);
     if (back) {
       row_sums = space.take<float>(rows[0] * kHeads);
-      dout_scale = space.take<float>(1);
+      dout_scale = space.take<float>(1 + kScaleBlocks);
       matrix_gradients = space.take<float>(std::max(rows[0], rows[1]) * 2 * kHeads * kHeads);
       weight_sums = space.take<float>(blocks_of(rows[0], kSumEach) * 2 * kHeads * kHeads);
     }
@@ -146,6 +146,15 @@ keep_lse(const MOTET_PARAMETER Keep k) {
                         ? k.lse[(static_cast<int64_t>(b) * k.a.softmax_heads + head) * k.a.T + t]
                         : 0;
   k.to[x] = lse == -INFINITY ? 0 : lse * kLog2e;
+}
+
+void put_scale(Launches& to, const plain::Problem& p, const Memory& memory, const plain::Operand& dout) {
+  Scale scale{dout, static_cast<int>(p.B), static_cast<int>(p.T), static_cast<int>(p.output_heads),
+              static_cast<int>(p.E)};
+  scale.blocks = static_cast<int>(std::min<int64_t>(p.B * p.T, kScaleBlocks));
+  scale.scale = memory.dout_scale, scale.largest = memory.dout_scale + 1;
+  to.run(find_largest, scale.blocks, 1, kFlatThreads, kFlatThreads * 4, scale);
+  to.run(scale_dout, 1, 1, kFlatThreads, kFlatThreads * 4, scale);
 }
 
 void put_log_sums(Launches& to, const plain::Problem& p, const Memory& memory, float* lse_out) {
@@ -277,9 +286,7 @@ const char* backward(const plain::Problem& p, const Incoming& from, const Gradie
   Launches launches(run.stream);
   launches.flat(keep_lse, int64_t{p.B} * padded(p.T) * kHeads, kFlatThreads,
                 Keep{args_of(p), from.lse, memory.lse, memory.unsafe, padded(p.T)});
-  launches.run(scale_dout, 1, 1, kFlatThreads, kFlatThreads * 4,
-               Scale{from.dout, static_cast<int>(p.B), static_cast<int>(p.T), static_cast<int>(p.output_heads),
-                     static_cast<int>(p.E), memory.dout_scale});
+  put_scale(launches, p, memory, from.dout);
   put_pack<false>(launches, p, memory);
   put_pack<true>(launches, p, memory);
   put_row_sums(launches, p, memory, from);

@@ -103,31 +103,41 @@ pack_loop(const MOTET_PARAMETER Pack p) {
   reinterpret_cast<uint4*>(p.loop_mix)[place] = {to[0], to[1], to[2], to[3]};
 }
 
-/// dout_scale: the power of 2 that brings max |dout| to 4..8. One block.
+/// dout_scale: the power of 2 that brings max |dout| to 4..8. Blocks look for the largest number of some rows each,
+/// then one block for the largest of theirs.
 struct Scale {
   plain::Operand dout;
-  int B, T, heads, width;
+  int B, T, heads, width, blocks;
+  float* largest;  // [blocks]
   float* scale;
 };
+inline constexpr int kScaleBlocks = 528;
+
+MOTET_DEVICE float larger_or_nan(float x, float y) { return y > x || y != y ? y : x; }
+/// The largest of the block's threads' numbers, NaN if one is; for thread 0.
+MOTET_DEVICE float largest_of_block(float mine) {
+  const Shared<float> all{0};
+  all.set(threadIdx.x, mine);
+  block_sync();
+  for (int i = 1; threadIdx.x == 0 && i < kFlatThreads; ++i) mine = larger_or_nan(mine, all.get(i));
+  return mine;
+}
+
+MOTET_KERNEL(kFlatThreads)
+find_largest(const MOTET_PARAMETER Scale s) {
+  float mine = 0;
+  for (int row = blockIdx.x; row < s.B * s.T; row += s.blocks)
+    for (int i = threadIdx.x; i < s.heads * s.width; i += kFlatThreads)
+      mine = larger_or_nan(mine, fabsf(general::load(s.dout, row / s.T, row % s.T, i / s.width, i % s.width)));
+  mine = largest_of_block(mine);
+  if (threadIdx.x == 0) s.largest[blockIdx.x] = mine;
+}
 MOTET_KERNEL(kFlatThreads)
 scale_dout(const MOTET_PARAMETER Scale s) {
-  const Shared<float> most{0};
   float mine = 0;
-  const int64_t row = static_cast<int64_t>(s.heads) * s.width, rows = static_cast<int64_t>(s.B) * s.T;
-  for (int64_t i = threadIdx.x; i < rows * row; i += kFlatThreads) {
-    const int b = static_cast<int>(i / row / s.T), t = static_cast<int>(i / row % s.T);
-    const float x =
-        fabsf(general::load(s.dout, b, t, static_cast<int>(i % row / s.width), static_cast<int>(i % s.width)));
-    mine = x > mine || x != x ? x : mine;
-  }
-  most.set(threadIdx.x, mine);
-  block_sync();
-  if (threadIdx.x) return;
-  for (int i = 1; i < kFlatThreads; ++i) {
-    const float x = most.get(i);
-    mine = x > mine || x != x ? x : mine;
-  }
-  *s.scale = mine > 0 && mine < INFINITY ? exp2f(3 - ceilf(log2f(mine))) : 1;
+  for (int i = threadIdx.x; i < s.blocks; i += kFlatThreads) mine = larger_or_nan(mine, s.largest[i]);
+  mine = largest_of_block(mine);
+  if (threadIdx.x == 0) *s.scale = mine > 0 && mine < INFINITY ? exp2f(3 - ceilf(log2f(mine))) : 1;
 }
 
 /// Gradients of a side's parts from those of its rows' matrices; one thread a head of a row and mix.
