@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -93,29 +94,13 @@ inline void block_sync() { emulated::block_meet(); }
 inline int block_count(bool x) { return emulated::block_sum(x); }
 inline void warp_sync() { emulated::warp_meet({}); }
 
-inline float widen_bfloat16(uint16_t x) {
-  const uint32_t bits = static_cast<uint32_t>(x) << 16;
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-inline float widen_float16(uint16_t x) {
-  _Float16 h;
-  std::memcpy(&h, &x, 2);
-  return static_cast<float>(h);
-}
+inline float widen_bfloat16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
+inline float widen_float16(uint16_t x) { return static_cast<float>(std::bit_cast<_Float16>(x)); }
 inline uint16_t to_bfloat16(float f) {
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  if (f != f) return 0x7fff;
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  return f != f ? 0x7fff : static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-inline uint16_t to_float16(float f) {
-  const _Float16 h = static_cast<_Float16>(f);
-  uint16_t x;
-  std::memcpy(&x, &h, 2);
-  return x;
-}
+inline uint16_t to_float16(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
 
 template <class Kernel, class A>
 const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_bytes, const A& a, void*) {

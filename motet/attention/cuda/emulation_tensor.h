@@ -10,17 +10,6 @@ namespace emulated {
 inline int lane() { return threadIdx.x % 32; }
 inline uint16_t half_of(uint32_t pair, int which) { return static_cast<uint16_t>(pair >> 16 * which); }
 inline uint32_t pair_of(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
-inline float as_float(uint32_t bits) {
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-inline uint32_t as_bits(float f) {
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  return bits;
-}
-
 // Element (row, column) of matrix m that lane l holds half `which` of: r[m], or of the transpose.
 struct Place {
   int row, column;
@@ -82,7 +71,7 @@ void multiply(float* d, const uint32_t* a, const uint32_t* b) {
 }  // namespace emulated
 
 inline float shuffle_xor(float x, int lanes) {
-  return emulated::as_float(emulated::warp_meet({emulated::as_bits(x)})[emulated::lane() ^ lanes][0]);
+  return std::bit_cast<float>(emulated::warp_meet({std::bit_cast<uint32_t>(x)})[emulated::lane() ^ lanes][0]);
 }
 inline bool warp_any(bool x) {
   const emulated::Lanes all = emulated::warp_meet({x});

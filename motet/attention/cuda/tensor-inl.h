@@ -89,17 +89,10 @@ MOTET_DEVICE uint32_t matrix_lane_back(int l) {  // with load_matrices: from out
 /// The loop rows' part of a mix.
 struct LoopMix {
   uint32_t down0[4], down1[4], up0[4], up1[4], gate[4];
+  /// kBack: the transpose of the mix, down and up change places.
+  template <bool kBack = false>
   MOTET_DEVICE void load(uint32_t at, int l) {
-    uint32_t* const to[5] = {down0, down1, up0, up1, gate};
-    MOTET_UNROLL
-    for (int i = 0; i < 5; ++i) {
-      const uint4 v = load16(at + (i * 32 + l) * 16);
-      to[i][0] = v.x, to[i][1] = v.y, to[i][2] = v.z, to[i][3] = v.w;
-    }
-  }
-  /// down and up change places: the transpose of the mix.
-  MOTET_DEVICE void load_back(uint32_t at, int l) {
-    uint32_t* const to[5] = {up0, up1, down0, down1, gate};
+    uint32_t* const to[5] = {kBack ? up0 : down0, kBack ? up1 : down1, kBack ? down0 : up0, kBack ? down1 : up1, gate};
     MOTET_UNROLL
     for (int i = 0; i < 5; ++i) {
       const uint4 v = load16(at + (i * 32 + l) * 16);

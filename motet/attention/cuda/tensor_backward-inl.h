@@ -122,7 +122,7 @@ row_sums(const MOTET_PARAMETER Call c) {
             for (int n = 0; n < 2; ++n) p[r + n][k] = power_of_2(p[r + n][k]);
           }
         }
-        if (kMixing == Mixing::both) m.load_back(part + kLoopMixBytes, l);
+        if (kMixing == Mixing::both) m.load<true>(part + kLoopMixBytes, l);
         MOTET_UNROLL
         for (int r = 0; r < kMixerRows; r += 2) {
           uint32_t x[2][4], matrix[2][4];
@@ -248,7 +248,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
               for (int n = 0; n < 2; ++n) p[r + n][k] = power_of_2(p[r + n][k]);
             }
           }
-          if (kMixing == Mixing::both) m.load_back(part + kLoopMixBytes, l);
+          if (kMixing == Mixing::both) m.load<true>(part + kLoopMixBytes, l);
           MOTET_UNROLL
           for (int r0 = 0; r0 < kMixerRows; r0 += 2) {
             uint32_t x[2][4], matrix[2][4];
@@ -276,7 +276,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
               pack_weights(dl[r], d[n]);
             }
           }
-          if (kMixing == Mixing::both) m.load_back(part, l);
+          if (kMixing == Mixing::both) m.load<true>(part, l);
           MOTET_UNROLL
           for (int r0 = 0; r0 < kMixerRows; r0 += 2) {
             uint32_t matrix[2][4];
