@@ -157,84 +157,53 @@ struct Tile {
     }
   }
 
-  /// hidden[r] = sum_n in[n] down[r][n] of both sides, query ranks first.
-  MOTET_DEVICE void hide(const Mix& m, Buffer in) {
+  /// What goes through the low rank of a mix, query ranks first: hidden[r] = sum_n in[n] down[r][n]; with kBack
+  /// back[r] = sum_m from[m] up[r][m].
+  template <bool kBack = false>
+  MOTET_DEVICE void hide(const Mix& m, Buffer from) {
+    const int heads = kBack ? m.out : m.in;
     for (int item = thread; item < (m.query_rank + m.key_rank) * kPairs; item += kThreads) {
       const int r = item / kPairs, pair = item % kPairs;
       float sum = 0;
       if (seen.get(pair)) {
         const bool by_key = r >= m.query_rank;
-        const Row down = row(m, by_key ? kKeyDown : kQueryDown, pair);
-        const int64_t at = down.at + (by_key ? r - m.query_rank : r) * m.in;
-        for (int n = 0; n < m.in; ++n) sum = fmaf(in.get(n * kPairs + pair), load(down.data, down.type, at + n), sum);
+        const Row with = row(m, (by_key ? kKeyDown : kQueryDown) + kBack, pair);
+        const int64_t at = with.at + (by_key ? r - m.query_rank : r) * heads;
+        for (int h = 0; h < heads; ++h)
+          sum = fmaf(from.get(h * kPairs + pair), load(with.data, with.type, at + h), sum);
       }
-      hidden.set(item, sum);
+      (kBack ? back : hidden).set(item, sum);
     }
   }
 
-  /// out = mix(in), heads [first, end) of it; returns where it is: `in` itself when the mix does nothing.
-  MOTET_DEVICE Buffer mixed(const Mix& m, Buffer in, Buffer out, int first, int end) {
-    if (!m.any) return in;
-    hide(m, in);
+  /// to = mix(from), or with kBack mix^T(from), heads [first, end) of it; returns where it is: `from` itself when the
+  /// mix does nothing.
+  template <bool kBack = false>
+  MOTET_DEVICE Buffer mixed(const Mix& m, Buffer from, Buffer to, int first, int end) {
+    if (!m.any) return from;
+    hide<kBack>(m, from);
     block_sync();
     for (int item = thread; item < (end - first) * kPairs; item += kThreads) {
       const int h = first + item / kPairs, pair = item % kPairs;
       float sum = 0;
       if (seen.get(pair)) {
-        if (m.identity) sum = in.get(h * kPairs + pair);
+        if (m.identity) sum = from.get(h * kPairs + pair);
         for (const int part : {kWeight, kQueryFull, kKeyFull}) {
           if (!m.part[part].data) continue;
           const Row full = row(m, part, pair);
-          for (int n = 0; n < m.in; ++n)
-            sum = fmaf(in.get(n * kPairs + pair), load(full.data, full.type, full.at + n * m.out + h), sum);
+          for (int n = 0; n < (kBack ? m.out : m.in); ++n)
+            sum = fmaf(from.get(n * kPairs + pair),
+                       load(full.data, full.type, full.at + (kBack ? h * m.out + n : n * m.out + h)), sum);
         }
         for (const int gate : {kQueryGate, kKeyGate}) {
           if (!m.part[gate].data) continue;
           const Row at = row(m, gate, pair);
-          sum = fmaf(in.get(h * kPairs + pair), load(at.data, at.type, at.at + h), sum);
+          sum = fmaf(from.get(h * kPairs + pair), load(at.data, at.type, at.at + h), sum);
         }
-        sum = raised(m, hidden, kQueryUp, pair, m.out, h, sum);
+        sum =
+            kBack ? raised(m, back, kQueryDown, pair, m.in, h, sum) : raised(m, hidden, kQueryUp, pair, m.out, h, sum);
       }
-      out.set(h * kPairs + pair, sum);
-    }
-    block_sync();
-    return out;
-  }
-
-  /// to = mix^T(from), and back[r] = sum_m from[m] up[r][m]; returns `from` itself when the mix does nothing.
-  MOTET_DEVICE Buffer mixed_back(const Mix& m, Buffer from, Buffer to) {
-    if (!m.any) return from;
-    for (int item = thread; item < (m.query_rank + m.key_rank) * kPairs; item += kThreads) {
-      const int r = item / kPairs, pair = item % kPairs;
-      float sum = 0;
-      if (seen.get(pair)) {
-        const bool by_key = r >= m.query_rank;
-        const Row up = row(m, by_key ? kKeyUp : kQueryUp, pair);
-        const int64_t at = up.at + (by_key ? r - m.query_rank : r) * m.out;
-        for (int h = 0; h < m.out; ++h) sum = fmaf(from.get(h * kPairs + pair), load(up.data, up.type, at + h), sum);
-      }
-      back.set(item, sum);
-    }
-    block_sync();
-    for (int item = thread; item < m.in * kPairs; item += kThreads) {
-      const int n = item / kPairs, pair = item % kPairs;
-      float sum = 0;
-      if (seen.get(pair)) {
-        if (m.identity) sum = from.get(n * kPairs + pair);
-        for (const int part : {kWeight, kQueryFull, kKeyFull}) {
-          if (!m.part[part].data) continue;
-          const Row full = row(m, part, pair);
-          for (int h = 0; h < m.out; ++h)
-            sum = fmaf(from.get(h * kPairs + pair), load(full.data, full.type, full.at + n * m.out + h), sum);
-        }
-        for (const int gate : {kQueryGate, kKeyGate}) {
-          if (!m.part[gate].data) continue;
-          const Row at = row(m, gate, pair);
-          sum = fmaf(from.get(n * kPairs + pair), load(at.data, at.type, at.at + n), sum);
-        }
-        sum = raised(m, back, kQueryDown, pair, m.in, n, sum);
-      }
-      to.set(n * kPairs + pair, sum);
+      to.set(h * kPairs + pair, sum);
     }
     block_sync();
     return to;
@@ -257,7 +226,7 @@ struct Tile {
     return out;
   }
   MOTET_DEVICE Buffer post_back(Buffer from, Buffer to) {
-    if (!a.pairs.lambda) return mixed_back(a.post, from, to);
+    if (!a.pairs.lambda) return mixed<true>(a.post, from, to, 0, a.softmax_heads);
     for (int item = thread; item < a.output_heads * kPairs; item += kThreads) {
       const int h = item / kPairs, pair = item % kPairs;
       const float d = from.get(item);

@@ -44,7 +44,7 @@ struct BackwardTile : Tile<kOwnKeys, kLoop> {
       y.set(item, dl);
     }
     block_sync();
-    const Buffer result = Base::mixed_back(a.pre, y, g);
+    const Buffer result = Base::template mixed<true>(a.pre, y, g, 0, a.score_heads);
     if (mixes) mix_gradients(a.pre, x, y, c.to.pre, c.weight_sums_pre);
     return result;
   }
