@@ -6,7 +6,7 @@ if(DEFINED ENV{MOTET_CUDA_ARCHITECTURES})
   set(MOTET_CUDA_ARCHITECTURES $ENV{MOTET_CUDA_ARCHITECTURES})
 endif()
 
-motet_sources(cuda attention/cuda)
+motet_sources(cuda cuda attention/cuda kernels/cuda)
 if(MOTET_TESTS)
   add_library(motet_cuda_emulated STATIC ${cuda_SOURCES})
   target_link_libraries(motet_cuda_emulated PUBLIC motet_options)
@@ -29,7 +29,7 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
   message(STATUS "nvcc is ${CMAKE_CUDA_COMPILER_VERSION}, want 12.4: the CUDA kernels are not built")
   return()
 endif()
-add_library(motet_cuda SHARED motet/attention/cuda/general.cu motet/attention/cuda/library.cu)
+add_library(motet_cuda SHARED motet/attention/cuda/general.cu motet/attention/cuda/library.cu motet/kernels/cuda/step.cu)
 target_include_directories(motet_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_options(motet_cuda PRIVATE --expt-relaxed-constexpr -O3 -Xcompiler=-fno-math-errno
   -Xptxas=-warn-spills,-Werror) # a kernel that spills does not compile

@@ -3,50 +3,36 @@
 #include "motet/attention/cuda.h"
 
 #include "motet/attention/plain_tensors.h"
-#include "motet/ops/cuda_library.h"
+#include "motet/ops/cuda_call.h"
 
 namespace motet {
 namespace {
 
 const cuda::Api* library() {
-  static const auto function = reinterpret_cast<const cuda::Api* (*)()>(cuda_library().symbol("motet_cuda_attention"));
-  static const cuda::Api* const api = function ? function() : nullptr;
+  static const auto* const api = cuda_kernels<cuda::Api>("motet_cuda_attention");
   return api;
 }
 
 std::string why_not(const Problem& p) {
-  if (!p.q_BTHD.is_cuda()) return "only on a GPU";
-  if (!cuda_library().missing.empty()) return cuda_library().missing;
-  if (!library()) return "libmotet_cuda.so is of another version";
-  library()->use_device(static_cast<int>(p.q_BTHD.get_device()));
-  return cuda_why_not(p, *library());
+  return why_not_cuda(p.q_BTHD, library, [&](const cuda::Api& api) { return cuda_why_not(p, api); });
 }
 
-// One call: its device is the current one while it lasts.
-class CudaCall {
+// One call of a problem, with its workspace.
+class ProblemCall {
  public:
-  CudaCall(const Problem& p, const cuda::Api& api, cuda::Pass pass)
-      : guard_(p.q_BTHD.device()), plain_(p, PlainProblem::Mixes::as_given) {
-    if (p.q_BTHD.is_cuda()) api.use_device(static_cast<int>(p.q_BTHD.get_device()));
-    const int64_t bytes = api.workspace_bytes(plain_.get(), pass);
-    workspace_ = at::empty({bytes}, p.q_BTHD.options().dtype(at::kByte));
-    run_.workspace = workspace_.mutable_data_ptr();
-    if (p.q_BTHD.is_cuda()) {
-      const c10::Device device = p.q_BTHD.device();
-      run_.stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
-    }
+  ProblemCall(const Problem& p, const cuda::Api& api, cuda::Pass pass)
+      : call_(p.q_BTHD, api), plain_(p, PlainProblem::Mixes::as_given) {
+    call_.reserve(api.workspace_bytes(plain_.get(), pass));
   }
   PlainProblem& plain() { return plain_; }
-  const cuda::Runtime& run() const { return run_; }
+  const cuda::Runtime& run() const { return call_.run(); }
 
  private:
-  c10::DeviceGuard guard_;
+  CudaCall call_;
   PlainProblem plain_;
-  Tensor workspace_;
-  cuda::Runtime run_;
 };
 
-void check(const char* error) { TORCH_CHECK(!error, "composed_attention: CUDA: ", error); }
+void check(const char* error) { CudaCall::check("composed_attention", error); }
 
 }  // namespace
 
@@ -58,7 +44,7 @@ std::string cuda_why_not(const Problem& p, const cuda::Api& api) {
 }
 
 Attended cuda_forward(const Problem& p, const cuda::Api& api) {
-  CudaCall call(p, api, cuda::Pass::forward);
+  ProblemCall call(p, api, cuda::Pass::forward);
   Attended done{empty_out(p), empty_lse(p)};
   check(api.forward(call.plain().get(), {done.out_BTHE.mutable_data_ptr(), done.lse_BHT.mutable_data_ptr<float>()},
                     call.run()));
@@ -66,7 +52,7 @@ Attended cuda_forward(const Problem& p, const cuda::Api& api) {
 }
 
 Gradients cuda_backward(const Problem& p, const Backward& b, const cuda::Api& api) {
-  CudaCall call(p, api, cuda::Pass::backward);
+  ProblemCall call(p, api, cuda::Pass::backward);
   PlainGradients gradients(p, b.wanted, PlainGradients::Types::inputs);
   cuda::Gradients to{gradients.pointer(kQ), gradients.pointer(kK), gradients.pointer(kV), gradients.floats(kLambda)};
   for (int i = 0; i < kNumMixParts; ++i)
@@ -77,14 +63,14 @@ Gradients cuda_backward(const Problem& p, const Backward& b, const cuda::Api& ap
 }
 
 Tensor cuda_lse(const Problem& p, const cuda::Api& api) {
-  CudaCall call(p, api, cuda::Pass::lse);
+  ProblemCall call(p, api, cuda::Pass::lse);
   const Tensor lse_BHT = empty_lse(p);
   check(api.lse(call.plain().get(), lse_BHT.mutable_data_ptr<float>(), call.run()));
   return lse_BHT;
 }
 
 Tensor cuda_given_lse(const Problem& p, const Tensor& lse_BHT, const cuda::Api& api) {
-  CudaCall call(p, api, cuda::Pass::given_lse);
+  ProblemCall call(p, api, cuda::Pass::given_lse);
   const Tensor out_BTHE = empty_out(p);
   check(api.given_lse(call.plain().get(), call.plain().floats(lse_BHT), out_BTHE.mutable_data_ptr(), call.run()));
   return out_BTHE;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "motet/core/number_type.h"
+
 // A problem of composed attention in plain numbers: what kernels without torch take, on any device. The operator's
 // definition and its letters are those of attention.h.
 namespace motet {
@@ -14,7 +16,7 @@ inline constexpr int kWeight = 0, kQueryDown = 1, kQueryUp = 2, kQueryGate = 3, 
 
 namespace plain {
 
-enum class Type : uint8_t { float32, bfloat16, float16 };
+using Type = NumberType;
 
 /// Numbers [B, rows, heads, width]; strides in elements, the last dimension is contiguous.
 struct Operand {

@@ -1,19 +1,15 @@
 #include "motet/attention/plain_tensors.h"
 
-namespace motet {
+#include "motet/ops/number_type.h"
 
-plain::Type plain_type(const Tensor& t) {
-  return t.scalar_type() == at::kFloat      ? plain::Type::float32
-         : t.scalar_type() == at::kBFloat16 ? plain::Type::bfloat16
-                                            : plain::Type::float16;
-}
+namespace motet {
 
 plain::Problem plain_sizes(const Problem& from) {
   plain::Problem p;
   p.B = from.B, p.T = from.T, p.S = from.S, p.D = from.D, p.E = from.E;
   p.score_heads = from.score_heads, p.softmax_heads = from.softmax_heads, p.output_heads = from.output_heads;
   p.key_heads = from.k_BSGD.size(2), p.value_heads = from.v_BSGE.size(2);
-  p.q.type = plain_type(from.q_BTHD), p.k.type = plain_type(from.k_BSGD), p.v.type = plain_type(from.v_BSGE);
+  p.q.type = number_type(from.q_BTHD), p.k.type = number_type(from.k_BSGD), p.v.type = number_type(from.v_BSGE);
   p.key_of = from.key_of, p.value_of = from.value_of;
   p.scale = from.scale, p.causal = from.causal, p.window = from.window;
   return p;
@@ -31,7 +27,7 @@ PlainProblem::PlainProblem(const Problem& from, Mixes mixes) : p_(plain_sizes(fr
 
 plain::Operand PlainProblem::operand(const Tensor& x) {
   const Tensor& t = hold(x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous());
-  return {t.const_data_ptr(), plain_type(t), t.stride(0), t.stride(1), t.stride(2)};
+  return {t.const_data_ptr(), number_type(t), t.stride(0), t.stride(1), t.stride(2)};
 }
 
 const float* PlainProblem::floats(const Tensor& x) {
@@ -44,7 +40,7 @@ plain::MixTensor PlainProblem::mix_tensor(const Tensor& given, Mixes mixes) {
   const bool inside = t.dim() == 2 ? t.is_contiguous() : t.size(0) == 0 || t.select(0, 0).is_contiguous();
   if (!inside) t = t.contiguous();
   hold(t);
-  return {t.const_data_ptr(), t.stride(0), plain_type(t)};
+  return {t.const_data_ptr(), t.stride(0), number_type(t)};
 }
 
 plain::HeadMix PlainProblem::mix(const HeadMix& from, Mixes mixes) {

@@ -5,8 +5,6 @@
 // Between tensors and plain numbers: what every kernel without torch is handed, on the CPU and on a GPU alike.
 namespace motet {
 
-plain::Type plain_type(const Tensor&);
-
 /// Sizes, heads and types of a problem: everything but the pointers.
 plain::Problem plain_sizes(const Problem&);
 

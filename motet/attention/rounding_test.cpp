@@ -2,21 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "motet/attention/cuda.h"
+#include "motet/attention/eager.h"
 #include "motet/attention/testing.h"
 
 namespace motet {
 namespace {
 
 using namespace motet::testing;
-
-/// The operator as a user of PyTorch would write it, every intermediate in the inputs' dtype but the softmax's own.
-Tensor eager(const Problem& p) {
-  const Tensor scores = p.scale * at::einsum("bthd,bshd->bhts", {p.q_BTHD, p.k_BSGD});
-  const Tensor later = at::ones({p.T, p.S}, p.q_BTHD.options().dtype(at::kBool)).triu(p.S - p.T + 1);
-  const Tensor logits = mixed_heads(scores, p.pre).masked_fill(later, -std::numeric_limits<double>::infinity());
-  const Tensor weights = at::softmax(logits, -1, at::kFloat).to(p.q_BTHD.scalar_type());
-  return at::einsum("bhts,bshe->bthe", {mixed_heads(weights, p.post), p.v_BSGE});
-}
 
 Gradients eager_gradients(const Arguments& given, const Tensor& cotangent, Tensor* out) {
   const Arguments a = with_gradients(given);

@@ -1,6 +1,6 @@
 #pragma once
-#include "motet/attention/cuda/device.h"
 #include "motet/attention/cuda/sight.h"
+#include "motet/cuda/numbers.h"
 
 // The general kernels: every mix, any numbers of heads and widths, float32 arithmetic throughout, whatever the types of
 // the inputs. A block of 256 threads owns 16 rows (queries, or keys in the second half of the backward pass) and walks
@@ -28,17 +28,7 @@ struct Call {
   float *weight_sums_pre, *weight_sums_post;  // [blocks][N,M]
 };
 
-MOTET_DEVICE float load(const void* data, plain::Type type, int64_t i) {
-  if (type == plain::Type::float32) return static_cast<const float*>(data)[i];
-  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
-  return type == plain::Type::bfloat16 ? widen_bfloat16(bits) : widen_float16(bits);
-}
-MOTET_DEVICE void store(void* data, plain::Type type, int64_t i, float x) {
-  if (type == plain::Type::float32)
-    static_cast<float*>(data)[i] = x;
-  else
-    static_cast<uint16_t*>(data)[i] = type == plain::Type::bfloat16 ? to_bfloat16(x) : to_float16(x);
-}
+using cuda::load;
 MOTET_DEVICE float load(const plain::Operand& x, int b, int row, int head, int i) {
   return load(x.data, x.type, b * x.batch_stride + row * x.row_stride + head * x.head_stride + i);
 }

@@ -5,7 +5,7 @@
 
 #include "motet/attention/cuda/general_backward-inl.h"
 #include "motet/attention/cuda/general_forward-inl.h"
-#include "motet/attention/cuda/launches.h"
+#include "motet/cuda/launches.h"
 
 namespace motet::cuda::general {
 namespace {

@@ -1,7 +1,7 @@
 // What libmotet_cuda.so hands out.
-#include "motet/attention/cuda/device.h"
 #include "motet/attention/cuda/general.h"
 #include "motet/attention/cuda/tensor.h"
+#include "motet/cuda/device.h"
 
 namespace motet::cuda {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 #include "motet/attention/plain.h"
+#include "motet/cuda/runtime.h"
 
 // The whole interface of the fused CUDA kernels of composed attention: plain numbers in, work on a stream out. No
 // torch, no exceptions, no memory of its own. libmotet_cuda.so hands out the functions below (`attention`); the same
@@ -25,13 +26,6 @@ struct Gradients {
   void *q = nullptr, *k = nullptr, *v = nullptr;
   float* lambda = nullptr;
   std::array<float*, kNumMixParts> pre{}, post{};
-};
-
-/// Memory of the device for the length of a call, at least workspace_bytes of it, and the stream that the call is put
-/// on.
-struct Runtime {
-  void* workspace = nullptr;
-  void* stream = nullptr;
 };
 
 enum class Pass : uint8_t { forward, backward, lse, given_lse };

@@ -1,6 +1,6 @@
 #pragma once
 #include "motet/attention/cuda/args.h"
-#include "motet/attention/cuda/device.h"
+#include "motet/cuda/device.h"
 
 // Which keys a query sees, as motet/attention/attention.h defines it. The only place of the CUDA kernels that knows
 // causality, windows, lengths and documents.

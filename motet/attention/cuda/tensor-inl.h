@@ -1,6 +1,6 @@
 #pragma once
-#include "motet/attention/cuda/device.h"
 #include "motet/attention/cuda/sight.h"
+#include "motet/cuda/device.h"
 
 // The tensor-core kernels: 16-bit inputs, scores and weights in float16 between products, sums and softmax in float32.
 // All heads that a mix connects (a unit, at most 16, padded to 16) lie in one block. Scores go through shared memory

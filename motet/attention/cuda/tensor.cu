@@ -2,10 +2,10 @@
 #include "motet/attention/cuda/tensor.h"
 
 #include "motet/attention/cuda/general.h"
-#include "motet/attention/cuda/launches.h"
 #include "motet/attention/cuda/tensor_backward-inl.h"
 #include "motet/attention/cuda/tensor_forward-inl.h"
 #include "motet/attention/cuda/tensor_pack-inl.h"
+#include "motet/cuda/launches.h"
 
 namespace motet::cuda::tensor {
 namespace {

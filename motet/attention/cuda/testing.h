@@ -4,41 +4,14 @@
 #include <cstring>
 
 #include "motet/attention/cpu/testing.h"
-#include "motet/attention/cuda/emulation.h"
 #include "motet/attention/cuda/problem.h"
+#include "motet/cuda/testing.h"
 
 // What the tests of the CUDA kernels share: emulated calls on random problems.
 namespace motet::cuda::testing {
 
 using namespace motet::cpu::testing;
 using plain::Type;
-
-/// Numbers of one of the problem's types, filled with NaN, and what they are afterwards.
-struct Typed {
-  Type type;
-  std::vector<float> floats;
-  std::vector<uint16_t> halves;
-
-  Typed(Type t, int64_t size) : type(t) {
-    if (type == Type::float32)
-      floats.assign(static_cast<size_t>(size), NAN);
-    else
-      halves.assign(static_cast<size_t>(size), 0x7fff);
-  }
-  void* data() { return type == Type::float32 ? static_cast<void*>(floats.data()) : halves.data(); }
-  std::vector<float> read() const {
-    if (type == Type::float32) return floats;
-    std::vector<float> x(halves.size());
-    for (size_t i = 0; i < x.size(); ++i) x[i] = cpu::widen_bits(halves[i], type);
-    return x;
-  }
-};
-
-struct Memory {
-  std::vector<std::byte> bytes;
-  explicit Memory(int64_t size) : bytes(static_cast<size_t>(size), std::byte{0xff}) {}
-  Runtime runtime() { return {bytes.data(), nullptr}; }
-};
 
 inline Results forward_of(const Sample& s, const Api& api = general_attention()) {
   const plain::Problem& p = s.p;

@@ -38,6 +38,17 @@ MOTET_DEVICE float widen_float16(uint16_t x) { return __half2float(__ushort_as_h
 MOTET_DEVICE uint16_t to_bfloat16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 MOTET_DEVICE uint16_t to_float16(float x) { return __half_as_ushort(__float2half_rn(x)); }
 
+// 16 bytes of the device's memory, at a multiple of 16.
+MOTET_DEVICE uint4 read16(const void* from) { return *static_cast<const uint4*>(from); }
+MOTET_DEVICE void write16(void* to, uint4 x) { *static_cast<uint4*>(to) = x; }
+MOTET_DEVICE void read_vector(const float* from, float* to) {
+  const float4 x = *reinterpret_cast<const float4*>(from);
+  to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+}
+MOTET_DEVICE void write_vector(float* to, const float* x) {
+  *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+}
+
 // ---- tensor cores: every address is one of shared memory, in bytes, from shared_base() on --------------------------
 
 MOTET_DEVICE uint32_t shared_base() { return static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)); }
@@ -267,5 +278,5 @@ inline int shared_limit() {
 
 }  // namespace motet::cuda
 #else
-#include "motet/attention/cuda/emulation.h"
+#include "motet/cuda/emulation.h"
 #endif

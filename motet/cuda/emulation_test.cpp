@@ -1,7 +1,7 @@
 // The emulation finds what a GPU would not tell: each test is a kernel with one fault, and the same without it.
 #include <gtest/gtest.h>
 
-#include "motet/attention/cuda/device.h"
+#include "motet/cuda/device.h"
 
 namespace motet::cuda {
 namespace {
@@ -66,6 +66,20 @@ TEST(Emulation, SharedMemoryEndsWhereItEnds) {
 TEST(Emulation, VectorsLieAtMultiplesOfTheirSize) {
   EXPECT_EQ(fault_of([] { Shared<float>{0}.get4(4 * threadIdx.x); }), "");
   EXPECT_NE(fault_of([] { Shared<float>{0}.get4(4 * threadIdx.x + 1); }), "");
+}
+
+TEST(Emulation, VectorsOfTheDevicesMemoryLieAtMultiplesOf16Bytes) {
+  alignas(16) std::array<float, 8> numbers{1, 2, 3, 4, 5, 6, 7, 8};
+  const auto kernel = [&](int first) {
+    float x[4];
+    read_vector(&numbers[first], x);
+    EXPECT_EQ(x[3], numbers[first + 3]);
+    write_vector(&numbers[first], x);
+    write16(&numbers[first], read16(&numbers[first]));
+  };
+  EXPECT_EQ(fault_of([&] { kernel(4); }), "");
+  EXPECT_EQ(fault_of([&] { kernel(2); }).substr(0, 46), "a vector of the device's memory is not aligned");
+  EXPECT_EQ(numbers[7], 8);
 }
 
 TEST(Emulation, ABarrierThatSomeThreadsMissIsAFault) {

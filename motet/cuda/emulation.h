@@ -34,6 +34,9 @@ void launch(Index grid, int threads, int64_t shared_bytes, const std::function<v
 /// Shared memory at a byte offset, after the check of an access to `bytes` there.
 std::byte* shared(uint32_t at, int bytes, bool write);
 
+/// Notes a fault unless 16 bytes of the device's memory begin at a multiple of 16.
+void check_vector(const void* at);
+
 void block_meet();
 int block_sum(int value);
 /// A barrier of `threads` threads beside that of the block.
@@ -90,6 +93,25 @@ struct uint4 {
   uint32_t x, y, z, w;
 };
 
+inline uint4 read16(const void* from) {
+  emulated::check_vector(from);
+  uint4 x;
+  std::memcpy(&x, from, 16);
+  return x;
+}
+inline void write16(void* to, uint4 x) {
+  emulated::check_vector(to);
+  std::memcpy(to, &x, 16);
+}
+inline void read_vector(const float* from, float* to) {
+  emulated::check_vector(from);
+  std::copy_n(from, 4, to);
+}
+inline void write_vector(float* to, const float* x) {
+  emulated::check_vector(to);
+  std::copy_n(x, 4, to);
+}
+
 inline void block_sync() { emulated::block_meet(); }
 inline int block_count(bool x) { return emulated::block_sum(x); }
 inline void warp_sync() { emulated::warp_meet({}); }
@@ -115,4 +137,4 @@ inline int shared_limit() { return emulated::shared_limit; }
 
 }  // namespace motet::cuda
 
-#include "motet/attention/cuda/emulation_tensor.h"
+#include "motet/cuda/emulation_tensor.h"

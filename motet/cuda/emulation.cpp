@@ -1,4 +1,4 @@
-#include "motet/attention/cuda/emulation.h"
+#include "motet/cuda/emulation.h"
 
 #include <cstdlib>
 #include <map>
@@ -247,6 +247,10 @@ std::byte* shared(uint32_t at, int bytes, bool write) {
   }
   for (uint32_t i = at / 4; i < (at + bytes + 3) / 4; ++i) check(i * 4, write);
   return block.memory.data() + at;
+}
+
+void check_vector(const void* at) {
+  if (reinterpret_cast<uintptr_t>(at) % 16) complain("a vector of the device's memory is not aligned");
 }
 
 int block_sum(int value) {

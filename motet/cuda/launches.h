@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-#include "motet/attention/cuda/device.h"
+#include "motet/cuda/device.h"
 
 // What the hosts' halves of kernels share: a workspace cut into arrays, launches in order.
 namespace motet::cuda {
