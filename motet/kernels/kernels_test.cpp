@@ -240,13 +240,25 @@ TEST(RowKernels, TheResultMayTakeThePlaceOfTheInput) {
 }
 
 TEST(RowKernels, SiluIsFiniteForLargeNumbers) {
-  const std::vector<float> gate{-1e4f, -100, -1, 0, 1, 100, 1e4f, -1e4f, -100, -1, 0, 1, 100, 1e4f, 2, 3, -5};
+  std::vector<float> gate;  // each of them in every place of a vector, and behind the last
+  for (const float x : {-1e4f, -1000.f, -300.f, -200.f, -180.f, -178.f, -170.f, -104.f, -100.f, -89.f, -88.f,
+                        -5.f,  -1.f,    0.f,    1.f,    2.f,    3.f,    88.f,   100.f,  178.f,  1e4f})
+    gate.insert(gate.end(), 17, x);
   const std::vector<float> up(gate.size(), 2);
   std::vector<float> y(gate.size());
   silu_times(gate.data(), up.data(), static_cast<int64_t>(gate.size()), y.data());
   for (size_t i = 0; i < gate.size(); ++i) {
     const double want = 2.0 * gate[i] / (1 + std::exp(-double(gate[i])));
     EXPECT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want)));
+  }
+  std::vector<float> dgate(gate.size()), dup(gate.size());
+  const std::vector<float> dy(gate.size(), 3);
+  silu_times_backward(gate.data(), up.data(), dy.data(), static_cast<int64_t>(gate.size()), {dgate.data(), dup.data()});
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double g = gate[i], s = 1 / (1 + std::exp(-g)), want_gate = 3 * 2 * s * (1 + g * (1 - s)),
+                 want_up = 3 * g * s;
+    EXPECT_NEAR(dgate[i], want_gate, 1e-6 * std::max(1.0, std::abs(want_gate))) << g;
+    EXPECT_NEAR(dup[i], want_up, 1e-6 * std::max(1.0, std::abs(want_up))) << g;
   }
 }
 

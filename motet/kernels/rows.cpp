@@ -88,15 +88,34 @@ void rotate_halves(const float* x, int64_t P, const float* cos, const float* sin
       });
 }
 
+// hn::Exp is right up to 104 alone; e^100 is infinite for 1 + e^100 too.
+HWY_INLINE Vec exp_of_minus(Vec x) { return hn::Exp(Floats(), hn::Min(hn::Neg(x), set(100.f))); }
+
 void silu_product(const float* gate, const float* up, int64_t n, float* y) {
-  const Floats d;
   sweep(
       n,
       [&](int64_t k) {
-        const Vec g = load(gate + k), e = hn::Exp(d, hn::Neg(g));
+        const Vec g = load(gate + k), e = exp_of_minus(g);
         store(y + k, hn::Mul(hn::Div(g, hn::Add(set(1.f), e)), load(up + k)));
       },
       [&](int64_t k) { y[k] = gate[k] / (1 + std::exp(-gate[k])) * up[k]; });
+}
+
+// With s = sigmoid(gate): d(gate s) = s (1 + gate (1 - s)).
+void silu_product_backward(const float* gate, const float* up, const float* dy, int64_t n, float* dgate, float* dup) {
+  sweep(
+      n,
+      [&](int64_t k) {
+        const Vec g = load(gate + k), from = load(dy + k), one = set(1.f);
+        const Vec s = hn::Div(one, hn::Add(one, exp_of_minus(g)));
+        const Vec slope = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));
+        store(dgate + k, hn::Mul(hn::Mul(from, load(up + k)), slope));
+        store(dup + k, hn::Mul(from, hn::Mul(g, s)));
+      },
+      [&](int64_t k) {
+        const float s = 1 / (1 + std::exp(-gate[k]));
+        dgate[k] = dy[k] * up[k] * (s * (1 + gate[k] * (1 - s))), dup[k] = dy[k] * (gate[k] * s);
+      });
 }
 
 }  // namespace motet::HWY_NAMESPACE
@@ -141,6 +160,10 @@ void gelu(const float* x, int64_t n, bool by_tanh, float* y) {
 }
 
 void silu_times(const float* gate, const float* up, int64_t n, float* y) { MOTET_BEST(silu_product)(gate, up, n, y); }
+
+void silu_times_backward(const float* gate, const float* up, const float* dy, int64_t n, const SiluTimesGradients& d) {
+  MOTET_BEST(silu_product_backward)(gate, up, dy, n, d.gate, d.up);
+}
 
 }  // namespace motet
 #endif

@@ -22,6 +22,11 @@ void rotate_heads(const float* x_HD, int64_t H, int64_t D, const HeadRotation&, 
 
 /// y = silu(gate) * up, n numbers; may be written over either.
 void silu_times(const float* gate, const float* up, int64_t n, float* y);
+/// Its gradients, of the gradient dy of y.
+struct SiluTimesGradients {
+  float *gate, *up;  // n numbers each
+};
+void silu_times_backward(const float* gate, const float* up, const float* dy, int64_t n, const SiluTimesGradients&);
 
 /// y = gelu(x), by the error function or by its tanh approximation, n numbers; y may be x.
 void gelu(const float* x, int64_t n, bool by_tanh, float* y);
