@@ -1,6 +1,7 @@
 #include "motet/core/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,9 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <istream>
+#include <regex>
 #include <utility>
 
 #include "motet/core/error.h"
@@ -58,6 +61,18 @@ int open_for_reading(const fs::path& path) {
   return descriptor;
 }
 
+// Until a stream has bytes or its end. A signal may come between the look and the wait, or to another thread: nobody
+// waits for long without looking.
+void wait_for_bytes(const Descriptor& stream) {
+  constexpr int kMilliseconds = 200;
+  pollfd one{stream.value, POLLIN, 0};
+  int ready = 0;
+  do {
+    check_interrupt();
+    ready = ::poll(&one, 1, kMilliseconds);
+  } while (ready == 0 || (ready < 0 && errno == EINTR));
+}
+
 void sync_path(const fs::path& path) {
   const Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   // A file system without fsync answers EINVAL; the rename is then as safe as it gets.
@@ -102,11 +117,11 @@ std::string read_file(const fs::path& path, size_t most) {
   if (size <= limit) out.reserve(size);
   char buffer[1 << 16];
   while (out.size() <= limit) {  // until the end and not until `size`, which is 0 for pipes and /proc
+    if (stream) wait_for_bytes(descriptor);
     const ssize_t count = ::read(descriptor.value, buffer, sizeof buffer);
     if (count < 0 && errno != EINTR) fail_file("read", path, errno);
     if (count == 0) return out;
     if (count > 0) out.append(buffer, static_cast<size_t>(count));
-    if (stream) check_interrupt();
   }
   fail("cannot read ", quote(path.string()), ": more than ", limit, " bytes, want at most that many");
 }
@@ -217,6 +232,19 @@ void AtomicFolder::commit() {
   sync_path(temporary_);
   replace_folder(temporary_, target_);
   sync_path(parent_of(target_));
+}
+
+void remove_leftovers(const fs::path& folder) {
+  static const std::regex kName(R"(\..+\.tmp-([0-9]{1,9})-[0-9]+)");  // as temporary_sibling makes them
+  std::error_code none;
+  std::vector<fs::path> left;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    std::smatch match;
+    const std::string name = entry.path().filename().string();
+    if (!std::regex_match(name, match, kName)) continue;
+    if (::kill(std::stoi(match[1]), 0) != 0 && errno == ESRCH) left.push_back(entry.path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, none);
 }
 
 }  // namespace motet

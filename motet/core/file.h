@@ -87,4 +87,7 @@ class AtomicFolder {
   std::filesystem::path target_, temporary_;
 };
 
+// Removes what AtomicFile and AtomicFolder of processes that are gone left in a folder. What cannot be removed stays.
+void remove_leftovers(const std::filesystem::path& folder);
+
 }  // namespace motet

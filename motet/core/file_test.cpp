@@ -231,6 +231,22 @@ TEST(AtomicFolder, LeavesNothingWithoutCommit) {
   EXPECT_EQ(folder.count(), 0);
 }
 
+TEST(RemoveLeftovers, TakesWhatProcessesThatAreGoneLeft) {
+  const testing::TemporaryFolder folder;
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  const auto make = [&](const std::string& name) { fs::create_directories(folder.path() / name / "inside"); };
+  const std::string dead = text(".step_1.tmp-", gone, "-0"), alive = text(".step_2.tmp-", ::getpid(), "-3");
+  for (const std::string& name : {dead, alive, text("step_3.tmp-", gone, "-0"), text(".tmp-", gone, "-0")}) make(name);
+  write_file_atomic(folder.path() / text(".config.toml.tmp-", gone, "-1"), "half");
+  remove_leftovers(folder.path());
+  EXPECT_FALSE(fs::exists(folder.path() / dead));
+  EXPECT_FALSE(fs::exists(folder.path() / text(".config.toml.tmp-", gone, "-1")));
+  EXPECT_EQ(folder.count(), 3);
+  remove_leftovers(folder.path() / "missing");
+}
+
 TEST(AtomicFolder, RefusesAFileInItsPlaceOrAboveIt) {
   const TemporaryFolder folder;
   put(folder / "file", "");

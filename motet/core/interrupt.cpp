@@ -17,8 +17,7 @@ void install_interrupt_handler() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESETHAND;  // the second signal finds the default action, which ends the process
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
 }
 
 void resume_after_interrupt() {
@@ -28,7 +27,7 @@ void resume_after_interrupt() {
 
 bool interrupted() { return flag != 0; }
 
-int Interrupted::exit_code() const { return exit_code_of_signal(flag == SIGTERM ? SIGTERM : SIGINT); }
+int Interrupted::exit_code() const { return exit_code_of_signal(flag ? static_cast<int>(flag) : SIGINT); }
 
 void check_interrupt() {
   if (flag) throw Interrupted("interrupted");

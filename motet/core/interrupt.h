@@ -1,12 +1,12 @@
-// Ctrl-C and SIGTERM: a flag that long work looks at.
+// Ctrl-C, SIGTERM and SIGUSR1 (which batch systems send before the end): a flag that long work looks at.
 #pragma once
 
 namespace motet {
 
-// From here on the first SIGINT or SIGTERM sets the flag, and a second one of the same kind ends the process.
+// From here on the first SIGINT, SIGTERM or SIGUSR1 sets the flag, and a second one of the same kind ends the process.
 void install_interrupt_handler();
 
-// What a shell reports of a program that this signal ended: 130 for SIGINT, 143 for SIGTERM.
+// What a shell reports of a program that this signal ended: 130 for SIGINT, 143 for SIGTERM, 138 for SIGUSR1.
 constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 
 // Whether the flag is set. Cheap, callable from any thread.

@@ -9,7 +9,7 @@ namespace motet {
 namespace {
 
 TEST(Interrupt, TheFirstSignalSetsTheFlag) {
-  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}}) {
+  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 138}}) {
     EXPECT_EXIT(
         {
           install_interrupt_handler();

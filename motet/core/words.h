@@ -31,4 +31,11 @@ Value value_of(const Words<Value>& words, const std::string& word, const std::st
   throw UsageError(unknown_name(what, word, known));
 }
 
+/// The parts between `by`; one, empty, of an empty text.
+inline std::vector<std::string> split(const std::string& text, char by) {
+  std::vector<std::string> parts{""};
+  for (const char c : text) c == by ? (void)parts.emplace_back() : parts.back().push_back(c);
+  return parts;
+}
+
 }  // namespace motet
