@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <utility>
 
 #include "motet/core/error.h"
+#include "motet/core/splitmix.h"
 
 namespace motet {
 namespace {
-
-using nlohmann::json;
 
 // Uniform below `bound`. The standard fixes mt19937_64 but not its distributions, so this is ours (Lemire 2019).
 uint64_t below(std::mt19937_64& random, uint64_t bound) {
@@ -18,14 +16,6 @@ uint64_t below(std::mt19937_64& random, uint64_t bound) {
     const auto product = static_cast<unsigned __int128>(random()) * bound;
     if (static_cast<uint64_t>(product) >= (0 - bound) % bound) return static_cast<uint64_t>(product >> 64);
   }
-}
-
-// A seed for each pass that neighbours do not share (splitmix64).
-uint64_t mixed(uint64_t seed, uint64_t pass) {
-  uint64_t z = seed + (pass + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
 }
 
 void check_size(const char* name, int64_t size) {
@@ -39,11 +29,19 @@ void check_tokens(uint64_t count, int64_t context) {
   }
 }
 
+std::vector<double> weights_of(const std::vector<BatchPart>& parts) {
+  std::vector<double> weights;
+  for (const BatchPart& part : parts) weights.push_back(part.weight);
+  return weights.empty() ? std::vector<double>{1} : weights;
+}
+
 void append_window(Batch& batch, const TokenSequence& tokens, uint64_t start, bool documents) {
   const auto columns = static_cast<size_t>(batch.columns);
   const std::vector<int64_t> window = tokens.slice(start, columns + 1);
   batch.inputs.insert(batch.inputs.end(), window.begin(), window.end() - 1);
   batch.targets.insert(batch.targets.end(), window.begin() + 1, window.end());
+  tokens.leave_out(start + 1, std::span(batch.targets).last(columns));
+  batch.leaves_out = tokens.row_length() > 0;
   ++batch.rows;
   if (!documents) return;
   const size_t row = batch.documents.size();
@@ -55,72 +53,77 @@ void append_window(Batch& batch, const TokenSequence& tokens, uint64_t start, bo
 
 }  // namespace
 
-Batches::Batches(const TokenSequence& tokens, BatchOptions options) : tokens_(&tokens), options_(options) {
+int64_t Batch::learned() const {
+  return leaves_out ? std::ranges::count_if(targets, [](int64_t t) { return t != kLeftOut; }) : -1;
+}
+
+Passes::Passes(uint64_t begin, uint64_t size, int64_t context, uint64_t seed, bool aligned)
+    : begin_(begin),
+      pairs_(size - 1),  // the last token has no target
+      context_(static_cast<uint64_t>(context)),
+      seed_(seed),
+      aligned_(aligned) {
+  check_tokens(size, context);
+  source(0);
+}
+
+RowSource Passes::source(uint64_t row) {
+  const auto in_pass = [&] { return row - first_row_ < order_.size(); };
+  if (row < first_row_) order_.clear(), pass_ = first_row_ = 0;
+  while (!in_pass()) {
+    if (!order_.empty()) ++pass_, first_row_ += order_.size();
+    std::mt19937_64 random(splitmix64(seed_, pass_));
+    // A short text keeps its only window in each pass.
+    start_ = aligned_ ? 0 : below(random, std::min(context_, pairs_ - context_ + 1));
+    const uint64_t windows = (pairs_ - start_) / context_;
+    if (windows > UINT32_MAX)
+      fail("the text has ", windows, " windows of ", context_, " tokens, want at most ", UINT32_MAX);
+    order_.resize(windows);
+    if (!in_pass()) continue;  // passed over: how many windows it has is enough
+    std::iota(order_.begin(), order_.end(), 0u);
+    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[below(random, i)]);
+  }
+  const uint64_t window = row - first_row_;
+  return {pass_, window, begin_ + start_ + order_[window] * context_};
+}
+
+Batches::Batches(const TokenSequence& tokens, BatchOptions options, const std::vector<BatchPart>& given)
+    : tokens_(&tokens), options_(options), mixture_(weights_of(given)) {
   check_size("batch_size", options.batch_size);
   check_size("context", options.context);
-  check_tokens(tokens.size(), options.context);
-  shuffle();
+  // Parts of one length would have one order if they had one seed; a text that is not mixed has the seed itself.
+  uint64_t seed = options.seed;
+  for (const BatchPart& part : given.empty() ? std::vector<BatchPart>{{0, tokens.size()}} : given)
+    parts_.emplace_back(part.begin, part.size, options.context, seed, tokens.row_length() > 0),
+        seed = splitmix64(seed, parts_.size());
 }
 
-void Batches::shuffle() {
-  std::mt19937_64 random(mixed(options_.seed, pass_));
-  const auto context = static_cast<uint64_t>(options_.context);
-  const uint64_t pairs = tokens_->size() - 1;  // the last token has no target
-  // A short text keeps its only window in each pass.
-  start_ = below(random, std::min(context, pairs - context + 1));
-  const uint64_t windows = (pairs - start_) / context;
-  if (windows > UINT32_MAX)
-    fail("the text has ", windows, " windows of ", context, " tokens, want at most ", UINT32_MAX);
-  order_.resize(windows);
-  std::iota(order_.begin(), order_.end(), 0u);
-  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[below(random, i)]);
+std::vector<RowSource> Batches::sources(int64_t step, int64_t first, int64_t count) {
+  std::vector<RowSource> all;
+  for (int64_t i = 0; i < count; ++i) {
+    const Mixture::Turn turn = mixture_.turn(static_cast<uint64_t>(step * options_.batch_size + first + i));
+    all.push_back(parts_[turn.source].source(turn.row));
+  }
+  return all;
 }
 
-Batch Batches::next() {
+std::vector<PartUse> Batches::use(int64_t steps) {
+  std::vector<PartUse> all;
+  for (const uint64_t rows : mixture_.counts(static_cast<uint64_t>(steps * options_.batch_size))) {
+    Passes& part = parts_[all.size()];
+    const RowSource next = part.source(rows);
+    all.push_back(
+        {rows * static_cast<uint64_t>(options_.context),
+         static_cast<double>(next.pass) + static_cast<double>(next.window) / static_cast<double>(part.windows())});
+  }
+  return all;
+}
+
+Batch Batches::rows(int64_t step, int64_t first, int64_t count) {
   Batch batch{.inputs = {}, .targets = {}, .rows = 0, .columns = options_.context};
-  while (batch.rows < options_.batch_size) {
-    if (window_ == order_.size()) {
-      ++pass_;
-      window_ = 0;
-      shuffle();
-    }
-    const uint64_t start = start_ + order_[window_++] * static_cast<uint64_t>(options_.context);
-    append_window(batch, *tokens_, start, options_.documents);
-  }
+  for (const RowSource& from : sources(step, first, count))
+    append_window(batch, *tokens_, from.token, options_.documents);
   return batch;
-}
-
-json Batches::position() const {
-  return {{"pass", pass_},
-          {"window", window_},
-          {"tokens", tokens_->size()},
-          {"batch_size", options_.batch_size},
-          {"context", options_.context},
-          {"seed", options_.seed}};
-}
-
-void Batches::restore(const json& position) {
-  const json here = this->position();
-  for (const auto& [name, value] : here.items()) {
-    const json* given = position.is_object() && position.contains(name) ? &position[name] : nullptr;
-    if (!given || !given->is_number_unsigned()) {
-      // nlohmann stores a non-negative literal of a signed type as a signed number.
-      if (!given || !given->is_number_integer() || given->get<int64_t>() < 0) {
-        fail("position of the batches: ", name, " is missing or no size");
-      }
-    }
-    if (name != "pass" && name != "window" && *given != value) {
-      fail("position of the batches: ", name, " was ", given->dump(), " and is ", value.dump());
-    }
-  }
-  Batches restored = *this;
-  restored.pass_ = position["pass"].get<uint64_t>();
-  restored.window_ = position["window"].get<size_t>();
-  restored.shuffle();
-  if (restored.window_ > restored.order_.size()) {
-    fail("position of the batches: window ", restored.window_, " of ", restored.order_.size(), " in the pass");
-  }
-  *this = std::move(restored);
 }
 
 int64_t num_eval_windows(const TokenSequence& tokens, int64_t context) {

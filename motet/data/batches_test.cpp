@@ -11,7 +11,6 @@
 namespace motet {
 namespace {
 
-using nlohmann::json;
 using testing::message_of;
 
 MemoryTokens counting(int count, std::vector<uint64_t> starts = {}) {
@@ -24,7 +23,7 @@ TEST(Batches, TargetsAreTheInputsOneTokenLater) {
   const auto tokens = counting(1000);
   Batches batches(tokens, {.batch_size = 4, .context = 16, .seed = 7});
   for (int step = 0; step < 50; ++step) {
-    const Batch batch = batches.next();
+    const Batch batch = batches.batch(step);
     ASSERT_EQ(batch.rows, 4);
     ASSERT_EQ(batch.columns, 16);
     ASSERT_EQ(batch.inputs.size(), 64u);
@@ -41,9 +40,9 @@ TEST(Batches, TheOrderDependsOnTheSeedAlone) {
   Batches c(tokens, {.batch_size = 4, .context = 16, .seed = 8});
   bool differs = false;
   for (int step = 0; step < 50; ++step) {
-    const Batch from_a = a.next();
-    EXPECT_EQ(from_a.inputs, b.next().inputs);
-    differs |= from_a.inputs != c.next().inputs;
+    const Batch from_a = a.batch(step);
+    EXPECT_EQ(from_a.inputs, b.batch(step).inputs);
+    differs |= from_a.inputs != c.batch(step).inputs;
   }
   EXPECT_TRUE(differs);
 }
@@ -51,36 +50,31 @@ TEST(Batches, TheOrderDependsOnTheSeedAlone) {
 TEST(Batches, TheOrderIsTheSameOnEveryMachine) {
   const auto tokens = counting(100);
   Batches batches(tokens, {.batch_size = 3, .context = 8, .seed = 1});
-  const Batch batch = batches.next();
+  const Batch batch = batches.batch(0);
   EXPECT_EQ((std::vector<int64_t>{batch.inputs[0], batch.inputs[8], batch.inputs[16]}),
             (std::vector<int64_t>{44, 52, 84}));
-}
-
-TEST(Batches, EachWindowComesOnceInAPass) {
-  const auto tokens = counting(16 * 10 + 1);
-  Batches batches(tokens, {.batch_size = 1, .context = 16, .seed = 3});
-  std::map<int64_t, int> seen;
-  int64_t rows = 0;
-  while (batches.position()["pass"] == 0) {
-    const int64_t start = batches.next().inputs[0];
-    if (batches.position()["pass"] == 0) ++seen[start], ++rows;
-  }
-  EXPECT_GE(rows, 9);
-  for (const auto& [start, count] : seen) {
-    EXPECT_EQ(count, 1);
-    EXPECT_EQ(start % 16, seen.begin()->first % 16);
-  }
 }
 
 // The first tokens of the windows of a pass, which are their places in counting(), in the order in which they come.
 std::vector<int64_t> windows_of_pass(const TokenSequence& tokens, int64_t context, uint64_t seed, uint64_t pass) {
   Batches batches(tokens, {.batch_size = 1, .context = context, .seed = seed});
   std::vector<int64_t> starts;
-  while (true) {
-    const Batch batch = batches.next();  // may begin a pass
-    if (batches.position()["pass"] > pass) return starts;
-    if (batches.position()["pass"] == pass) starts.push_back(batch.inputs[0]);
+  for (int64_t step = 0; true; ++step) {
+    const RowSource from = batches.sources(step, 0, 1)[0];
+    if (from.pass > pass) return starts;
+    if (from.pass < pass) continue;
+    EXPECT_EQ(from.window, starts.size());
+    starts.push_back(batches.batch(step).inputs[0]);
+    EXPECT_EQ(static_cast<int64_t>(from.token), starts.back());
   }
+}
+
+TEST(Batches, EachWindowComesOnceInAPass) {
+  const auto tokens = counting(16 * 10 + 1);
+  std::vector<int64_t> starts = windows_of_pass(tokens, 16, 3, 0);
+  EXPECT_GE(starts.size(), 9u);
+  std::ranges::sort(starts);
+  for (size_t i = 1; i < starts.size(); ++i) EXPECT_EQ(starts[i], starts[i - 1] + 16);
 }
 
 TEST(Batches, EachPassHasAnOrderOfItsOwn) {
@@ -121,40 +115,40 @@ TEST(Batches, APassCutsTheTextFromAnyPlaceBelowTheContextToItsEnd) {
 TEST(Batches, ABatchLargerThanTheTextRepeatsIt) {
   const auto tokens = counting(5);
   Batches batches(tokens, {.batch_size = 7, .context = 4, .seed = 0});
-  const Batch batch = batches.next();
+  const Batch batch = batches.batch(0);
   for (int row = 0; row < 7; ++row) EXPECT_EQ(batch.inputs[row * 4], 0);
 }
 
-TEST(Batches, RestoringContinuesExactly) {
+TEST(Batches, WhatAStepReadsDependsOnNothingThatWasReadBefore) {
   const auto tokens = counting(500);
-  const BatchOptions options = {.batch_size = 3, .context = 7, .seed = 5};
-  Batches original(tokens, options);
-  for (int step = 0; step < 60; ++step) {
-    Batches resumed(tokens, options);
-    resumed.restore(json::parse(original.position().dump()));
-    const Batch expected = original.next();
-    const Batch batch = resumed.next();
-    ASSERT_EQ(batch.inputs, expected.inputs) << step;
-    ASSERT_EQ(batch.targets, expected.targets) << step;
-    ASSERT_EQ(resumed.position(), original.position()) << step;
+  const BatchOptions options = {.batch_size = 3, .context = 7, .seed = 5};  // 70 or 71 windows a pass
+  Batches in_order(tokens, options), jumping(tokens, options);
+  std::vector<Batch> all;
+  for (int64_t step = 0; step < 120; ++step) all.push_back(in_order.batch(step));
+  for (int64_t i = 0; i < 120; ++i) {
+    const int64_t step = i * 77 % 120;
+    ASSERT_EQ(jumping.batch(step).inputs, all[static_cast<size_t>(step)].inputs) << step;
+    ASSERT_EQ(Batches(tokens, options).batch(step).targets, all[static_cast<size_t>(step)].targets) << step;
   }
 }
 
-TEST(Batches, APositionOfOtherOptionsIsRefused) {
-  const auto tokens = counting(500);
-  Batches batches(tokens, {.batch_size = 3, .context = 7, .seed = 5});
-  const auto refused = [&](const char* name, const json& value) {
-    json position = batches.position();
-    position[name] = value;
-    return message_of<Error>([&] { batches.restore(position); });
-  };
-  EXPECT_EQ(refused("seed", 6), "position of the batches: seed was 6 and is 5");
-  EXPECT_EQ(refused("tokens", 499), "position of the batches: tokens was 499 and is 500");
-  EXPECT_EQ(refused("pass", -1), "position of the batches: pass is missing or no size");
-  EXPECT_EQ(refused("window", "x"), "position of the batches: window is missing or no size");
-  EXPECT_EQ(refused("window", 1000).substr(0, 43), "position of the batches: window 1000 of 70 ");
-  EXPECT_EQ(message_of<Error>([&] { batches.restore(3); }),
-            "position of the batches: batch_size is missing or no size");
+TEST(Batches, RowsOfABatchAreThoseOfTheWhole) {
+  const auto tokens = counting(500, {0, 100, 103, 350});
+  Batches batches(tokens, {.batch_size = 5, .context = 7, .seed = 5, .documents = true});
+  for (const int64_t step : {0, 13, 14, 200}) {
+    const Batch whole = batches.batch(step);
+    for (int64_t first = 0; first < 5; ++first)
+      for (int64_t count = 1; first + count <= 5; ++count) {
+        const Batch part = batches.rows(step, first, count);
+        const auto cut = [&](const std::vector<int64_t>& of) {
+          return std::vector<int64_t>(of.begin() + first * 7, of.begin() + (first + count) * 7);
+        };
+        ASSERT_EQ(part.rows, count);
+        ASSERT_EQ(part.inputs, cut(whole.inputs));
+        ASSERT_EQ(part.targets, cut(whole.targets));
+        ASSERT_EQ(part.documents, cut(whole.documents));
+      }
+  }
 }
 
 TEST(Batches, DocumentsAreCountedInEachRow) {
@@ -175,8 +169,8 @@ TEST(Batches, AskingForDocumentsDoesNotChangeTheOrder) {
   Batches with(tokens, {.batch_size = 3, .context = 7, .seed = 5, .documents = true});
   Batches without(tokens, {.batch_size = 3, .context = 7, .seed = 5});
   for (int step = 0; step < 60; ++step) {
-    const Batch batch = with.next();
-    ASSERT_EQ(batch.inputs, without.next().inputs);
+    const Batch batch = with.batch(step);
+    ASSERT_EQ(batch.inputs, without.batch(step).inputs);
     for (size_t i = 0; i < batch.inputs.size(); ++i) {  // the token is its own place
       const size_t row = i / 7 * 7;
       const auto starts = tokens.document_starts(batch.inputs[row], batch.inputs[i] + 1);
@@ -221,6 +215,70 @@ TEST(EvalWindows, AreSpreadEvenly) {
   EXPECT_EQ(spread_windows(10, 10), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(spread_windows(3, 64), (std::vector<int64_t>{0, 1, 2}));
   EXPECT_EQ(spread_windows(5'000'000'000'000, 3).back(), 3'333'333'333'333);
+}
+
+// Tokens 0 to 99 and 100 to 139: two parts, 3 to 1.
+std::vector<BatchPart> two_parts() { return {{0, 100, 3}, {100, 40, 1}}; }
+
+TEST(Batches, PartsHaveTheirRowsAndTheirPasses) {
+  const auto tokens = counting(140);
+  Batches mixed(tokens, {.batch_size = 4, .context = 8, .seed = 1}, two_parts());
+  const MemoryTokens first = counting(100);
+  Batches alone(first, {.batch_size = 1, .context = 8, .seed = 1});
+  int64_t row = 0;
+  std::map<uint64_t, std::set<uint64_t>> windows;  // of the second part, by pass
+  for (int64_t step = 0; step < 100; ++step) {
+    const Batch batch = mixed.batch(step);
+    int second = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      const int64_t begin = batch.inputs[i * 8], end = batch.targets[i * 8 + 7];
+      ASSERT_EQ(begin < 100, end < 100);  // no window lies in two parts
+      if (begin >= 100) {
+        ++second;
+        continue;
+      }
+      ASSERT_EQ(begin, alone.batch(row++).inputs[0]);
+    }
+    ASSERT_EQ(second, 1);
+    for (const RowSource& from : mixed.sources(step, 0, 4)) {
+      if (from.token < 100) continue;
+      ASSERT_TRUE(windows[from.pass].insert(from.token).second);
+    }
+  }
+  ASSERT_GT(windows.size(), 20u);
+  windows.erase(windows.rbegin()->first);  // not yet whole
+  for (const auto& [pass, own] : windows) EXPECT_EQ(own.size(), 4u) << pass;
+}
+
+TEST(Batches, PartsDoNotShareAnOrder) {
+  const auto tokens = counting(2000);
+  Batches mixed(tokens, {.batch_size = 2, .context = 8, .seed = 1}, {{0, 1000}, {1000, 1000}});
+  int same = 0;
+  for (int64_t step = 0; step < 100; ++step) {
+    const auto from = mixed.sources(step, 0, 2);
+    same += from[0].token + 1000 == from[1].token || from[1].token + 1000 == from[0].token;
+  }
+  EXPECT_LT(same, 20);
+}
+
+TEST(Batches, SayWhatWasReadOfEachPart) {
+  const auto tokens = counting(140);
+  Batches mixed(tokens, {.batch_size = 4, .context = 8, .seed = 1}, two_parts());
+  for (const int64_t steps : {0, 1, 3, 50}) {
+    const std::vector<PartUse> use = mixed.use(steps);
+    ASSERT_EQ(use.size(), 2u);
+    EXPECT_EQ(use[0].tokens, static_cast<uint64_t>(steps) * 24);
+    EXPECT_EQ(use[1].tokens, static_cast<uint64_t>(steps) * 8);
+    // A pass has 11 or 12 windows of the first part and 4 of the second.
+    EXPECT_NEAR(use[0].passes, static_cast<double>(steps) * 3 / 11.5, 0.05 * static_cast<double>(steps));
+    EXPECT_DOUBLE_EQ(use[1].passes, static_cast<double>(steps) / 4);
+  }
+}
+
+TEST(Batches, APartThatIsTooShortIsRefused) {
+  const auto tokens = counting(100);
+  EXPECT_EQ(message_of<Error>([&] { Batches(tokens, {.context = 8}, {{0, 92}, {92, 8}}); }),
+            "the text has 8 tokens and a context of 8 needs at least 9");
 }
 
 }  // namespace

@@ -8,6 +8,9 @@
 
 namespace motet {
 
+// A target that is not learned, as torch's cross entropy leaves it out.
+inline constexpr int64_t kLeftOut = -100;
+
 // Safe to read from several threads.
 class TokenSequence {
  public:
@@ -21,6 +24,12 @@ class TokenSequence {
 
   // The places p, begin < p < end, at which another document begins, ascending.
   virtual std::vector<uint64_t> document_starts(uint64_t begin, uint64_t end) const = 0;
+
+  // Length of the rows that stand in it, whole ones only: a window begins where a row does. 0: it begins anywhere.
+  virtual uint64_t row_length() const { return 0; }
+
+  // Makes of the targets, which are the tokens from `begin` on, those kLeftOut that are not learned.
+  virtual void leave_out(uint64_t begin, std::span<int64_t> targets) const {}
 
   // read() into a vector of its own.
   std::vector<int64_t> slice(uint64_t begin, uint64_t count) const;
@@ -52,6 +61,24 @@ class TokenPart : public TokenSequence {
  private:
   std::shared_ptr<const TokenSequence> whole_;
   uint64_t begin_, size_;
+};
+
+// Sequences one after another, each of which begins a document.
+class JoinedTokens : public TokenSequence {
+ public:
+  explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSequence>> parts);
+
+  uint64_t size() const override { return begins_.back(); }
+  void read(uint64_t begin, std::span<int64_t> out) const override;
+  std::vector<uint64_t> document_starts(uint64_t begin, uint64_t end) const override;
+
+ private:
+  // Calls f(part, where it lies here, first, last) for what begin .. end has of each part, `first` counted in it.
+  template <class F>
+  void each_part(uint64_t begin, uint64_t end, const F& f) const;
+
+  std::vector<std::shared_ptr<const TokenSequence>> parts_;
+  std::vector<uint64_t> begins_{0};  // of each part, and where the last one ends
 };
 
 }  // namespace motet

@@ -35,6 +35,18 @@ TEST(Tokens, APartCountsPlacesFromItsOwnBeginning) {
   EXPECT_EQ(part.document_starts(0, 11), Places{5});
 }
 
+TEST(Tokens, JoinedOnesAreOneAfterAnotherAndBeginDocuments) {
+  const JoinedTokens joined({counting(5, {0, 2}), counting(3), counting(4, {1, 3})});
+  EXPECT_EQ(joined.size(), 12u);
+  EXPECT_EQ(joined.slice(0, 12), (std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3}));
+  EXPECT_EQ(joined.slice(4, 6), (std::vector<int64_t>{4, 0, 1, 2, 0, 1}));
+  EXPECT_EQ(joined.slice(6, 1), (std::vector<int64_t>{1}));
+  EXPECT_EQ(joined.slice(8, 0), std::vector<int64_t>());
+  EXPECT_EQ(joined.document_starts(0, 12), (Places{2, 5, 8, 9, 11}));
+  EXPECT_EQ(joined.document_starts(5, 9), (Places{8}));
+  EXPECT_EQ(joined.document_starts(4, 8), (Places{5}));
+}
+
 TEST(Tokens, IdsOutsideOfTheVocabularyAreRefusedWhereTheyAreRead) {
   const BoundedTokens tokens(counting(10, {3}), 8, "f.bin");
   EXPECT_EQ(tokens.size(), 10u);
