@@ -1,5 +1,6 @@
 #include "motet/kernels/rows.h"
 #include "motet/ops/checks.h"
+#include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
@@ -15,24 +16,60 @@ struct Gated {
 
 std::string why_not_gated(const Gated& a) {
   if (a.up.scalar_type() != at::kFloat || !a.up.is_contiguous()) return "up in float32 without gaps alone";
-  return why_not_rows(a.gate);
+  return why_not_floats(a.gate);
 }
 
-Tensor gated_rows(const Gated& a) {
-  const Tensor y = at::empty(a.gate.sizes(), a.gate.options());
-  const float *gate = a.gate.const_data_ptr<float>(), *up = a.up.const_data_ptr<float>();
-  float* const to = y.mutable_data_ptr<float>();
-  torch_threads().run_parts(y.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
-    silu_times(gate + begin, up + begin, end - begin, to + begin);
+// f(begin, end) on blocks that are the same on any number of threads: a vector's last numbers round otherwise.
+template <class F>
+void in_blocks(int64_t n, const F& f) {
+  constexpr int64_t kBlock = 1 << 15;
+  torch_threads().run_parts((n + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) f(i * kBlock, std::min((i + 1) * kBlock, n));
   });
+}
+
+Tensor gated_rows(const Tensor& gate_tensor, const Tensor& up_tensor) {
+  const Tensor y = at::empty(gate_tensor.sizes(), gate_tensor.options());
+  const float *gate = gate_tensor.const_data_ptr<float>(), *up = up_tensor.const_data_ptr<float>();
+  float* const to = y.mutable_data_ptr<float>();
+  in_blocks(y.numel(),
+            [&](int64_t begin, int64_t end) { silu_times(gate + begin, up + begin, end - begin, to + begin); });
   return y;
 }
 
+class GatedRows : public torch::autograd::Function<GatedRows> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& gate, const Tensor& up) {
+    context->save_for_backward({gate, up});
+    return gated_rows(gate, up);
+  }
+  static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
+    TORCH_CHECK(!at::GradMode::is_enabled(), "silu_times: kernel rows has no second derivative, want kernel torch");
+    const auto saved = context->get_saved_variables();
+    const Tensor dy_tensor = gradients[0].contiguous(), dgate = at::empty_like(saved[0]),
+                 dup = at::empty_like(saved[1]);
+    const float *gate = saved[0].const_data_ptr<float>(), *up = saved[1].const_data_ptr<float>(),
+                *dy = dy_tensor.const_data_ptr<float>();
+    const SiluTimesGradients to{dgate.mutable_data_ptr<float>(), dup.mutable_data_ptr<float>()};
+    in_blocks(dy_tensor.numel(), [&](int64_t begin, int64_t end) {
+      silu_times_backward(gate + begin, up + begin, dy + begin, end - begin, {to.gate + begin, to.up + begin});
+    });
+    return {dgate, dup};
+  }
+};
+
 const auto& gated_table() {
-  static const Kernels<Gated, Tensor, 2> table("silu_times",
-                                               {{{"rows", why_not_gated, gated_rows},
-                                                 {"torch", [](const Gated&) { return std::string(); },
-                                                  [](const Gated& a) -> Tensor { return at::silu(a.gate) * a.up; }}}});
+  static const Kernels<Gated, Tensor, 3> table(
+      "silu_times",
+      {{{"cuda",
+         [](const Gated& a) { return why_not_step(a.gate, [&] { return cuda_silu_times_why_not(a.gate, a.up); }); },
+         [](const Gated& a) { return cuda_silu_times(a.gate, a.up, *step_library()); }},
+        {"rows", why_not_gated,
+         [](const Gated& a) -> Tensor {
+           return at::GradMode::is_enabled() ? GatedRows::apply(a.gate, a.up) : gated_rows(a.gate, a.up);
+         }},
+        {"torch", [](const Gated&) { return std::string(); },
+         [](const Gated& a) -> Tensor { return at::silu(a.gate) * a.up; }}}});
   return table;
 }
 

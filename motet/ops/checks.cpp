@@ -12,7 +12,10 @@ void check_vector(const char* function, const Tensor& weight, const char* name, 
 }
 
 std::string why_not_rows(const Tensor& x) {
-  if (at::GradMode::is_enabled()) return "gradients are on";
+  return at::GradMode::is_enabled() ? "gradients are on" : why_not_floats(x);
+}
+
+std::string why_not_floats(const Tensor& x) {
   if (!x.is_cpu()) return "only on the CPU";
   if (x.scalar_type() != at::kFloat) return "float32 alone";
   if (!x.is_contiguous()) return "x has gaps";

@@ -17,8 +17,10 @@ inline void check_device(const char* function, const Tensor& t, const char* name
 /// [C].
 void check_vector(const char* function, const Tensor& weight_C, const char* name, const Tensor& x);
 
-/// Why the small CPU kernels do not take x: they want float32 on the CPU, without gaps, at least one number, and that
-/// nothing asks for a gradient or for autocast. "": they do.
+/// Why the CPU kernels do not take x: they want float32 on the CPU, without gaps, at least one number, and that nothing
+/// asks for autocast. "": they do.
+std::string why_not_floats(const Tensor& x);
+/// The same of those that have no backward pass: nothing may ask for a gradient either.
 std::string why_not_rows(const Tensor& x);
 
 }  // namespace motet

@@ -5,6 +5,7 @@
 #include "motet/kernels/linear.h"
 #include "motet/kernels/rows.h"
 #include "motet/ops/checks.h"
+#include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 
@@ -65,21 +66,32 @@ Maps run_rows(const Arguments& a) {
 }
 
 // One product for all branches of the side: on their own they are too thin to be fast.
+DcmhaProducts products(const Arguments& a) {
+  const DcmhaGenerator& by = a.by;
+  DcmhaProducts made{.batch = a.x_BTC.size(0), .count = a.x_BTC.size(1)};
+  const Tensor made_BTX = ops::linear(a.x_BTC, {{by.rows_XC}});
+  const std::vector<Tensor> parts = made_BTX.split_with_sizes({made_BTX.size(2) - a.gates(), a.gates()}, 2);
+  if (parts[0].size(2)) {
+    const Tensor hidden_SQK =
+        ops::gelu(parts[0].contiguous(), by.gelu_by_tanh).view({made.batch * made.count, by.groups * by.branches, -1});
+    made.maps_QSX = at::bmm(hidden_SQK.transpose(0, 1), by.up_QKM);
+  }
+  if (by.gates) made.gates_BTX = parts[1];
+  return made;
+}
+
 Maps run_torch(const Arguments& a) {
   const DcmhaGenerator& by = a.by;
-  const int64_t own = by.heads / by.groups, batch = a.x_BTC.size(0), count = a.x_BTC.size(1);
-  const Tensor made_BTX = ops::linear(a.x_BTC, {{by.rows_XC}});
-  const int64_t maps = made_BTX.size(2) - a.gates();
+  const int64_t own = by.heads / by.groups;
+  const DcmhaProducts made = products(a);
+  const bool maps = made.maps_QSX.defined();
   Tensor down_PBTGRN, up_PBTGRN, gate_BTPN;
   if (maps) {
-    const Tensor hidden_BTQK = ops::gelu(made_BTX.slice(2, 0, maps).contiguous(), by.gelu_by_tanh)
-                                   .view({batch * count, by.groups * by.branches, -1});
-    const Tensor rows = at::bmm(hidden_BTQK.transpose(0, 1), by.up_QKM)
-                            .view({by.groups, by.branches, batch, count, 2 * by.rank, own})
+    const Tensor rows = made.maps_QSX.view({by.groups, by.branches, made.batch, made.count, 2 * by.rank, own})
                             .permute({1, 2, 3, 0, 4, 5});  // [P,B,T,G,2R,N]
     down_PBTGRN = ops::rms_norm(rows.slice(4, 0, by.rank), {}, kDownNormEps), up_PBTGRN = rows.slice(4, by.rank);
   }
-  if (by.gates) gate_BTPN = at::tanh(made_BTX.slice(2, maps)).unflatten(-1, {by.branches, by.heads});
+  if (by.gates) gate_BTPN = at::tanh(made.gates_BTX).unflatten(-1, {by.branches, by.heads});
   // Groups become blocks of rank: row (g, r) is zero outside the heads of group g.
   const auto spread = [&](const Tensor& t) {
     if (by.groups == 1) return t.squeeze(2);
@@ -96,13 +108,22 @@ Maps run_torch(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Maps, 2> table(
-      "dcmha_maps",
-      {{{"rows", why_not, run_rows}, {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+  static const Kernels<Arguments, Maps, 3> table(
+      "dcmha_maps", {{{"cuda",
+                       [](const Arguments& a) {
+                         return why_not_step(a.x_BTC, [&] { return cuda_dcmha_maps_why_not(a.x_BTC, a.by); });
+                       },
+                       [](const Arguments& a) { return cuda_dcmha_maps(a.x_BTC, a.by, *step_library()); }},
+                      {"rows", why_not, run_rows},
+                      {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 
 }  // namespace
+
+Maps cuda_dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const cuda::StepKernels& kernels) {
+  return cuda_dcmha_split(products({x, by}), by, kDownNormEps, kernels);
+}
 
 const KernelTable& dcmha_maps_table() { return table().names(); }
 

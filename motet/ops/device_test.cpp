@@ -4,6 +4,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
+#include "motet/ops/peak.h"
 
 namespace motet {
 namespace {
@@ -51,6 +52,14 @@ TEST(Memory, OfADeviceWithoutAnyIsUnknown) {
   EXPECT_EQ(peak_memory(at::kMeta), 0);
   EXPECT_FALSE(reset_peak_memory(at::kMeta));
   EXPECT_EQ(free_memory(at::kMeta), std::nullopt);
+}
+
+TEST(PeakFlops, IsANumberOfOperationsThatAMachineCanMake) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const double peak = peak_flops_per_second(type, at::kCPU);
+    EXPECT_GT(peak, 1e7) << type;
+    EXPECT_LT(peak, 1e15) << type;
+  }
 }
 
 TEST(Synchronize, TheCpuHasNothingToWaitFor) {

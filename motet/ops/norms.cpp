@@ -1,5 +1,6 @@
 #include "motet/kernels/rows.h"
 #include "motet/ops/checks.h"
+#include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
@@ -76,11 +77,15 @@ Tensor layer_rows(const Arguments& a) {
 std::string takes_all(const Arguments&) { return ""; }
 
 const auto& rms_table() {
-  static const Kernels<Arguments, Tensor, 2> table(
-      "rms_norm", {{{"rows", why_not, rms_rows},
-                    {"torch", takes_all, [](const Arguments& a) {
-                       return RmsNorm::apply(a.x, a.weight.defined() ? std::optional(a.weight) : std::nullopt, a.eps);
-                     }}}});
+  static const Kernels<Arguments, Tensor, 3> table(
+      "rms_norm",
+      {{{"cuda",
+         [](const Arguments& a) { return why_not_step(a.x, [&] { return cuda_rms_norm_why_not(a.x, a.weight); }); },
+         [](const Arguments& a) { return cuda_rms_norm(a.x, a.weight, a.eps, *step_library()); }},
+        {"rows", why_not, rms_rows},
+        {"torch", takes_all, [](const Arguments& a) {
+           return RmsNorm::apply(a.x, a.weight.defined() ? std::optional(a.weight) : std::nullopt, a.eps);
+         }}}});
   return table;
 }
 
@@ -100,7 +105,7 @@ const KernelTable& layer_norm_table() { return layer_table().names(); }
 
 Tensor ops::rms_norm(const Tensor& given, const Tensor& weight, double eps, const char* kernel) {
   check_vector("rms_norm", weight, "weight", given);
-  const Tensor x = at::GradMode::is_enabled() ? given : given.contiguous();
+  const Tensor x = at::GradMode::is_enabled() || !given.is_cpu() ? given : given.contiguous();
   return rms_table()({x, weight, Tensor(), eps}, kernel);
 }
 

@@ -1,5 +1,6 @@
 #include "motet/kernels/rows.h"
 #include "motet/ops/checks.h"
+#include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
@@ -70,9 +71,12 @@ Tensor run_rows(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Tensor, 2> table(
+  static const Kernels<Arguments, Tensor, 3> table(
       "rotate",
-      {{{"rows", why_not, run_rows},
+      {{{"cuda",
+         [](const Arguments& a) { return why_not_step(a.x_BTHD, [&] { return cuda_rotate_why_not(a.x_BTHD, a.by); }); },
+         [](const Arguments& a) { return cuda_rotate(a.x_BTHD, a.by, *step_library()); }},
+        {"rows", why_not, run_rows},
         {"torch", [](const Arguments&) { return std::string(); },
          [](const Arguments& a) -> Tensor { return Rotate::apply(a.x_BTHD, a.by.cos, a.by.sin, a.by.interleaved); }}}});
   return table;

@@ -18,11 +18,12 @@ const KernelTable& gelu_table();
 const KernelTable& dcmha_maps_table();  // ops/dcmha_maps.cpp
 const KernelTable& token_loss_table();  // ops/token_loss.cpp
 const KernelTable& write_rows_table();  // ops/write_rows.cpp
+const KernelTable& dropout_table();     // ops/dropout.cpp
 
 const std::vector<KernelTable>& kernel_tables() {
   static const std::vector<KernelTable> all{
-      attention_table(),  linear_table(), rms_norm_table(),   layer_norm_table(), rotate_table(),
-      silu_times_table(), gelu_table(),   dcmha_maps_table(), token_loss_table(), write_rows_table()};
+      attention_table(), linear_table(),     rms_norm_table(),   layer_norm_table(), rotate_table(), silu_times_table(),
+      gelu_table(),      dcmha_maps_table(), token_loss_table(), write_rows_table(), dropout_table()};
   return all;
 }
 

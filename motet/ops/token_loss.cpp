@@ -1,4 +1,5 @@
 #include "motet/ops/checks.h"
+#include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 
@@ -18,8 +19,14 @@ Tensor run_torch(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Tensor, 1> table(
-      "token_loss", {{{"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+  static const Kernels<Arguments, Tensor, 2> table(
+      "token_loss",
+      {{{"cuda",
+         [](const Arguments& a) {
+           return why_not_step(a.logits_BTV, [&] { return cuda_token_loss_why_not(a.logits_BTV, a.targets_BT); });
+         },
+         [](const Arguments& a) { return cuda_token_loss(a.logits_BTV, a.targets_BT, a.loss, *step_library()); }},
+        {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 

@@ -1,0 +1,18 @@
+#pragma once
+#include "motet/core/number_type.h"
+#include "motet/ops/torch.h"
+
+namespace motet {
+
+inline bool has_number_type(const Tensor& t) {
+  return t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kHalf;
+}
+
+/// Of a tensor that has one.
+inline NumberType number_type(const Tensor& t) {
+  return t.scalar_type() == at::kFloat      ? NumberType::float32
+         : t.scalar_type() == at::kBFloat16 ? NumberType::bfloat16
+                                            : NumberType::float16;
+}
+
+}  // namespace motet
