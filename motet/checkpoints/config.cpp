@@ -20,6 +20,8 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
     {"initializer_range", "initializer_range"},
 };
 
+const Words<at::ScalarType> kAutocasts{{"bfloat16", at::kBFloat16}, {"float16", at::kHalf}};
+
 bool is_llama(const ModelConfig& c) {
   const auto& a = c.attention;
   return a.at("mechanism") == "softmax" && c.gated() && c.activation() == Activation::silu && c.causal() &&
@@ -71,7 +73,7 @@ nlohmann::json config_json(const ModelConfig& c) {
   const nlohmann::json options = model_options().write(c.options);
   for (const auto& [ours, theirs] : kModelKeys) j[theirs] = options.at(ours);
   j["intermediate_size"] = c.intermediate_size();
-  if (c.autocast) j["autocast"] = "bfloat16";
+  if (c.autocast) j["autocast"] = word_of(kAutocasts, *c.autocast);
   j["attention_options"].erase("mechanism");
   return j;
 }
@@ -98,7 +100,8 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     if (!attention.is_object()) fail("attention_options: want an object");
     attention["mechanism"] = j["attention_mechanism"];
     c.attention = resolve_attention(attention, "attention_options");
-    c.autocast = j.contains("autocast");
+    if (j.contains("autocast") && j["autocast"].is_string())
+      c.autocast = value_of(kAutocasts, j["autocast"].get<std::string>(), "autocast");
     check_same(j, config_json(c), "");
   } catch (const Error& e) {
     fail(where, ": ", e.what());
@@ -107,7 +110,7 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
 }
 
 std::string trained_dtype(const Checkpoint& c) {
-  if (c.config.autocast) return "bfloat16";
+  if (c.config.autocast) return word_of(kAutocasts, *c.config.autocast);
   const bool ours = c.published.is_object() && c.published.contains("attention_mechanism");
   return ours && c.published.value("torch_dtype", "") == "float64" ? "float64" : "float32";
 }

@@ -9,24 +9,40 @@ namespace motet {
 
 namespace fs = std::filesystem;
 
-void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles& extra,
-                       const nlohmann::json& token_ids) {
-  AtomicFolder folder(path);
+ModelFiles model_files(ModelImpl& model, const ExtraFiles& extra, const nlohmann::json& token_ids) {
   const bool wide = model.parameters().front().scalar_type() == at::kDouble;
   nlohmann::json config = config_json(model.config());
   if (wide) config["torch_dtype"] = "float64";
   config.update(token_ids);
-  write_file_atomic(folder.path() / "config.json", config.dump(2) + "\n");
-  for (const auto& [name, bytes] : extra) write_file_atomic(folder.path() / name, bytes);
-  std::vector<TensorPromise> tensors;  // one at a time is copied to the host
+  ModelFiles files{.texts = extra, .parameters = {}};
+  files.texts["config.json"] = config.dump(2) + "\n";
   for (const auto& item : model.named_parameters()) {
     const Tensor own = item.value().detach();
-    tensors.push_back({item.key(), wide ? "F64" : "F32", own.sizes().vec(), [=](const TensorPromise::Take& take) {
-                         const Tensor here = own.to(at::kCPU, wide ? at::kDouble : at::kFloat).contiguous();
-                         take(host_bytes(here));
-                       }});
+    files.parameters.emplace_back(item.key(), wide ? own : own.to(at::kFloat));
   }
-  write_safetensors(folder.path() / "model.safetensors", tensors, {{"format", "pt"}});
+  return files;
+}
+
+void write_model_files(const fs::path& folder, const ModelFiles& files) {
+  for (const auto& [name, bytes] : files.texts) write_file_atomic(folder / name, bytes);
+  write_tensors(folder / "model.safetensors", files.parameters);
+}
+
+void write_tensors(const fs::path& path, const std::vector<NamedTensor>& tensors) {
+  std::vector<TensorPromise> promised;  // one at a time is copied to the host
+  for (const auto& [name, tensor] : tensors)
+    promised.push_back({name, stored_dtype_of(tensor.scalar_type()), tensor.sizes().vec(),
+                        [tensor = tensor](const TensorPromise::Take& take) {
+                          const Tensor here = tensor.to(at::kCPU).contiguous();
+                          take(host_bytes(here));
+                        }});
+  write_safetensors(path, promised, {{"format", "pt"}});
+}
+
+void save_model_folder(const fs::path& path, ModelImpl& model, const ExtraFiles& extra,
+                       const nlohmann::json& token_ids) {
+  AtomicFolder folder(path);
+  write_model_files(folder.path(), model_files(model, extra, token_ids));
   folder.commit();
 }
 

@@ -21,6 +21,20 @@ using ExtraFiles = std::map<std::string, std::string>;
 void save_model_folder(const std::filesystem::path&, ModelImpl&, const ExtraFiles&,
                        const nlohmann::json& token_ids = nlohmann::json::object());
 
+/// A tensor under a name.
+using NamedTensor = std::pair<std::string, Tensor>;
+
+/// A model as its folder holds it: what is written, apart from when and where.
+struct ModelFiles {
+  ExtraFiles texts;                     // config.json among them
+  std::vector<NamedTensor> parameters;  // the model's own, or copies; float32 or float64
+};
+ModelFiles model_files(ModelImpl&, const ExtraFiles&, const nlohmann::json& token_ids = nlohmann::json::object());
+/// Writes them into a folder that is there.
+void write_model_files(const std::filesystem::path& folder, const ModelFiles&);
+/// A safetensors file of tensors in float64, float32 or int64, copied to the host one at a time.
+void write_tensors(const std::filesystem::path&, const std::vector<NamedTensor>&);
+
 /// A model in float32 from a folder or file in any layout that open_checkpoint (checkpoint.h) reads. Tensors may be
 /// F32, F64, BF16, F16 or quantised. Throws Error in one line: what is missing, too many, of another shape or
 /// truncated. The file's shapes are looked at before memory is taken.

@@ -62,7 +62,7 @@ TEST(Cache, StepsComputeInTheModelsPrecision) {
   for (const char* mechanism : {"softmax", "dcmha", "differential"}) {
     Model model = fresh(tiny({{"initializer_range", 0.3}}, {{"mechanism", mechanism}}));
     const Tensor ids = random_ids(model, 2, 12), exact = model->hidden(ids);
-    model->set_autocast(true);
+    model->set_autocast(at::kBFloat16);
     Cache cache(model->config(), 12, {0, 0});
     const double whole = difference(model->hidden(ids), exact),
                  steps = difference(stepped(cache, model, ids, {5, 1}, 12), exact);

@@ -40,6 +40,12 @@ struct LearnedMap {
   Tensor values_NM;
 };
 
+/// A number of one pass that is worth a curve: of each head [H], or one [1].
+struct Diagnostic {
+  std::string name;  // "lambda", "pre_query_gate": a key of metrics.jsonl
+  Tensor values_H;
+};
+
 /// Whether queries see all keys of a pass, as in training and for a prompt, or go on behind those that a cache holds.
 enum class Pass { whole, cached };
 
@@ -61,6 +67,8 @@ class Mechanism : public Preparable {
   /// Output [B,T,C] from the operator's out [B,T,Ho,E].
   virtual Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) = 0;
   virtual std::vector<LearnedMap> learned() { return {}; }
+  /// What the mechanism tells of a pass over x beside its weights: means over rows and tokens.
+  virtual std::vector<Diagnostic> diagnostics(const Tensor& x_BTC, const Queries&, const Keys&) { return {}; }
   /// Fresh values of the tensors that are not plain projections; called under no_grad after those were drawn.
   virtual void initialize_extras(const Streams&) {}
   /// Whether weight decay applies to the parameter of this name ("q_proj.weight"), of two or more dimensions; vectors

@@ -163,6 +163,11 @@ Tensor Projected::finish(const Tensor& out_BTHE, const Tensor& x) {
   return o_proj((out_BTHE * at::sigmoid(gate_proj(x)).unsqueeze(-1)).flatten(2));
 }
 
+std::vector<Diagnostic> Projected::diagnostics(const Tensor& x, const Queries&, const Keys&) {
+  if (!gate_proj) return {};
+  return {{"output_gate", at::sigmoid(gate_proj(x)).mean({0, 1})}};
+}
+
 void Projected::initialize_extras(const Streams&) {
   if (relative_bias_NH.defined()) relative_bias_NH.zero_();
 }

@@ -20,6 +20,7 @@ class Projected : public Mechanism {
   Attention attention(const Positions& queries, const Positions& keys, Pass) override;
   int64_t window(Pass) const override;
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
+  std::vector<Diagnostic> diagnostics(const Tensor& x_BTC, const Queries&, const Keys&) override;
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
 

@@ -4,10 +4,10 @@
 
 namespace motet {
 
-AutocastScope::AutocastScope(bool on, at::DeviceType device)
-    : device_(device), begins_(on && !at::autocast::is_autocast_enabled(device)) {
+AutocastScope::AutocastScope(std::optional<at::ScalarType> type, at::DeviceType device)
+    : device_(device), begins_(type && !at::autocast::is_autocast_enabled(device)) {
   if (!begins_) return;
-  at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+  at::autocast::set_autocast_dtype(device_, *type);
   at::autocast::set_autocast_enabled(device_, true);
 }
 

@@ -3,11 +3,11 @@
 
 namespace motet {
 
-/// While it lives and is `on`, this thread computes matrix products in bfloat16 and norms, softmax and losses in
-/// float32 (torch's autocast of that kind of device); afterwards as before.
+/// While it lives this thread computes matrix products in this type, bfloat16 or float16, and norms, softmax and losses
+/// in float32 (torch's autocast of that kind of device); afterwards as before. Without a type it does nothing.
 class AutocastScope {
  public:
-  explicit AutocastScope(bool on, at::DeviceType = at::kCPU);
+  explicit AutocastScope(std::optional<at::ScalarType>, at::DeviceType = at::kCPU);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
 

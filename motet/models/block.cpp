@@ -32,10 +32,13 @@ Tensor BlockImpl::forward(const Tensor& x, const Positions& at, const Tensor& me
   return after(x, self_attn->forward(input_layernorm(x), at, memory, memory_at));
 }
 
-Tensor BlockImpl::after(const Tensor& x, const Tensor& attended) {
-  if (parallel_) return x + attended + mlp(post_attention_layernorm(x));
-  const Tensor h = x + attended;
-  return h + mlp(post_attention_layernorm(h));
+Tensor BlockImpl::after(const Tensor& x, const Tensor& attended, const Dropout& dropout) {
+  const auto dropped = [&](const Tensor& y, uint64_t place) {
+    return dropout.p > 0 ? ops::dropout(y, dropout.at(place)) : y;
+  };
+  if (parallel_) return x + dropped(attended, 0) + dropped(mlp(post_attention_layernorm(x)), 1);
+  const Tensor h = x + dropped(attended, 0);
+  return h + dropped(mlp(post_attention_layernorm(h)), 1);
 }
 
 }  // namespace motet

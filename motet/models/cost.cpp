@@ -38,15 +38,15 @@ double mean_visible(const Visibility& v, int64_t length) {
   return v.causal ? (w * (w + 1) / 2 + (T - w) * w) / T : T;
 }
 
-std::string part_of(const std::string& name) {
+}  // namespace
+
+std::string model_part(const std::string& name) {
   if (name.find("embed_tokens") != std::string::npos) return "embedding";
   if (name.find("lm_head") != std::string::npos) return "output";
   if (name.find("self_attn") != std::string::npos) return "attention";
   if (name.find("mlp") != std::string::npos) return "feed-forward";
   return "norms";
 }
-
-}  // namespace
 
 ModelCost model_cost(ModelImpl& model) {
   at::NoGradGuard no_grad;
@@ -56,8 +56,8 @@ ModelCost model_cost(ModelImpl& model) {
   for (const auto& item : model.named_parameters()) {
     const Tensor& p = item.value();
     cost.parameters += p.numel();
-    cost.parts[part_of(item.key())] += p.numel();
-    if (p.dim() >= 2 && part_of(item.key()) != "embedding") work += static_cast<double>(p.numel());
+    cost.parts[model_part(item.key())] += p.numel();
+    if (p.dim() >= 2 && model_part(item.key()) != "embedding") work += static_cast<double>(p.numel());
   }
   if (c.options.tie_embeddings) work += static_cast<double>(c.vocab_size * c.hidden_size());
   const Tensor& like = model.blocks().front()->input_layernorm->weight;

@@ -12,4 +12,7 @@ struct ModelCost {
 };
 ModelCost model_cost(ModelImpl&);
 
+/// The part of ModelCost::parts to which a parameter of this name belongs.
+std::string model_part(const std::string& parameter);
+
 }  // namespace motet

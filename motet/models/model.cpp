@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/models/recompute.h"
 
 namespace motet {
 namespace {
@@ -27,11 +28,6 @@ void fill(const std::string& module, Tensor weight, const ModelConfig& config, c
       return random.normal(name, weight,
                            is_output_projection(module) ? 2 / (layers * std::sqrt(out)) : std::sqrt(2 / (5 * in)));
   }
-}
-
-Positions positions_of(const Tensor& ids, const Tensor& documents) {
-  return documents.defined() ? Positions::packed(documents)
-                             : Positions::range(0, ids.size(1), ids.size(1), ids.device());
 }
 
 }  // namespace
@@ -87,27 +83,34 @@ Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
   return hidden(ids, Positions::range(0, tokens, length > 0 ? length : tokens, ids.device()));
 }
 
-Tensor ModelImpl::walk(Tensor x, const Attend& attend, const OnLayer& on_layer) {
-  const AutocastScope scope(config_.autocast, device().type());
+Tensor ModelImpl::walk(Tensor x, const Attend& attend, const OnLayer& on_layer, const Dropout& dropout) {
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    BlockImpl& block = *blocks_[i];
     const auto layer = static_cast<int64_t>(i);
-    x = block.after(x, attend(layer, block, block.input_layernorm(x)));
+    const auto run = [this, block = blocks_[i].ptr(), layer, attend, own = dropout.at(i)](const Tensor& input) {
+      const AutocastScope scope(config_.autocast, device().type());
+      return block->after(input, attend(layer, *block, block->input_layernorm(input)), own);
+    };
+    x = recompute_ ? recomputed(x, run) : run(x);
     if (on_layer) on_layer(layer, x);
   }
   return x;
 }
 
-Tensor ModelImpl::walk(Tensor x, const Positions& at, const OnLayer& on_layer) {
-  const auto attend = [&](int64_t, BlockImpl& block, const Tensor& normed) {
+Tensor ModelImpl::walk(Tensor x, const Positions& at, const OnLayer& on_layer, const Dropout& dropout) {
+  const auto attend = [at](int64_t, BlockImpl& block, const Tensor& normed) {
     return block.self_attn->forward(normed, at);
   };
-  return walk(std::move(x), attend, on_layer);
+  return walk(std::move(x), attend, on_layer, dropout);
 }
 
-Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at) {
+Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at, const Dropout& dropout) {
   const AutocastScope scope(config_.autocast, device().type());
-  return norm(walk(embedded(ids), at));
+  return norm(walk(embedded(ids), at, {}, dropout));
+}
+
+Positions ModelImpl::positions(const Tensor& ids, const Tensor& documents) {
+  return documents.defined() ? Positions::packed(documents)
+                             : Positions::range(0, ids.size(1), ids.size(1), ids.device());
 }
 
 std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
@@ -123,7 +126,7 @@ Tensor ModelImpl::logits(const Tensor& hidden) {
 
 Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents) {
   const AutocastScope scope(config_.autocast, device().type());
-  return logits(hidden(ids, positions_of(ids, documents)));
+  return logits(hidden(ids, positions(ids, documents)));
 }
 
 void ModelImpl::prepare(WeightType type) {
@@ -141,7 +144,7 @@ void ModelImpl::prepare(WeightType type) {
 
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   std::vector<Tensor> inputs;
-  const Positions at = positions_of(ids, {});
+  const Positions at = positions(ids, {});
   walk(embedded(ids), [&](int64_t, BlockImpl& block, const Tensor& normed) {
     inputs.push_back(normed);
     return block.self_attn->forward(normed, at);
@@ -155,7 +158,7 @@ std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documen
   const Tensor x = embedded(ids);
   if (!finite(x)) return "the embedding";
   std::string first;
-  const Tensor last = walk(x, positions_of(ids, documents), [&](int64_t layer, const Tensor& output) {
+  const Tensor last = walk(x, positions(ids, documents), [&](int64_t layer, const Tensor& output) {
     if (first.empty() && !finite(output)) first = text("layer ", layer);
   });
   const AutocastScope scope(config_.autocast, device().type());

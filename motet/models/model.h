@@ -5,6 +5,7 @@
 #include "motet/mechanisms/mechanism.h"
 #include "motet/models/autocast.h"
 #include "motet/models/options.h"
+#include "motet/ops/dropout.h"
 
 namespace motet {
 
@@ -13,8 +14,9 @@ struct ModelConfig {
   ModelOptions options;
   nlohmann::json attention;  // [model.attention], resolved for its mechanism
   int64_t vocab_size = 0;
-  int64_t context = 0;    // trained length: the longest input
-  bool autocast = false;  // matrix products in bfloat16, as in training with train.dtype = "bfloat16"
+  int64_t context = 0;  // trained length: the longest input
+  /// Of matrix products, bfloat16 or float16, as in training with that train.dtype; none: that of the parameters.
+  std::optional<at::ScalarType> autocast = {};
 
   int64_t hidden_size() const { return options.hidden_size; }
   int64_t num_layers() const { return options.num_layers; }
@@ -33,8 +35,9 @@ class BlockImpl : public torch::nn::Module {
   BlockImpl(const ModelConfig&, int64_t layer, at::Device = at::kCPU);
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
                  const Positions& memory_at = {});
-  /// The layer's output from its input and what the attention made of input_layernorm(x).
-  Tensor after(const Tensor& x_BTC, const Tensor& attended_BTC);
+  /// The layer's output from its input and what the attention made of input_layernorm(x). Dropout is of what the
+  /// attention and the feed-forward add.
+  Tensor after(const Tensor& x_BTC, const Tensor& attended_BTC, const Dropout& = {});
 
   std::shared_ptr<Mechanism> self_attn;
   Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr};
@@ -58,7 +61,7 @@ class ModelImpl : public torch::nn::Module {
   /// the planned total of a request, so that its base stays one; 0: T, as in training and scoring. Throws UsageError
   /// when T exceeds the context or the length.
   Tensor hidden(const Tensor& ids_BT, int64_t length = 0);
-  Tensor hidden(const Tensor& ids_BT, const Positions&);
+  Tensor hidden(const Tensor& ids_BT, const Positions&, const Dropout& = {});
   Tensor logits(const Tensor& hidden_BTC);
   /// The embedding and the output of each layer, [B,T,C] each; normed(the last) is hidden(ids).
   std::vector<Tensor> states(const Tensor& ids_BT, const Positions&);
@@ -70,9 +73,12 @@ class ModelImpl : public torch::nn::Module {
   /// Sees the output of a layer [B,T,C].
   using OnLayer = std::function<void(int64_t layer, const Tensor& output_BTC)>;
   /// The one walk over the layers, in the model's precision: x [B,T,C] as embedded() gives it, to what normed() takes.
-  Tensor walk(Tensor x_BTC, const Attend&, const OnLayer& = {});
+  /// Under set_recompute and gradients a copy of `attend` is called once more by the backward pass.
+  Tensor walk(Tensor x_BTC, const Attend&, const OnLayer& = {}, const Dropout& = {});
   /// The walk with the mechanism's own attention among the tokens at these positions.
-  Tensor walk(Tensor x_BTC, const Positions&, const OnLayer& = {});
+  Tensor walk(Tensor x_BTC, const Positions&, const OnLayer& = {}, const Dropout& = {});
+  /// Where tokens stand: documents [B,T] int64 each from 0 on; undefined: one text.
+  static Positions positions(const Tensor& ids_BT, const Tensor& documents_BT = {});
 
   /// Draws all parameters anew, each from its own stream (layers/streams.h).
   void initialize(uint64_t seed);
@@ -90,17 +96,21 @@ class ModelImpl : public torch::nn::Module {
   /// share it, until train() or to() drops that form again (layers/preparable.h). Throws Error unless the parameters
   /// are float32 on the CPU.
   void prepare(WeightType = WeightType::float32);
-  /// Whether forward(), hidden(), states() and logits() compute under autocast to bfloat16, in training and evaluation
-  /// alike.
-  void set_autocast(bool on) { config_.autocast = on; }
+  /// Whether forward(), hidden(), states() and logits() compute under autocast to bfloat16 or float16, in training and
+  /// evaluation alike.
+  void set_autocast(std::optional<at::ScalarType> type) { config_.autocast = type; }
+  /// Whether a pass with gradients keeps each layer's input alone, and the backward pass computes the layer again.
+  void set_recompute(bool on) { recompute_ = on; }
 
   const ModelConfig& config() const { return config_; }
   at::Device device() const { return embed_tokens->weight.device(); }  // of parameters, inputs and results
   const std::vector<Block>& blocks() const { return blocks_; }
+  const Tensor& output_weight() const { return (lm_head ? lm_head : embed_tokens)->weight; }  // [V,C] of logits()
   int64_t num_parameters() const;
 
  private:
   ModelConfig config_;
+  bool recompute_ = false;
   Linear embed_tokens{nullptr};
   std::vector<Block> blocks_;
   Norm norm{nullptr};

@@ -27,14 +27,15 @@ Tensor next_token_loss(const Tensor& logits_BTV, const Tensor& ids_BT) {
 }
 
 // The recorded run decays every parameter and clips nothing.
-AdamW recorded_optimizer(ModelImpl& model, const Spec& spec) {
+Optimizer recorded_optimizer(ModelImpl& model, const Spec& spec) {
   const std::vector<Spec> betas = spec["betas"].items();
   if (betas.size() != 2) spec["betas"].refuse("two numbers");
-  const AdamWOptions options{.beta1 = betas[0].number(),
-                             .beta2 = betas[1].number(),
-                             .epsilon = spec["eps"].number(),
-                             .weight_decay = spec["weight_decay"].number()};
-  return AdamW(model, options, [](const std::string&, const Tensor&) { return true; });
+  const OptimizerOptions options{.beta1 = betas[0].number(),
+                                 .beta2 = betas[1].number(),
+                                 .epsilon = spec["eps"].number(),
+                                 .weight_decay = spec["weight_decay"].number(),
+                                 .learning_rate = spec["lr"].number()};
+  return Optimizer(model, options, [](const std::string&, const Tensor&) { return true; });
 }
 
 class ModelVerification {
@@ -157,8 +158,7 @@ class ModelVerification {
     if (!recorded("adamw.loss")) return;
     const Spec spec = spec_["adamw"];
     Model own = fresh(mask_of("adamw"));
-    AdamW optimizer = recorded_optimizer(*own, spec);
-    const double rate = spec["lr"].number();
+    Optimizer optimizer = recorded_optimizer(*own, spec);
     const int64_t steps = spec["steps"].integer();
     if (steps < 0 || steps > 1000) spec["steps"].refuse("0 to 1000");
     std::vector<double> losses;
@@ -169,7 +169,7 @@ class ModelVerification {
       if (step == steps) break;
       optimizer.zero_grad();
       loss.backward();
-      optimizer.step(rate);
+      optimizer.step();
     }
     compare(report_.outputs, "adamw.loss", at::tensor(losses, at::kDouble));
     std::map<std::string, Tensor> values;

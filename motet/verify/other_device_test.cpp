@@ -22,18 +22,24 @@ TEST(OtherDevice, EveryMechanismTrainsAndScoresAsOnTheCpu) {
   for (const std::string& name : contender_names()) {
     SCOPED_TRACE(name);
     double loss[2], score[2];
+    nlohmann::json diagnosis[2];
     for (const bool away : {false, true}) {
-      RunConfig run = testing::small_run({{"train.device", away ? other_name() : "cpu"}, {"train.dtype", "float64"}});
+      RunConfig run = testing::small_run(
+          {{"train.device", away ? other_name() : "cpu"}, {"train.dtype", "float64"}, {"train.diagnose_every", "3"}});
       run.attention_given = parse_contender(name, "");
       Model model(run.model_config(data.tokenizer->vocabulary_size()), away ? other_device() : at::Device(at::kCPU));
       model->initialize(1);
       Trainer trainer(model, data, run.train);
       for (int step = 0; step < 3; ++step) loss[away] = trainer.step().loss;
+      diagnosis[away] = metrics_record(trainer.diagnose()).flatten();
       score[away] = trainer.evaluate().loss;
       EXPECT_EQ(trainer.model().device().is_cpu(), !away);
     }
     EXPECT_NEAR(loss[1], loss[0], 1e-12 * loss[0]);
     EXPECT_NEAR(score[1], score[0], 1e-12 * score[0]);
+    ASSERT_EQ(diagnosis[1].size(), diagnosis[0].size());
+    for (const auto& item : diagnosis[0].items())
+      EXPECT_NEAR(diagnosis[1].at(item.key()).get<double>(), item.value().get<double>(), 1e-9) << item.key();
   }
 }
 

@@ -41,18 +41,18 @@ double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> w
   return -token_scores(model, at::cat(rows), at::cat(targets)).log_likelihood.sum().item<double>();
 }
 
-int64_t context_of(ModelImpl& model, const PerplexityOptions& options) {
-  const int64_t context = options.context > 0 ? options.context : model.config().context;
-  if (context > model.config().context)
-    fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);
-  return context;
-}
-
 int64_t rows_of(const PerplexityOptions& options, int64_t context) {
   return options.rows > 0 ? options.rows : std::max<int64_t>(1, kTokensAtOnce / context);
 }
 
 }  // namespace
+
+int64_t perplexity_context(ModelImpl& model, const PerplexityOptions& options) {
+  const int64_t context = options.context > 0 ? options.context : model.config().context;
+  if (context > model.config().context)
+    fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);
+  return context;
+}
 
 std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t stride) {
   const int64_t length = std::min(context, tokens - 1);
@@ -67,7 +67,7 @@ std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t strid
 
 Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::string_view text,
                            const PerplexityOptions& options) {
-  const int64_t context = context_of(model, options);
+  const int64_t context = perplexity_context(model, options);
   const int64_t stride = options.stride > 0 ? options.stride : context;
   if (stride > context) fail_usage("eval: a stride of ", stride, " tokens, want at most the window of ", context);
   at::NoGradGuard no_grad;
@@ -97,8 +97,8 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
 
 Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, std::span<const int32_t> token_bytes,
                             const PerplexityOptions& options) {
-  if (options.stride > 0) fail_usage("--stride: prepared data is scored window by window, want a text");
-  const int64_t context = context_of(model, options), windows = num_eval_windows(tokens, context);
+  if (options.stride > 0) fail_usage("--stride: prepared data and examples are scored window by window, want a text");
+  const int64_t context = perplexity_context(model, options), windows = num_eval_windows(tokens, context);
   Progress progress("perplexity", windows);
   const WindowScore score =
       score_windows(model, {tokens, token_bytes, context, options.documents_apart}, spread_windows(windows, windows),

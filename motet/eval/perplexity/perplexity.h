@@ -21,6 +21,9 @@ struct PerplexityOptions {
   bool documents_apart = false;  // of prepared data: none sees another
 };
 
+/// Tokens of a window. Throws UsageError when they are more than the model's context.
+int64_t perplexity_context(ModelImpl&, const PerplexityOptions&);
+
 /// A part of a text: inputs are tokens begin .. end, targets those one later, of which the last `scored` count.
 struct Window {
   int64_t begin = 0, end = 0, scored = 0;

@@ -156,6 +156,16 @@ std::vector<LearnedMap> Dcmha::learned() {
   return maps;
 }
 
+// The mean size of each branch's gates: their signs would cancel.
+std::vector<Diagnostic> Dcmha::diagnostics(const Tensor& x, const Queries& q, const Keys& k) {
+  std::vector<Diagnostic> all = Projected::diagnostics(x, q, k);
+  const Tensor* const gates[] = {&q.pre.gate_BTH, &k.pre.gate_BSH, &q.post.gate_BTH, &k.post.gate_BSH};
+  for (size_t branch = 0; branch < std::size(gates); ++branch)
+    if (gates[branch]->defined())
+      all.push_back({text(kDcmhaBranches[branch], "_gate"), gates[branch]->abs().mean({0, 1})});
+  return all;
+}
+
 // The authors' training code (JAX): README.md, Parameters.
 void Dcmha::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);

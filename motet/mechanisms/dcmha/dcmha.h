@@ -30,6 +30,7 @@ class Dcmha : public Projected {
   Queries queries(const Tensor& x_BTC, const Positions&) override;
   Attention attention(const Positions& queries, const Positions& keys, Pass) override;
   std::vector<LearnedMap> learned() override;
+  std::vector<Diagnostic> diagnostics(const Tensor& x_BTC, const Queries&, const Keys&) override;
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
   void prepare(WeightType, WeightArena&) override;

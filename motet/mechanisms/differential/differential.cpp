@@ -112,6 +112,12 @@ std::vector<LearnedMap> Differential::learned() {
   return {{"lambda", lambda().detach().view({1, 1})}};
 }
 
+std::vector<Diagnostic> Differential::diagnostics(const Tensor& x, const Queries& q, const Keys& k) {
+  std::vector<Diagnostic> all = Projected::diagnostics(x, q, k);
+  all.push_back({"lambda", second_ ? q.lambda.mean({0, 1}) : q.lambda.view({1})});
+  return all;
+}
+
 void Differential::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
   for (const auto& [name, vector] : {std::pair("lambda_q1", lambda_q1_D), std::pair("lambda_k1", lambda_k1_D),

@@ -24,6 +24,7 @@ class Differential : public Projected {
   Attention attention(const Positions& queries, const Positions& keys, Pass) override;
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
   std::vector<LearnedMap> learned() override;
+  std::vector<Diagnostic> diagnostics(const Tensor& x_BTC, const Queries&, const Keys&) override;
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
   std::string caveat() const override;
