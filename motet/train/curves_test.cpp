@@ -2,9 +2,12 @@
 #include "motet/checkpoints/tensors.h"
 #include "motet/core/file.h"
 #include "motet/formats/json.h"
+#include "motet/train/schedule.h"
 #include "motet/train/testing.h"
 
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace motet {
 namespace {
@@ -104,34 +107,57 @@ TEST(Curves, TenStepsInFloat32AreTheRecordedOnes) {
   }
 }
 
-TEST(AdamW, TwentyStepsAreThoseOfTorch) {
-  const json record = parse_json(read_file(kFolder / "optimizer.json"), "optimizer.json");
-  Model model(tiny({{"hidden_size", 4}}, {{"num_heads", 2}}, 5));
-  model->to(at::kDouble);
-  auto parameters = model->named_parameters();
-  for (const auto& item : record["parameters"].items()) {
-    at::NoGradGuard no_grad;
-    Tensor& p = parameters[item.key()];
-    p.copy_(at::arange(p.numel(), at::kDouble).cos().view(p.sizes()));
-  }
-  AdamW optimizer(*model, {.beta1 = record["beta1"],
-                           .beta2 = record["beta2"],
-                           .epsilon = record["epsilon"],
-                           .weight_decay = record["weight_decay"]});
-  for (int64_t step = 1; step <= record["steps"]; ++step) {
-    optimizer.zero_grad();
-    for (const auto& item : record["parameters"].items()) {
+TEST(Optimizer, TwentyStepsAreThoseOfTorch) {
+  const json record = parse_json(read_file(kFolder / "optimizers.json"), "optimizers.json");
+  for (const auto& [word, kind] : optimizer_kinds()) {
+    Model model(tiny({{"hidden_size", 4}}, {{"num_heads", 2}}, 5));
+    model->to(at::kDouble);
+    auto parameters = model->named_parameters();
+    const json& wanted = record["parameters"].at(word);
+    for (const auto& item : wanted.items()) {
+      at::NoGradGuard no_grad;
       Tensor& p = parameters[item.key()];
-      const double s = static_cast<double>(step);
-      p.mutable_grad() = ((at::arange(p.numel(), at::kDouble) + 1) * s).sin().div(s).view(p.sizes());
+      p.copy_(at::arange(p.numel(), at::kDouble).cos().view(p.sizes()));
     }
-    optimizer.step(record["learning_rate"]);
+    Optimizer optimizer(*model, {.kind = kind,
+                                 .beta1 = record["beta1"],
+                                 .beta2 = record["beta2"],
+                                 .epsilon = record["epsilon"],
+                                 .weight_decay = record["weight_decay"],
+                                 .momentum = record["momentum"],
+                                 .learning_rate = record["learning_rate"],
+                                 .muon_learning_rate = record["muon_learning_rate"]});
+    for (int64_t step = 1; step <= record["steps"]; ++step) {
+      optimizer.zero_grad();
+      for (const auto& item : wanted.items()) {
+        Tensor& p = parameters[item.key()];
+        const double s = static_cast<double>(step);
+        p.mutable_grad() = ((at::arange(p.numel(), at::kDouble) + 1) * s).sin().div(s).view(p.sizes());
+      }
+      optimizer.step();
+    }
+    for (const auto& item : wanted.items()) {
+      const Tensor values = at::tensor(item.value().get<std::vector<double>>(), at::kDouble);
+      const double error = (parameters[item.key()].flatten() - values).abs().max().item<double>();
+      EXPECT_LE(error, kind == OptimizerKind::muon ? 1e-6 : 1e-12) << word << " " << item.key();
+    }
   }
-  for (const auto& item : record["parameters"].items()) {
-    const Tensor wanted = at::tensor(item.value().get<std::vector<double>>(), at::kDouble);
-    const double error = (parameters[item.key()].flatten() - wanted).abs().max().item<double>();
-    EXPECT_LE(error, 1e-12) << item.key();
+}
+
+TEST(Schedule, EveryRateIsThatOfTorchsSchedulers) {
+  std::set<std::string> seen;
+  for (const json& record : parse_json(read_file(kFolder / "schedules.json"), "schedules.json")) {
+    json options = record["options"];
+    options["steps"] = record["steps"];
+    const TrainOptions train = train_options().parse(options, "train");
+    for (int64_t i = 0; i < train.steps; ++i)
+      EXPECT_NEAR(
+          learning_rate_factor(train, static_cast<double>(i + 1) / static_cast<double>(train.steps), train.steps),
+          record["factors"][static_cast<size_t>(i)].get<double>(), 1e-12)
+          << record["options"] << " step " << i + 1;
+    seen.insert(options["schedule"]);
   }
+  EXPECT_EQ(seen.size(), 5u);
 }
 
 }  // namespace

@@ -1,39 +1,72 @@
 #pragma once
 #include <functional>
+#include <map>
 
 #include "motet/models/model.h"
+#include "motet/train/options.h"
 
 namespace motet {
 
-struct AdamWOptions {
+/// Numbers by the names that torch.optim gives them.
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double momentum = 0.95;       // of sgd and muon, which is Nesterov's
+  double learning_rate = 3e-3;  // peaks: step() scales them
+  double muon_learning_rate = 0.02;
 };
+OptimizerOptions optimizer_options(const TrainOptions&);
 
-/// AdamW (arXiv:1711.05101), decoupled decay as in torch.optim.AdamW, by torch's fused CPU and CUDA kernel. Moments
-/// have the parameters' dtype.
-class AdamW {
+/// AdamW (arXiv:1711.05101), Adam (arXiv:1412.6980), SGD with momentum, Muon (kellerjordan.github.io/posts/muon) for
+/// the matrices inside the layers that decay, with AdamW for the rest; as torch.optim has them, by torch's fused
+/// kernels where there is one. State has the parameters' dtype; frozen parameters have none.
+class Optimizer {
  public:
   /// Which parameters decay, by name.
   using Decays = std::function<bool(const std::string& name, const Tensor& parameter)>;
 
   /// Decay as ModelImpl::decays says. The model begins to train: what was prepared for inference is dropped.
-  AdamW(ModelImpl&, AdamWOptions);
-  AdamW(ModelImpl&, AdamWOptions, const Decays&);
-  void step(double learning_rate);
+  Optimizer(ModelImpl&, OptimizerOptions);
+  Optimizer(ModelImpl&, OptimizerOptions, const Decays&);
+  /// One step at `factor` times the peak of each learning rate.
+  void step(double factor = 1);
+  /// The same step, parameter by parameter with a copy of that one alone: by part of the model (models/cost.h) the norm
+  /// of what the step changed, decay included, over the norm of the weights before it. A part of zeros has none.
+  std::map<std::string, double> measured_step(double factor);
   void zero_grad();
+  /// Those of all parameters that have one.
+  std::vector<Tensor> gradients() const;
   /// The norm of all gradients together, a number on their device; 0 on the CPU without any.
   Tensor gradient_norm() const;
   /// Scales all gradients, whose norm is `norm`, so that it is at most `limit` (0: leaves them).
   void clip(double limit, double norm);
 
- private:
-  struct Group {
-    double weight_decay;
-    std::vector<Tensor> parameters, first, second, steps;
-  };
-  std::vector<Tensor> gradients() const;
+  /// What a step depends on beside parameters and gradients, by torch's name: "exp_avg.<parameter>",
+  /// "exp_avg_sq.<parameter>", "step.<parameter>", "momentum_buffer.<parameter>". The tensors are the optimiser's own.
+  std::vector<std::pair<std::string, Tensor>> state() const;
 
-  AdamWOptions options_;
+ private:
+  struct Group;
+  /// An optimiser's own numbers of a parameter, and its step for those of a group that have gradients.
+  struct Rule {
+    std::vector<const char*> state;
+    void (*step)(const OptimizerOptions&, Group&, double factor);
+  };
+  static const Rule& rule_of(OptimizerKind);
+
+  struct Group {
+    const Rule* rule;
+    double weight_decay;
+    std::vector<std::string> names;
+    std::vector<Tensor> parameters;
+    std::vector<std::vector<Tensor>> state;  // by name of the rule, then by parameter
+
+    Group with_gradients() const;
+    Group only(size_t parameter) const;
+    std::vector<Tensor> gradients() const;
+  };
+
+  OptimizerOptions options_;
   std::vector<Group> groups_;
 };
 

@@ -1,6 +1,10 @@
 #include "motet/train/plan.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
+#include "motet/train/average.h"
+#include "motet/train/run_config.h"
 
 namespace motet {
 namespace {
@@ -14,23 +18,32 @@ constexpr int64_t kKeptOfWidth = 6, kKeptOfFeedForward = 3;
 TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train) {
   Model model(config, at::kMeta);
   TrainingPlan plan{.cost = model_cost(*model)};
-  const int64_t number = train.dtype == TrainDtype::float64 ? 8 : 4,
-                activation = train.dtype == TrainDtype::bfloat16 ? 2 : number;
+  const int64_t number = train.dtype == TrainDtype::float64 ? 8 : 4, activation = autocast_of(train.dtype) ? 2 : number,
+                averages = WeightAverage::copies(train.average);
   plan.checkpoint_bytes = plan.cost.parameters * number;
-  plan.training_bytes = 4 * plan.checkpoint_bytes;
+  const bool one_moment = train.optimizer == OptimizerKind::sgd;
+  const int64_t held = (one_moment ? 2 : 3) + averages;
+  plan.run_checkpoint_bytes = (held + (averages > 0 ? 1 : 0)) * plan.checkpoint_bytes;
+  plan.training_bytes = (1 + held) * plan.checkpoint_bytes + (train.async_checkpoint ? plan.run_checkpoint_bytes : 0);
   const int64_t layer = kKeptOfWidth * config.hidden_size() + kKeptOfFeedForward * config.intermediate_size();
-  plan.activation_bytes =
-      train.tokens_per_step() * (config.num_layers() * layer * activation + 2 * config.vocab_size * number);
+  const int64_t rows =
+                    train.micro_batch_size > 0 ? std::min(train.micro_batch_size, train.batch_size) : train.batch_size,
+                tokens = rows * train.context,
+                logits = train.loss_rows > 0 ? std::min(train.loss_rows, tokens) : tokens,
+                layers = train.recompute == Recompute::block ? 1 : config.num_layers(),
+                inputs = train.recompute == Recompute::block ? config.num_layers() * config.hidden_size() : 0;
+  plan.activation_bytes = tokens * (layers * layer + inputs) * activation + logits * 2 * config.vocab_size * number;
   return plan;
 }
 
 void check_memory(const TrainingPlan& plan, std::optional<int64_t> available) {
   if (!available || plan.training_bytes + plan.activation_bytes <= *available) return;
   if (plan.training_bytes > *available)
-    fail("train: parameters, gradients and moments of the optimiser take ", plan.training_bytes,
+    fail("train: parameters, gradients and the state of the optimiser take ", plan.training_bytes,
          " bytes, want at most the ", *available, " that are free: a smaller model.hidden_size or model.num_layers");
   fail("train: a step takes at least ", plan.activation_bytes, " bytes beside ", plan.training_bytes,
-       " of the model, want at most the ", *available, " that are free: a smaller train.batch_size or train.context");
+       " of the model, want at most the ", *available,
+       " that are free: a smaller train.micro_batch_size or train.context, or train.recompute = block");
 }
 
 void check_disk(const std::filesystem::path& folder, int64_t bytes) {

@@ -10,8 +10,9 @@ namespace motet {
 /// What training one model takes, known from shapes alone.
 struct TrainingPlan {
   ModelCost cost;
-  int64_t checkpoint_bytes = 0;  // of the parameters, as they are saved
-  int64_t training_bytes = 0;    // parameters, gradients and both moments of AdamW
+  int64_t checkpoint_bytes = 0;      // of the parameters, as they are saved
+  int64_t run_checkpoint_bytes = 0;  // with the optimiser's state
+  int64_t training_bytes = 0;    // parameters, gradients and the optimiser's state; of an asynchronous checkpoint too
   int64_t activation_bytes = 0;  // of one step, at least
 };
 TrainingPlan training_plan(const ModelConfig&, const TrainOptions&);

@@ -43,6 +43,23 @@ TEST(Plan, BytesFollowTheDtype) {
   EXPECT_EQ(plan("float32").activation_bytes, 64 * (2 * (6 * 16 + 3 * 43) * 4 + 2 * 50 * 4));
 }
 
+TEST(Plan, WhatSavesMemoryIsCounted) {
+  const auto plan = [](const Overrides& set) {
+    const RunConfig run = small_run(set);
+    return training_plan(run.model_config(50), run.train);
+  };
+  const TrainingPlan plain = plan({});
+  const int64_t layers = 64 * 2 * (6 * 16 + 3 * 43) * 4, logits = 64 * 2 * 50 * 4;
+  EXPECT_EQ(plan({{"train.micro_batch_size", "1"}}).activation_bytes, (layers + logits) / 4);
+  EXPECT_EQ(plan({{"train.micro_batch_size", "100"}}).activation_bytes, layers + logits);
+  EXPECT_EQ(plan({{"train.loss_rows", "16"}}).activation_bytes, layers + logits / 4);
+  EXPECT_EQ(plan({{"train.recompute", "block"}}).activation_bytes, layers / 2 + 64 * 2 * 16 * 4 + logits);
+  EXPECT_EQ(plain.run_checkpoint_bytes, 3 * plain.checkpoint_bytes);
+  EXPECT_EQ(plan({{"train.optimizer", "sgd"}}).run_checkpoint_bytes, 2 * plain.checkpoint_bytes);
+  EXPECT_EQ(plan({{"train.optimizer", "sgd"}}).training_bytes, 3 * plain.checkpoint_bytes);
+  EXPECT_EQ(plan({{"train.async_checkpoint", "true"}}).training_bytes, 7 * plain.checkpoint_bytes);
+}
+
 // One that no machine could hold.
 TEST(Plan, ALargeModelTakesNoMemory) {
   const RunConfig run = small_run({{"model.hidden_size", "16384"}, {"model.num_layers", "96"}});
@@ -56,11 +73,10 @@ TEST(Plan, WhatDoesNotFitIsRefusedWithBytesAndKey) {
   EXPECT_EQ(
       message_of<Error>([&] { check_memory(plan, 149); }),
       "train: a step takes at least 50 bytes beside 100 of the model, want at most the 149 that are free: a smaller "
-      "train.batch_size or train.context");
-  EXPECT_EQ(
-      message_of<Error>([&] { check_memory(plan, 99); }),
-      "train: parameters, gradients and moments of the optimiser take 100 bytes, want at most the 99 that are free: "
-      "a smaller model.hidden_size or model.num_layers");
+      "train.micro_batch_size or train.context, or train.recompute = block");
+  EXPECT_EQ(message_of<Error>([&] { check_memory(plan, 99); }),
+            "train: parameters, gradients and the state of the optimiser take 100 bytes, want at most the 99 that are "
+            "free: a smaller model.hidden_size or model.num_layers");
   const TemporaryFolder folder;
   check_disk(folder.path(), 1);
   EXPECT_NE(message_of<Error>([&] { check_disk(folder.path(), int64_t{1} << 62); }).find("4611686018427387904 bytes"),

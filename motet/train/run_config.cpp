@@ -40,13 +40,20 @@ void check_sections(const nlohmann::json& config) {
   }
 }
 
-constexpr const char* kBudgets[] = {"steps", "tokens", "minutes"};
+// Keys of a section of which one counts.
+struct Alternatives {
+  const char* section;
+  std::vector<const char*> keys;
+};
+const std::vector<Alternatives> kAlternatives{{"train", {"steps", "tokens", "minutes"}}, {"data", {"text", "mixture"}}};
 
 // Adds a source of settings that wins over those before it; its budget, in whatever unit, replaces theirs.
 void add_source(nlohmann::json& config, const nlohmann::json& source) {
-  const auto is_set = [&](const char* budget) { return source.contains("train") && source["train"].contains(budget); };
-  if (config.contains("train") && std::any_of(std::begin(kBudgets), std::end(kBudgets), is_set))
-    for (const char* budget : kBudgets) config["train"].erase(budget);
+  for (const auto& [section, keys] : kAlternatives) {
+    const auto is_set = [&](const char* key) { return source.contains(section) && source[section].contains(key); };
+    if (config.contains(section) && std::ranges::any_of(keys, is_set))
+      for (const char* key : keys) config[section].erase(key);
+  }
   config.merge_patch(source);
 }
 
@@ -88,6 +95,20 @@ std::vector<std::string> take_texts(nlohmann::json& data) {
   return texts;
 }
 
+std::vector<MixtureSource> take_mixture(nlohmann::json& data) {
+  std::vector<MixtureSource> mixture;
+  if (!data.is_object() || !data.contains("mixture")) return mixture;
+  const nlohmann::json given = data["mixture"];
+  data.erase("mixture");
+  const auto is_source = [](const nlohmann::json& item) {
+    return item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_number();
+  };
+  if (!given.is_array() || given.empty() || !std::ranges::all_of(given, is_source))
+    fail_usage("data.mixture: want a list of paths with weights, [[\"data/a\", 0.7], [\"data/b\", 0.3]]");
+  for (const auto& item : given) mixture.push_back({item[0].get<std::string>(), item[1].get<double>()});
+  return mixture;
+}
+
 }  // namespace
 
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base) {
@@ -112,16 +133,27 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
                  data = config.value("data", nlohmann::json::object());
   run.attention_given = typed_attention(expanded(model.value("attention", nlohmann::json::object())));
   model.erase("attention");
-  run.texts = take_texts(data);
-  if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty()) run.texts = texts;
+  if (data.contains("text") && data.contains("mixture")) fail_usage("data.text and data.mixture: want one of them");
+  run.texts = take_texts(data), run.mixture = take_mixture(data);
+  if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty())
+    run.texts = texts, run.mixture.clear();
   run.model = model_options().parse(model, "model");
   run.data = data_options().parse(data, "data");
   run.train = train_options().parse(config.value("train", nlohmann::json::object()), "train");
   const int budgets = (run.train.steps > 0) + (run.train.tokens > 0) + (run.train.minutes > 0);
   if (budgets > 1) fail_usage("train: more than one of steps, tokens and minutes is set, want one budget");
   if (budgets == 0) fail_usage("train: no budget, want one of train.steps, train.tokens and train.minutes");
+  for (const auto& [name, value] : {std::pair("warmup", run.train.warmup), {"decay", run.train.decay}})
+    if (value >= 1 && run.train.minutes > 0)
+      fail_usage("train.", name, ": ", value, " steps of a budget in minutes, want a part of it, below 1");
   parse_device(run.train.device);  // refuses what is not here
   return run;
+}
+
+std::optional<at::ScalarType> autocast_of(TrainDtype dtype) {
+  if (dtype == TrainDtype::bfloat16) return at::kBFloat16;
+  if (dtype == TrainDtype::float16) return at::kHalf;
+  return std::nullopt;
 }
 
 ModelConfig RunConfig::model_config(int64_t vocab_size) const {
@@ -129,7 +161,7 @@ ModelConfig RunConfig::model_config(int64_t vocab_size) const {
           .attention = resolve_attention(attention_given, "model.attention"),
           .vocab_size = vocab_size,
           .context = train.context,
-          .autocast = train.dtype == TrainDtype::bfloat16};
+          .autocast = autocast_of(train.dtype)};
 }
 
 nlohmann::json RunConfig::as_given() const {
@@ -138,6 +170,7 @@ nlohmann::json RunConfig::as_given() const {
                      {"train", train_options().write(train)}};
   all["model"]["attention"] = attention_given;
   if (!texts.empty()) all["data"]["text"] = texts;
+  for (const MixtureSource& source : mixture) all["data"]["mixture"].push_back({source.path, source.weight});
   return all;
 }
 
@@ -166,6 +199,8 @@ std::string describe_options(const nlohmann::json& base) {
     keys(entry.options, "# ", none);
   }
   out += "\n[data]\n# text = [\"a.txt\", \"b.txt\"]  # files, folders of *.txt, or prepared data\n";
+  out +=
+      "# mixture = [[\"data/a\", 0.7], [\"data/b\", 0.3]]  # in place of text: sources with their parts of all rows\n";
   keys(data_options().table(), "", base.value("data", none));
   out += "\n[train]\n";
   keys(train_options().table(), "", base.value("train", none));

@@ -7,6 +7,15 @@
 
 namespace motet {
 
+/// That of a model trained in this dtype; none for float32 and float64.
+std::optional<at::ScalarType> autocast_of(TrainDtype);
+
+/// A text or prepared data of [data] mixture, and its weight among them.
+struct MixtureSource {
+  std::string path;
+  double weight = 1;
+};
+
 /// A run's configuration, checked. `attention_given` is what was said about [model.attention], unresolved, so
 /// that a comparison can resolve it for each mechanism.
 struct RunConfig {
@@ -14,7 +23,8 @@ struct RunConfig {
   DataOptions data;
   TrainOptions train;
   nlohmann::json attention_given;
-  std::vector<std::string> texts;  // paths; empty = built-in text
+  std::vector<std::string> texts;      // paths; empty = built-in text
+  std::vector<MixtureSource> mixture;  // in place of texts; empty = none
 
   ModelConfig model_config(int64_t vocab_size) const;  // for the mechanism of attention_given
   nlohmann::json as_given() const;                     // all tables, [model.attention] as it was given
@@ -22,7 +32,8 @@ struct RunConfig {
 };
 
 /// Defaults under `base`, under the TOML file request["config"], under request["set"] ([["model.hidden_size","64"],
-/// ...]) and request["texts"]. A budget replaces those below it, whatever its unit. Throws UsageError for unknown
+/// ...]) and request["texts"]. A budget replaces those below it, whatever its unit, and texts
+/// a mixture. Throws UsageError for unknown
 /// sections and keys (nearest named), wrong types and ranges.
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base = nlohmann::json::object());
 

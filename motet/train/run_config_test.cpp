@@ -113,5 +113,28 @@ TEST(RunConfig, TheModelComputesAsTrainDtypeSays) {
   EXPECT_FALSE(small_run().model_config(10).autocast);
 }
 
+TEST(RunConfig, AMixtureReplacesTextsAndTextsAMixture) {
+  const nlohmann::json budget{{"train", {{"steps", 1}}}};
+  const auto read = [&](const nlohmann::json& data, const nlohmann::json& request = nlohmann::json::object()) {
+    nlohmann::json base = budget;
+    base["data"] = data;
+    return read_run_config(request, base);
+  };
+  const nlohmann::json two = nlohmann::json::parse(R"([["a", 0.7], ["b", 1]])");
+  const RunConfig mixed = read({{"mixture", two}});
+  ASSERT_EQ(mixed.mixture.size(), 2u);
+  EXPECT_EQ(mixed.mixture[1].path, "b");
+  EXPECT_EQ(mixed.mixture[0].weight, 0.7);
+  EXPECT_EQ(read_run_config(nlohmann::json::object(), mixed.resolved()).resolved(), mixed.resolved());
+  const RunConfig given = read({{"mixture", two}}, {{"texts", {"c.txt"}}});
+  EXPECT_TRUE(given.mixture.empty());
+  EXPECT_EQ(given.texts, std::vector<std::string>{"c.txt"});
+  EXPECT_EQ(message_of<UsageError>([&] { read({{"mixture", two}, {"text", "a"}}); }),
+            "data.text and data.mixture: want one of them");
+  const std::string want = "data.mixture: want a list of paths with weights, [[\"data/a\", 0.7], [\"data/b\", 0.3]]";
+  for (const char* wrong : {"3", "[]", "[1]", "[[\"a\"]]", "[[\"a\", \"b\"]]", "[[1, 0.5]]", "[[\"a\", 1, 2]]"})
+    EXPECT_EQ(message_of<UsageError>([&] { read({{"mixture", nlohmann::json::parse(wrong)}}); }), want) << wrong;
+}
+
 }  // namespace
 }  // namespace motet

@@ -2,11 +2,20 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "motet/core/interrupt.h"
 #include "motet/train/text_data.h"
 
 namespace motet {
+namespace {
+
+std::vector<double> on_the_host(const Tensor& numbers) {
+  const Tensor here = numbers.to(at::kCPU).contiguous();
+  return {here.const_data_ptr<double>(), here.const_data_ptr<double>() + here.numel()};
+}
+
+}  // namespace
 
 double WindowScore::bits_per_byte() const {
   return loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(bytes);
@@ -16,28 +25,31 @@ WindowScore score_windows(ModelImpl& model, const ScoredTokens& scored, std::spa
                           const std::function<void(int64_t)>& progress) {
   at::NoGradGuard no_grad;
   WindowScore score;
-  double sum = 0, squares = 0;  // of the windows' losses, less the first: so that no digits are lost
-  double first = 0;
+  std::vector<double> losses, counts;  // of each window: the mean of its learned targets, and how many they are
   for (size_t row = 0; row < which.size(); row += static_cast<size_t>(rows)) {
     check_interrupt();
     const auto numbers = which.subspan(row, std::min(static_cast<size_t>(rows), which.size() - row));
     const Batch batch = windows_at(scored.tokens, scored.context, numbers, scored.documents_apart);
     const TokenTensors tokens = as_tensors(batch, model.device());
-    const Tensor losses = ops::token_loss(model.forward(tokens.inputs, tokens.documents), tokens.targets, Loss::each);
-    const Tensor means = losses.to(at::kDouble).mean(1).to(at::kCPU);
-    for (int64_t i = 0; i < means.size(0); ++i) {
-      const double loss = means[i].item<double>();
-      if (score.windows++ == 0) first = loss;
-      sum += loss - first, squares += (loss - first) * (loss - first);
-    }
+    const Tensor each = ops::token_loss(model.forward(tokens.inputs, tokens.documents), tokens.targets, Loss::each),
+                 counted = (tokens.targets != kLeftOut).sum(1).to(at::kDouble),
+                 means = each.to(at::kDouble).sum(1) / counted.clamp_min(1);
+    for (const double loss : on_the_host(means)) losses.push_back(loss);
+    for (const double count : on_the_host(counted)) counts.push_back(count);
     for (const int64_t target : batch.targets)
-      if (!scored.token_bytes.empty()) score.bytes += scored.token_bytes[static_cast<size_t>(target)];
+      if (!scored.token_bytes.empty() && target != kLeftOut)
+        score.bytes += scored.token_bytes[static_cast<size_t>(target)];
+    score.windows = static_cast<int64_t>(losses.size());
     progress(score.windows);
   }
-  const double n = static_cast<double>(score.windows);
-  score.tokens = score.windows * scored.context;
-  score.loss = first + sum / n;
-  if (score.windows > 1) score.error = std::sqrt(std::max((squares - sum * sum / n) / (n - 1), 0.0) / n);
+  // Less the first, so that no digits are lost.
+  const double n = static_cast<double>(score.windows), all = std::accumulate(counts.begin(), counts.end(), 0.0);
+  double sum = 0, squares = 0;
+  for (size_t i = 0; i < losses.size(); ++i) sum += counts[i] * (losses[i] - losses[0]);
+  score.tokens = std::llround(all);
+  score.loss = losses[0] + sum / all;
+  for (size_t i = 0; i < losses.size(); ++i) squares += std::pow(counts[i] * (losses[i] - score.loss), 2);
+  if (score.windows > 1) score.error = std::sqrt(n / (n - 1) * squares) / all;
   return score;
 }
 

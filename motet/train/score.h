@@ -8,8 +8,8 @@ namespace motet {
 
 /// What a model makes of windows of tokens.
 struct WindowScore {
-  double loss = 0;   // nats per token: the mean negative log-likelihood of the windows' targets
-  double error = 0;  // its standard error, over the windows; 0 of a single one
+  double loss = 0;   // nats per token: the mean negative log-likelihood of the windows' targets that are not left out
+  double error = 0;  // its standard error, over the windows (of a ratio, where they count unlike); 0 of a single one
   int64_t windows = 0, tokens = 0;
   int64_t bytes = 0;  // of text that the scored tokens stand for; 0: not known
   double bits_per_byte() const;

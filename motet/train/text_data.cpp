@@ -1,8 +1,12 @@
 #include "motet/train/text_data.h"
 
+#include <filesystem>
+
 #include "motet/core/error.h"
+#include "motet/core/log.h"
 #include "motet/data/bounded_tokens.h"
 #include "motet/data/corpus.h"
+#include "motet/data/hash.h"
 #include "motet/ops/device.h"
 #include "motet/text/readers/load.h"
 #include "motet/text/token_bytes.h"
@@ -15,34 +19,115 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const RunConfig& run, std::stri
   return choose_tokenizer(name == "auto" ? "chars" : name, text);
 }
 
-void check_length(const TextData& data, const RunConfig& run) {
-  const auto needed = static_cast<uint64_t>(run.train.context) + 1;
-  for (const auto& [what, tokens] : {std::pair("training", data.train), std::pair("validation", data.validation)})
-    if (tokens->size() < needed)
-      fail(data.name, ": the ", what, " part has ", tokens->size(), " tokens, want at least ", needed,
-           " for a context of ", needed - 1);
+// Of shards that have none of their own: the number of tokens, and some of them from all over.
+std::string sampled_hash(const TokenSequence& tokens) {
+  constexpr uint64_t kPieces = 64, kPiece = 4096;
+  Hash64 hash;
+  const uint64_t size = tokens.size();
+  hash.add(std::to_string(size));
+  for (uint64_t i = 0; i < kPieces; ++i) {
+    const uint64_t begin = size / kPieces * i;
+    const std::vector<int64_t> piece = tokens.slice(begin, std::min(kPiece, size - begin));
+    hash.add({reinterpret_cast<const char*>(piece.data()), piece.size() * sizeof(int64_t)});
+  }
+  return hash_text(hash.value());
 }
 
-TextData load_prepared(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer) {
-  const PreparedData prepared = open_prepared_data(run.texts.front());
-  if (!tokenizer && run.data.tokenizer != "auto") tokenizer = named_tokenizer(run, "");
-  TextData data{.name = prepared.name, .tokenizer = tokenizer_of(prepared, std::move(tokenizer))};
-  data.documents_apart = run.data.documents == Documents::apart;
-  const auto bounded = [&](const std::shared_ptr<const TokenSequence>& tokens) -> std::shared_ptr<const TokenSequence> {
-    if (!tokens || prepared.manifest) return tokens;
-    return std::make_shared<BoundedTokens>(tokens, data.tokenizer->vocabulary_size(), prepared.name);
-  };
-  data.train = bounded(prepared.train);
-  data.validation = bounded(prepared.validation);
-  if (!data.validation) {  // the last tokens, as of a text
-    const uint64_t all = data.train->size();
-    const auto kept = static_cast<uint64_t>(static_cast<double>(all) * run.data.validation);
-    data.validation = std::make_shared<TokenPart>(data.train, all - kept, kept);
-    data.train = std::make_shared<TokenPart>(data.train, 0, all - kept);
+nlohmann::json hashes_of(const PreparedData& data) {
+  nlohmann::json all;
+  if (!data.manifest) return {{"tokens", sampled_hash(*data.train)}};
+  all[data.manifest->tokenizer_file] = hash_text(data.manifest->tokenizer_hash);
+  for (const SplitRecord* split : {&data.manifest->train, &data.manifest->validation})
+    for (const ShardRecord& shard : split->shards) all[shard.file] = hash_text(shard.hash);
+  return all;
+}
+
+// A text or prepared data, before it is known by which tokenizer.
+struct OpenedSource {
+  std::string name;
+  Corpus corpus;
+  std::optional<PreparedData> prepared;  // in place of the corpus
+};
+
+OpenedSource open_source(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (!is_prepared_data(path)) continue;
+    if (paths.size() > 1) fail_usage(path, " is prepared data and there are other texts, want it alone");
+    PreparedData data = open_prepared_data(path);
+    return {.name = data.name, .corpus = {}, .prepared = std::move(data)};
   }
-  check_length(data, run);
-  data.token_bytes = token_byte_counts(*data.tokenizer);
+  Corpus corpus = load_corpus(paths);
+  return {.name = corpus.name, .corpus = std::move(corpus), .prepared = std::nullopt};
+}
+
+// Rows of examples; the last of them are for validation.
+TextData load_examples(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer, const ExampleForm& form) {
+  const std::string& path = run.texts.front();
+  if (!tokenizer) fail_usage(path, ": examples have no tokenizer of their own, want --init or --tokenizer");
+  const std::vector<Example> all = read_examples(path, *tokenizer, form);
+  const auto kept = static_cast<size_t>(static_cast<double>(all.size()) * run.data.validation);
+  if (kept == 0)
+    fail(path, ": has ", all.size(), " examples, want enough for a validation part of ", run.data.validation);
+  Hash64 hash;
+  for (const Example& example : all)
+    for (size_t i = 0; i < example.ids.size(); ++i)
+      hash.add(text(example.ids[i], i == 0 ? "|" : "", example.learned[i] ? "+" : "-"));
+  const auto rows_of = [&](size_t first, size_t last) {
+    const std::vector<Example> part(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                    all.begin() + static_cast<std::ptrdiff_t>(last));
+    auto rows = std::make_shared<ExampleRows>(part, run.train.context, path);
+    if (const std::string remark = rows->remark(); !remark.empty()) log_warn(text(path, ": ", remark));
+    return rows;
+  };
+  TextData data{.name = std::filesystem::path(path).filename().string(), .tokenizer = tokenizer};
+  data.train = rows_of(0, all.size() - kept), data.validation = rows_of(all.size() - kept, all.size());
+  data.documents_apart = true;
+  data.hashes = {{"examples", hash_text(hash.value())}};
+  data.token_bytes = token_byte_counts(*tokenizer);
   return data;
+}
+
+// That of the prepared data, which all must share, or that which the run names, made of all texts where it is made.
+std::shared_ptr<const Tokenizer> tokenizer_for(const std::vector<OpenedSource>& sources, const RunConfig& run,
+                                               std::shared_ptr<const Tokenizer> tokenizer) {
+  std::string texts;
+  bool any_prepared = false;
+  for (const OpenedSource& source : sources) texts += source.corpus.text, any_prepared |= source.prepared.has_value();
+  if (any_prepared && !tokenizer && run.data.tokenizer != "auto") tokenizer = named_tokenizer(run, texts);
+  for (const OpenedSource& source : sources)
+    if (source.prepared) tokenizer = tokenizer_of(*source.prepared, std::move(tokenizer));
+  return tokenizer ? tokenizer : named_tokenizer(run, texts);
+}
+
+using Tokens = std::shared_ptr<const TokenSequence>;
+struct Halves {
+  Tokens train, validation;
+};
+
+Halves halves_of(const PreparedData& prepared, const Tokenizer& tokenizer, double kept_for_validation) {
+  const auto bounded = [&](const Tokens& tokens) -> Tokens {
+    if (!tokens || prepared.manifest) return tokens;
+    return std::make_shared<BoundedTokens>(tokens, tokenizer.vocabulary_size(), prepared.name);
+  };
+  const Tokens train = bounded(prepared.train), validation = bounded(prepared.validation);
+  if (validation) return {train, validation};
+  const uint64_t all = train->size();  // the last tokens, as of a text
+  const auto kept = static_cast<uint64_t>(static_cast<double>(all) * kept_for_validation);
+  return {std::make_shared<TokenPart>(train, 0, all - kept), std::make_shared<TokenPart>(train, all - kept, kept)};
+}
+
+Halves halves_of(const Corpus& corpus, const Tokenizer& tokenizer, double kept_for_validation) {
+  const Split split = split_text(corpus.text, kept_for_validation);
+  return {std::make_shared<MemoryTokens>(tokenizer.encode(split.train)),
+          std::make_shared<MemoryTokens>(tokenizer.encode(split.validation))};
+}
+
+void check_length(const std::string& name, const Halves& halves, int64_t context) {
+  const auto needed = static_cast<uint64_t>(context) + 1;
+  for (const auto& [what, tokens] : {std::pair("training", halves.train), std::pair("validation", halves.validation)})
+    if (tokens->size() < needed)
+      fail(name, ": the ", what, " part has ", tokens->size(), " tokens, want at least ", needed, " for a context of ",
+           context);
 }
 
 }  // namespace
@@ -66,21 +151,41 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData& data, std::sha
   return given;
 }
 
-TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer) {
+TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer, const ExampleForm& form) {
   for (const std::string& path : run.texts) {
-    if (!is_prepared_data(path)) continue;
-    if (run.texts.size() > 1) fail_usage(path, " is prepared data and there are other texts, want it alone");
-    return load_prepared(run, std::move(tokenizer));
+    if (!is_examples(path)) continue;
+    if (run.texts.size() > 1) fail_usage(path, " has examples and there are other texts, want it alone");
+    return load_examples(run, std::move(tokenizer), form);
   }
-  if (run.data.documents == Documents::apart)
-    fail_usage("data.documents: 'apart' needs documents, want prepared data (motet data prepare)");
-  const Corpus corpus = load_corpus(run.texts);
-  const Split split = split_text(corpus.text, run.data.validation);
-  TextData data{.name = corpus.name, .tokenizer = std::move(tokenizer)};
-  if (!data.tokenizer) data.tokenizer = named_tokenizer(run, corpus.text);
-  data.train = std::make_shared<MemoryTokens>(data.tokenizer->encode(split.train));
-  data.validation = std::make_shared<MemoryTokens>(data.tokenizer->encode(split.validation));
-  check_length(data, run);
+  for (const MixtureSource& source : run.mixture)
+    if (is_examples(source.path)) fail_usage(source.path, " has examples, want it alone and not in a mixture");
+  std::vector<OpenedSource> sources;
+  for (const MixtureSource& source : run.mixture) sources.push_back(open_source({source.path}));
+  if (sources.empty()) sources.push_back(open_source(run.texts));
+  const bool apart = run.data.documents == Documents::apart, mixed = !run.mixture.empty();
+  for (const OpenedSource& source : sources)
+    if (apart && !source.prepared)
+      fail_usage("data.documents: 'apart' needs documents, want prepared data (motet data prepare)");
+
+  TextData data{.name = {}, .tokenizer = tokenizer_for(sources, run, std::move(tokenizer)), .documents_apart = apart};
+  std::vector<Tokens> train, validation;
+  uint64_t begin = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const OpenedSource& source = sources[i];
+    const Halves own = source.prepared ? halves_of(*source.prepared, *data.tokenizer, run.data.validation)
+                                       : halves_of(source.corpus, *data.tokenizer, run.data.validation);
+    check_length(source.name, own, run.train.context);
+    train.push_back(own.train), validation.push_back(own.validation);
+    const nlohmann::json hashes =
+        source.prepared ? hashes_of(*source.prepared) : nlohmann::json{{"text", hash_text(hash64(source.corpus.text))}};
+    for (const auto& hash : hashes.items())
+      data.hashes[mixed ? run.mixture[i].path + ": " + hash.key() : hash.key()] = hash.value();
+    data.name += (i > 0 ? " + " : "") + source.name;
+    if (mixed) data.parts.push_back({source.name, {begin, own.train->size(), run.mixture[i].weight}});
+    begin += own.train->size();
+  }
+  data.train = mixed ? std::make_shared<JoinedTokens>(train) : train[0];
+  data.validation = mixed ? std::make_shared<JoinedTokens>(validation) : validation[0];
   data.token_bytes = token_byte_counts(*data.tokenizer);
   return data;
 }
@@ -89,7 +194,8 @@ TokenTensors as_tensors(const Batch& batch, at::Device device) {
   const auto tensor = [&](const std::vector<int64_t>& values) {
     return moved(std::span(values), {batch.rows, batch.columns}, device);
   };
-  return {tensor(batch.inputs), tensor(batch.targets), batch.documents.empty() ? Tensor() : tensor(batch.documents)};
+  return {tensor(batch.inputs), tensor(batch.targets), batch.documents.empty() ? Tensor() : tensor(batch.documents),
+          batch.learned()};
 }
 
 }  // namespace motet

@@ -2,34 +2,47 @@
 #include <memory>
 
 #include "motet/data/batches.h"
+#include "motet/data/examples.h"
 #include "motet/data/prepared.h"
 #include "motet/text/tokenizer.h"
 #include "motet/train/run_config.h"
 
 namespace motet {
 
-/// A text as tokens: the training part and the validation part.
+/// A source of a mixture: where it lies in the training tokens, and its weight.
+struct TextPart {
+  std::string name;
+  BatchPart rows;
+};
+
+/// A text as tokens: the training part and the validation part. Those of a mixture lie one after another.
 struct TextData {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TokenSequence> train, validation;
+  std::vector<TextPart> parts;       // of a mixture; empty: it is one text
   std::vector<int32_t> token_bytes;  // of text, by id
   bool documents_apart = false;      // no document sees another
+  nlohmann::json hashes;             // {"train-00000.tokens": "0123456789abcdef"}: what a resumed run must find again
 };
 
 /// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names; or maps
-/// prepared data (motet data prepare, llm.c), which has its own tokenizer and may have its own validation part. Throws
-/// Error in one line for missing, empty, binary or too short texts and for a tokenizer that is not that of the data.
-TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+/// prepared data (motet data prepare, llm.c), which has its own tokenizer and may have its own validation part; or each
+/// source of a mixture likewise; or a file of examples (data/examples.h), which wants a tokenizer and whose answers
+/// alone are learned. Throws Error in one line for missing, empty, binary or too short texts and for a
+/// tokenizer that is not that of the data.
+TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+                        const ExampleForm& = {});
 
 /// The tokenizer of prepared data, which must have the tokens of `given` where both are there. Throws Error when they
 /// differ or both are missing.
 std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_ptr<const Tokenizer> given);
 
 /// A batch as tensors [rows, columns] int64 on a device, which need not have arrived there when the call returns;
-/// documents are undefined when the batch has none.
+/// documents are undefined when the batch has none. Targets may be kLeftOut.
 struct TokenTensors {
   Tensor inputs, targets, documents;
+  int64_t learned = -1;  // targets that are not left out; -1: all
 };
 TokenTensors as_tensors(const Batch&, at::Device = at::kCPU);
 

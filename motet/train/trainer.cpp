@@ -1,32 +1,44 @@
 #include "motet/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numbers>
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/core/words.h"
 #include "motet/ops/device.h"
+#include "motet/train/freeze.h"
+#include "motet/train/loss.h"
+#include "motet/train/schedule.h"
 
 namespace motet {
 namespace {
 
-BatchOptions batch_options(const TrainOptions& train, const TextData& data) {
-  return {train.batch_size, train.context, static_cast<uint64_t>(train.data_seed), data.documents_apart};
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Batches batches_of(const TextData& data, const TrainOptions& train) {
+  std::vector<BatchPart> parts;
+  for (const TextPart& part : data.parts) parts.push_back(part.rows);
+  return {*data.train,
+          {train.batch_size, train.context, static_cast<uint64_t>(train.data_seed), data.documents_apart},
+          parts};
 }
 
-AdamWOptions adamw_options(const TrainOptions& train) {
-  return {train.beta1, train.beta2, train.epsilon, train.weight_decay};
-}
-
-constexpr double kEvaluationShare = 0.1;  // of the budget between evaluations when eval_every is 0
+constexpr double kTimesInARun = 10;  // of evaluations and checkpoints whose number of steps is 0
 
 // Enough tokens for a standard error below 0.005 nats where a token's loss deviates by 3.5, more than models do.
 constexpr int64_t kFinalTokens = 500'000;
 
+// A look takes a part of a step's time: on as many tokens, however large the batch.
+constexpr int64_t kProbedTokens = 2048;
+
 Model placed(Model model, const TrainOptions& train) {
   model->to(parse_device(train.device), train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
-  model->set_autocast(train.dtype == TrainDtype::bfloat16);
+  model->set_autocast(autocast_of(train.dtype));
+  model->set_recompute(train.recompute == Recompute::block);
   return model;
 }
 
@@ -37,9 +49,24 @@ std::pair<double, double> on_the_host(const Tensor& a, const Tensor& b) {
   return {both[0].item<double>(), both[1].item<double>()};
 }
 
-[[noreturn]] void diverged(int64_t step, const char* what, double value, const std::string& place) {
-  throw Diverged(text("step ", step, ": ", what, " is ", std::abs(value),
-                      "; the first number that is not finite appears in ", place.empty() ? "the loss" : place));
+// Those that the model says, without what matches a pattern of train.no_decay.
+Optimizer::Decays decays(const ModelImpl& model, const TrainOptions& train) {
+  const auto patterns = train.no_decay.empty() ? std::vector<std::string>() : split(train.no_decay, ',');
+  for (const std::string& pattern : patterns) {
+    const auto names = model.named_parameters().keys();
+    if (std::ranges::none_of(names, [&](const std::string& name) { return matches(pattern, name); }))
+      fail_usage("train.no_decay: ", quote(pattern), " names no parameter, want for instance '*.mlp.*'");
+  }
+  return [&model, patterns](const std::string& name, const Tensor& p) {
+    return model.decays(name, p) &&
+           std::ranges::none_of(patterns, [&](const std::string& pattern) { return matches(pattern, name); });
+  };
+}
+
+// Whether a step that took the run from one part of its budget to another passed the end of a tenth.
+bool passed_a_tenth(double before, double now) {
+  const auto tenths = [](double part) { return std::floor((part + 1e-9) * kTimesInARun); };
+  return tenths(now) > tenths(before);
 }
 
 }  // namespace
@@ -47,9 +74,13 @@ std::pair<double, double> on_the_host(const Tensor& a, const Tensor& b) {
 Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train)
     : model_(placed(std::move(model), train)),
       train_(train),
-      batches_(*data.train, batch_options(train, data)),
+      tokens_(*data.train),
+      batches_(batches_of(data, train)),
       validation_{*data.validation, data.token_bytes, train.context, data.documents_apart},
-      optimizer_(*model_, adamw_options(train)) {}
+      optimizer_(*model_, optimizer_options(train), decays(*model_, train)),
+      outliers_(train.skip_outliers),
+      loss_scale_(train.dtype == TrainDtype::float16),
+      average_(*model_, train.average) {}
 
 int64_t Trainer::planned_steps() const {
   if (const int64_t steps = train_.budget_steps(); steps > 0) return steps;
@@ -64,33 +95,115 @@ double Trainer::progress() const {
 
 bool Trainer::done() const { return progress() >= 1; }
 
-double Trainer::learning_rate() const {
-  const double peak = train_.learning_rate, last = train_.final_learning_rate, warmup = train_.warmup;
-  const double at = std::min(progress() + (train_.minutes > 0 ? 0 : 1.0 / static_cast<double>(planned_steps())), 1.0);
-  if (at < warmup) return peak * at / warmup;
-  const double fall = warmup < 1 ? (at - warmup) / (1 - warmup) : 1;
-  return peak * (last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * fall)));
+double Trainer::rate_factor() const {
+  const double own = train_.minutes > 0 ? 0 : 1.0 / static_cast<double>(planned_steps());  // this step's
+  return learning_rate_factor(train_, progress() + own, planned_steps());
+}
+
+TokenTensors Trainer::micro_batch(int64_t first) const {
+  const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
+  return as_tensors(batches_.rows(step_, first, std::min(most, train_.batch_size - first)), model_->device());
+}
+
+Dropout Trainer::dropout(int64_t first_row) const {
+  return {train_.dropout, splitmix64(static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(step_)), first_row};
 }
 
 StepRecord Trainer::step() {
-  const auto start = std::chrono::steady_clock::now();
-  const TokenTensors tokens = as_tensors(batches_.next(), model_->device());
-  StepRecord record{.step = step_ + 1, .learning_rate = learning_rate()};
-  const Tensor loss = ops::token_loss(model_->forward(tokens.inputs, tokens.documents), tokens.targets);
+  const Clock::time_point start = Clock::now();
+  const double factor = rate_factor(), before = progress();
+  StepRecord record{.step = step_ + 1, .learning_rate = factor * train_.learning_rate};
   optimizer_.zero_grad();
-  loss.backward();
-  std::tie(record.loss, record.gradient_norm) = on_the_host(loss, optimizer_.gradient_norm());
-  if (!std::isfinite(record.loss))
-    diverged(record.step, "the loss", record.loss, model_->first_non_finite(tokens.inputs, tokens.documents));
-  if (!std::isfinite(record.gradient_norm))
-    throw Diverged(text("step ", record.step, ": the gradient's norm is ", std::abs(record.gradient_norm)));
-  optimizer_.clip(train_.clip, record.gradient_norm);
-  optimizer_.step(record.learning_rate);
+  Tensor sum;
+  // Targets of the whole batch that are learned, of which a micro batch has a part; -1: all are.
+  const int64_t all_learned =
+      train_.micro_batch_size > 0 && batches_.leaves_out() ? batches_.batch(step_).learned() : -1;
+  for (int64_t first = 0, rows = 0; first < train_.batch_size; first += rows) {
+    const Clock::time_point asked = Clock::now();
+    const TokenTensors tokens = micro_batch(first);
+    record.data_seconds += seconds_since(asked);
+    rows = tokens.inputs.size(0);
+    if (tokens.learned == 0) continue;
+    TrainingLoss loss = training_loss(*model_, tokens, train_, dropout(first));
+    if (rows < train_.batch_size) {
+      const double share = tokens.learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
+                                              : static_cast<double>(tokens.learned) / static_cast<double>(all_learned);
+      loss = {loss.objective * share, loss.cross_entropy.detach() * share};
+    }
+    (loss_scale_.on() ? loss.objective * loss_scale_.value() : loss.objective).backward();
+    sum = sum.defined() ? sum + loss.cross_entropy.detach() : loss.cross_entropy.detach();
+  }
+  loss_scale_.unscale(optimizer_.gradients());
+  std::tie(record.loss, record.gradient_norm) = on_the_host(sum, optimizer_.gradient_norm());
+  const bool finite = std::isfinite(record.gradient_norm);
+  if (!std::isfinite(record.loss) || (!finite && !loss_scale_.can_fall())) fail_not_finite(record);
+  if (loss_scale_.on()) record.loss_scale = loss_scale_.value();
+  record.skipped = !loss_scale_.update(finite) || outliers_.is_one(record.loss, record.gradient_norm);
+  if (outliers_.too_many(record.step))
+    throw Diverged(text("step ", record.step, ": ", outliers_.count(), " steps were outliers, more than 1 %; ",
+                        "want a smaller train.learning_rate or a larger train.skip_outliers"));
+  const bool measured = train_.diagnose_every > 0 && record.step % train_.diagnose_every == 0;
+  update_ratios_.clear();
+  if (!record.skipped) {
+    optimizer_.clip(train_.clip, record.gradient_norm);
+    if (measured)
+      update_ratios_ = optimizer_.measured_step(factor);
+    else
+      optimizer_.step(factor);
+  }
   ++step_;
   synchronize(model_->device());
-  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  record.seconds = seconds_since(start), record.tokens_seen = step_ * tokens_per_step();
   seconds_ += record.seconds;
+  const auto due = [&](int64_t every) {
+    return done() || (every > 0 ? step_ % every == 0 : passed_a_tenth(before, progress()));
+  };
+  evaluation_due_ = due(train_.eval_every), checkpoint_due_ = due(train_.checkpoint_every);
+  average_.step(checkpoint_due_);
   return record;
+}
+
+// The numbers of the documents of each row, or its tokens where there are no documents.
+std::string Trainer::data_of_step() const {
+  constexpr size_t kMostRows = 16;
+  std::string documents, tokens;
+  bool any = false;
+  const auto add = [](std::string& list, uint64_t first, uint64_t last) {
+    list += text(list.empty() ? "" : ", ", first, last > first ? text("-", last) : "");
+  };
+  std::vector<RowSource> rows = batches_.sources(step_, 0, train_.batch_size);
+  const bool cut = rows.size() > kMostRows;
+  if (cut) rows.resize(kMostRows);
+  for (const RowSource& row : rows) {
+    const uint64_t end = row.token + static_cast<uint64_t>(train_.context),
+                   first = tokens_.document_starts(0, row.token + 1).size(),
+                   last = first + tokens_.document_starts(row.token, end).size();
+    any = any || last > 0;
+    add(documents, first, last), add(tokens, row.token, end - 1);
+  }
+  return text(any ? "documents " + documents : "tokens " + tokens, cut ? ", ..." : "");
+}
+
+// Nothing has been stepped. Gradients that are not finite spread from the output towards the embedding.
+void Trainer::fail_not_finite(const StepRecord& record) {
+  std::string place;
+  if (!std::isfinite(record.loss)) {
+    for (int64_t first = 0; first < train_.batch_size && place.empty();) {
+      const TokenTensors tokens = micro_batch(first);
+      place = model_->first_non_finite(tokens.inputs, tokens.documents);
+      first += tokens.inputs.size(0);
+    }
+    place = place.empty() ? "the loss" : place;
+  } else {
+    for (const auto& item : model_->named_parameters()) {
+      const Tensor& gradient = item.value().grad();
+      if (gradient.defined() && !gradient.isfinite().all().item<bool>()) place = "the gradient of " + item.key();
+    }
+  }
+  throw Diverged(text("step ", record.step, ": ",
+                      std::isfinite(record.loss) ? text("the gradient's norm is ", std::abs(record.gradient_norm))
+                                                 : text("the loss is ", std::abs(record.loss)),
+                      "; the first number that is not finite appears in ", place, "; the batch has ", data_of_step()));
 }
 
 std::vector<int64_t> Trainer::eval_windows() const {
@@ -102,8 +215,14 @@ std::vector<int64_t> Trainer::eval_windows() const {
 
 EvalRecord Trainer::evaluate() {
   const std::vector<int64_t> which = eval_windows();
-  const EvalRecord record{score_windows(*model_, validation_, which, train_.batch_size), step_};
-  if (std::isfinite(record.loss)) return record;
+  EvalRecord record{score_windows(*model_, validation_, which, train_.batch_size), step_};
+  evaluation_due_ = false;
+  if (std::isfinite(record.loss)) {
+    if (!average_.ready()) return record;
+    const WeightAverage::Applied averaged(average_);
+    record.average = score_windows(*model_, validation_, which, train_.batch_size);
+    return record;
+  }
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
     const TokenTensors tokens =
@@ -111,41 +230,95 @@ EvalRecord Trainer::evaluate() {
                    model_->device());
     place = model_->first_non_finite(tokens.inputs, tokens.documents);
   }
-  diverged(step_, "the validation loss", record.loss, place);
+  throw Diverged(text("step ", step_, ": the validation loss is ", std::abs(record.loss),
+                      "; the first number that is not finite appears in ", place.empty() ? "the loss" : place));
 }
 
-bool Trainer::evaluation_due() {
-  if (done()) return true;
-  if (train_.eval_every > 0) return step_ % train_.eval_every == 0;
-  if (progress() < next_evaluation_ - 1e-9) return false;
-  while (next_evaluation_ - 1e-9 <= progress()) next_evaluation_ += kEvaluationShare;
-  return true;
+DiagnosisRecord Trainer::diagnose() {
+  const int64_t rows = std::clamp<int64_t>(kProbedTokens / train_.context, 1, train_.batch_size);
+  const std::vector<int64_t> which = spread_windows(num_eval_windows(validation_.tokens, validation_.context), rows);
+  const Batch batch = windows_at(validation_.tokens, validation_.context, which, validation_.documents_apart);
+  const TokenTensors tokens = as_tensors(batch, model_->device());
+  return {step_, probe(*model_, tokens.inputs, tokens.documents), update_ratios_};
+}
+
+nlohmann::json Trainer::state() const {
+  nlohmann::json state{
+      {"step", step_}, {"seconds", seconds_}, {"evaluation_due", evaluation_due_}, {"outliers", outliers_.state()}};
+  if (loss_scale_.on()) state["loss_scale"] = loss_scale_.state();
+  if (!train_.average.empty()) state["averaged"] = average_.state();
+  return state;
+}
+
+std::vector<std::pair<std::string, Tensor>> Trainer::tensors() const {
+  std::vector<std::pair<std::string, Tensor>> all = optimizer_.state();
+  for (auto& own : average_.tensors()) all.push_back(std::move(own));
+  return all;
+}
+
+void Trainer::restore(const nlohmann::json& state) {
+  step_ = state.at("step").get<int64_t>();
+  seconds_ = state.at("seconds").get<double>();
+  evaluation_due_ = state.at("evaluation_due").get<bool>(), checkpoint_due_ = false;
+  outliers_.restore(state.at("outliers"));
+  if (loss_scale_.on()) loss_scale_.restore(state.at("loss_scale"));
+  if (!train_.average.empty()) average_.restore(state.at("averaged").get<int64_t>());
+}
+
+std::vector<PartUse> use_of_parts(const TextData& data, const TrainOptions& train, int64_t steps) {
+  return batches_of(data, train).use(steps);
 }
 
 nlohmann::json metrics_record(const StepRecord& r) {
-  return {{"step", r.step},
-          {"loss", r.loss},
-          {"learning_rate", r.learning_rate},
-          {"gradient_norm", r.gradient_norm},
-          {"seconds", r.seconds}};
+  nlohmann::json record{{"step", r.step},
+                        {"loss", r.loss},
+                        {"learning_rate", r.learning_rate},
+                        {"gradient_norm", r.gradient_norm},
+                        {"seconds", r.seconds},
+                        {"data_seconds", r.data_seconds},
+                        {"tokens_seen", r.tokens_seen}};
+  if (r.skipped) record["skipped"] = true;
+  if (r.loss_scale > 0) record["loss_scale"] = r.loss_scale;
+  return record;
 }
 
 nlohmann::json metrics_record(const EvalRecord& r) {
-  nlohmann::json record{
-      {"step", r.step}, {"validation_loss", r.loss}, {"standard_error", r.error}, {"tokens", r.tokens}};
-  if (r.bytes > 0) record["bits_per_byte"] = r.bits_per_byte();
+  nlohmann::json record{{"step", r.step},
+                        {"validation_loss", r.loss},
+                        {"standard_error", r.error},
+                        {"windows", r.windows},
+                        {"tokens", r.tokens}};
+  if (r.bytes > 0) record["bytes"] = r.bytes, record["bits_per_byte"] = r.bits_per_byte();
+  if (r.average) record["average_validation_loss"] = r.average->loss;
+  return record;
+}
+
+nlohmann::json metrics_record(const DiagnosisRecord& r) {
+  nlohmann::json record{{"step", r.step}, {"layers", nlohmann::json::array()}, {"update_ratio", r.update_ratios}};
+  for (const LayerProbe& layer : r.layers) {
+    nlohmann::json one{{"largest_logit", layer.largest_logit}};
+    for (const HeadNumbers& numbers : layer.numbers) {
+      one[numbers.name] = numbers.mean();
+      if (numbers.by_head.size() > 1) one[numbers.name + "_by_head"] = numbers.by_head;
+    }
+    record["layers"].push_back(one);
+  }
   return record;
 }
 
 TrainResult train_model(Trainer& trainer, const TrainEvents& events) {
   TrainResult result;
-  while (!trainer.done()) {
+  while (true) {
+    if (trainer.evaluation_due()) {
+      result.evals.push_back(trainer.evaluate());
+      events.evaluated(result.evals.back());
+    }
+    if (trainer.steps_done() > 0) events.between();
+    if (trainer.done()) break;
     check_interrupt();
     result.steps.push_back(trainer.step());
     events.step(result.steps.back());
-    if (!trainer.evaluation_due()) continue;
-    result.evals.push_back(trainer.evaluate());
-    events.evaluated(result.evals.back());
+    if (events.diagnosed && trainer.diagnosis_due()) events.diagnosed(trainer.diagnose());
   }
   result.seconds = trainer.seconds();
   return result;

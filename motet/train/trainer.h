@@ -2,7 +2,11 @@
 #include <functional>
 
 #include "motet/core/error.h"
+#include "motet/probe/probe.h"
+#include "motet/train/average.h"
+#include "motet/train/loss_scale.h"
 #include "motet/train/optimizer.h"
+#include "motet/train/outliers.h"
 #include "motet/train/score.h"
 #include "motet/train/text_data.h"
 
@@ -11,10 +15,22 @@ namespace motet {
 struct StepRecord {
   int64_t step = 0;  // from 1
   double loss = 0, learning_rate = 0, gradient_norm = 0, seconds = 0;
+  double data_seconds = 0;  // of them: until the batch was made
+  int64_t tokens_seen = 0;  // since the run began
+  bool skipped = false;     // an outlier, or float16 gradients that were not finite: nothing was changed
+  double loss_scale = 0;    // of float16 (loss_scale.h); 0: none
 };
-/// The score of validation windows after a step.
+/// The score of validation windows after a step, and that of the averaged weights where there are some.
 struct EvalRecord : WindowScore {
   int64_t step = 0;
+  std::optional<WindowScore> average = {};
+};
+
+/// What the model does after a step, and what the step did to it.
+struct DiagnosisRecord {
+  int64_t step = 0;
+  std::vector<LayerProbe> layers;               // on windows of the validation text, the same each time
+  std::map<std::string, double> update_ratios;  // Optimizer::measured_step; empty: the step was left out
 };
 
 /// A loss or gradient that is no finite number: the fault of the model or its settings, not of the machine.
@@ -23,20 +39,29 @@ class Diverged : public Error {
   using Error::Error;
 };
 
-/// Trains one model step by step. The budget is steps, tokens or minutes of TrainOptions.
+/// Trains one model step by step. The budget is steps, tokens or minutes of TrainOptions. What a step computes is a
+/// function of the options, the data and what state() and tensors() give after the step before.
 class Trainer {
  public:
   /// The model moves to train.device and takes the dtype of train.dtype: float64 parameters, or float32 ones, under
-  /// autocast for bfloat16.
+  /// autocast for bfloat16. Throws UsageError for a pattern of train.no_decay that names no parameter.
   Trainer(Model, const TextData&, const TrainOptions&);
 
   bool done() const;
-  /// One optimiser step. Throws Diverged naming the step and the layer when the loss is not finite.
+  /// One optimiser step. Throws Diverged when the loss or a gradient is not finite, naming the step, the data and the
+  /// first layer or parameter; and when too many steps are outliers. It has changed nothing then.
   StepRecord step();
+  /// Whether the step just made is followed by an evaluation that has not been made.
+  bool evaluation_due() const { return evaluation_due_; }
   /// Scores windows of the validation text, evenly spread: train.eval_windows, at the end of the budget
   /// train.final_eval_windows. Throws Diverged likewise.
   EvalRecord evaluate();
-  bool evaluation_due();  // after the step just made
+  /// Whether the step just made is one that train.diagnose_every asks about.
+  bool diagnosis_due() const { return train_.diagnose_every > 0 && step_ > 0 && step_ % train_.diagnose_every == 0; }
+  /// Changes nothing that later steps depend on.
+  DiagnosisRecord diagnose();
+  /// Whether the step just made is one after which a checkpoint is kept.
+  bool checkpoint_due() const { return checkpoint_due_; }
 
   int64_t steps_done() const { return step_; }
   int64_t planned_steps() const;  // estimated when the budget is minutes
@@ -44,24 +69,45 @@ class Trainer {
   double seconds() const { return seconds_; }  // of steps alone
   ModelImpl& model() { return *model_; }
 
+  /// Everything beside parameters and tensors() that later steps depend on.
+  nlohmann::json state() const;
+  /// The optimiser's and the average's, by name; they are their own.
+  std::vector<std::pair<std::string, Tensor>> tensors() const;
+  const WeightAverage& average() const { return average_; }
+  /// Continues after the step of `state`; parameters and tensors() have their values already.
+  void restore(const nlohmann::json& state);
+
  private:
   double progress() const;  // of the budget, 0 to 1
-  double learning_rate() const;
+  double rate_factor() const;
   std::vector<int64_t> eval_windows() const;
+  TokenTensors micro_batch(int64_t first) const;
+  Dropout dropout(int64_t first_row) const;
+  [[noreturn]] void fail_not_finite(const StepRecord&);
+  std::string data_of_step() const;
 
   Model model_;
   TrainOptions train_;
-  Batches batches_;
+  const TokenSequence& tokens_;
+  mutable Batches batches_;
   ScoredTokens validation_;
-  AdamW optimizer_;
+  Optimizer optimizer_;
+  Outliers outliers_;
+  LossScale loss_scale_;
+  WeightAverage average_;
   int64_t step_ = 0;
   double seconds_ = 0;
-  double next_evaluation_ = 0.1;  // progress at which the next one is due when eval_every is 0
+  std::map<std::string, double> update_ratios_;  // of the step just made, if it was measured
+  bool evaluation_due_ = false, checkpoint_due_ = false;
 };
+
+/// What the first `steps` steps read of each part of a mixture.
+std::vector<PartUse> use_of_parts(const TextData&, const TrainOptions&, int64_t steps);
 
 /// A line of metrics.jsonl.
 nlohmann::json metrics_record(const StepRecord&);
 nlohmann::json metrics_record(const EvalRecord&);
+nlohmann::json metrics_record(const DiagnosisRecord&);
 
 struct TrainResult {
   std::vector<StepRecord> steps;
@@ -70,10 +116,12 @@ struct TrainResult {
 };
 struct TrainEvents {
   std::function<void(const StepRecord&)> step = [](const StepRecord&) {};
+  std::function<void(const DiagnosisRecord&)> diagnosed;  // none: nothing is diagnosed
   std::function<void(const EvalRecord&)> evaluated = [](const EvalRecord&) {};
+  std::function<void()> between = [] {};  // after each step, and after its evaluation if it has one
 };
 
-/// Runs the whole budget. Throws Interrupted on Ctrl-C.
+/// Runs what is left of the budget. Throws Interrupted on Ctrl-C, between two steps or in an evaluation.
 TrainResult train_model(Trainer&, const TrainEvents&);
 
 }  // namespace motet

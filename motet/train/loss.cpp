@@ -1,0 +1,79 @@
+#include "motet/train/loss.h"
+
+#include "motet/ops/ops.h"
+
+namespace motet {
+namespace {
+
+// The mean over the targets; with `learned` those that are not left out, added up and divided by that number.
+TrainingLoss loss_of(const Tensor& logits_BTV, const Tensor& targets_BT, const TrainOptions& train, int64_t learned) {
+  const bool all = learned < 0;
+  if (train.label_smoothing == 0 && train.z_loss == 0) {
+    const Tensor loss = all ? ops::token_loss(logits_BTV, targets_BT)
+                            : ops::token_loss(logits_BTV, targets_BT, Loss::each).sum() / learned;
+    return {loss, loss};
+  }
+  const Tensor wide = logits_BTV.to(at::promote_types(logits_BTV.scalar_type(), at::kFloat));
+  const auto mean = [&](const Tensor& each_BT) {
+    return all ? each_BT.mean() : each_BT.masked_fill(targets_BT == kLeftOut, 0).sum() / learned;
+  };
+  const Tensor sum_BT = wide.logsumexp(-1), known_BT = all ? targets_BT : targets_BT.clamp_min(0);
+  const Tensor own = mean(sum_BT - wide.gather(-1, known_BT.unsqueeze(-1)).squeeze(-1));
+  Tensor objective = own;
+  if (const double s = train.label_smoothing; s > 0) objective = own * (1 - s) + mean(sum_BT - wide.mean(-1)) * s;
+  if (train.z_loss > 0) objective = objective + mean(sum_BT.square()) * train.z_loss;
+  return {objective, own.detach()};
+}
+
+// The loss of hidden states [1,N,C] and its gradients, `rows` of N at a time.
+class LossInParts : public torch::autograd::Function<LossInParts> {
+ public:
+  // The weight is an operand so that its gradient has a place in the graph.
+  static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, const Tensor& hidden_1NC,
+                                     const Tensor& weight_VC, ModelImpl* model, const Tensor& targets_1N,
+                                     int64_t learned, const TrainOptions* train) {
+    const at::AutoGradMode with_gradients(true);
+    const int64_t count = hidden_1NC.size(1);
+    std::vector<Tensor> dhidden;
+    Tensor dweight, objective, cross_entropy;
+    const auto add = [](Tensor& sum, const Tensor& part) { sum = sum.defined() ? sum.add_(part) : part; };
+    for (int64_t at = 0; at < count; at += train->loss_rows) {
+      const int64_t end = std::min(at + train->loss_rows, count);
+      const Tensor own = hidden_1NC.slice(1, at, end).detach().requires_grad_();
+      const TrainingLoss part = loss_of(model->logits(own), targets_1N.slice(1, at, end), *train, learned);
+      const double share = learned < 0 ? static_cast<double>(end - at) / static_cast<double>(count) : 1;
+      std::vector<Tensor> wanted{own};
+      if (weight_VC.requires_grad()) wanted.push_back(weight_VC);
+      const auto gradients = torch::autograd::grad({part.objective * share}, wanted);
+      dhidden.push_back(gradients[0]);
+      if (wanted.size() > 1) add(dweight, gradients[1]);
+      add(objective, part.objective.detach() * share), add(cross_entropy, part.cross_entropy.detach() * share);
+    }
+    context->save_for_backward({at::cat(dhidden, 1), dweight});
+    context->mark_non_differentiable({cross_entropy});
+    return {objective, cross_entropy};
+  }
+
+  static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
+    const auto saved = context->get_saved_variables();
+    return {saved[0] * gradients[0],
+            saved[1].defined() ? saved[1] * gradients[0] : Tensor(),
+            Tensor(),
+            Tensor(),
+            Tensor(),
+            Tensor()};
+  }
+};
+
+}  // namespace
+
+TrainingLoss training_loss(ModelImpl& model, const TokenTensors& tokens, const TrainOptions& train,
+                           const Dropout& dropout) {
+  const Tensor hidden = model.hidden(tokens.inputs, ModelImpl::positions(tokens.inputs, tokens.documents), dropout);
+  if (train.loss_rows == 0) return loss_of(model.logits(hidden), tokens.targets, train, tokens.learned);
+  const auto made = LossInParts::apply(hidden.flatten(0, 1).unsqueeze(0), model.output_weight(), &model,
+                                       tokens.targets.flatten().unsqueeze(0), tokens.learned, &train);
+  return {made[0], made[1]};
+}
+
+}  // namespace motet

@@ -1,0 +1,69 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "motet/checkpoints/model_folder.h"
+
+// The checkpoints of a run: RUN/checkpoints/step_N, a model folder with optimizer.safetensors and state.json, from
+// which training goes on as if it had never stopped.
+namespace motet {
+
+/// The folder of the averaged weights in a checkpoint.
+inline constexpr const char* kAverage = "average";
+
+/// What one holds.
+struct Snapshot {
+  nlohmann::json state;                    // state.json; "step", and "validation_loss" of an evaluation there, or null
+  ModelFiles model;                        // as every model folder
+  std::vector<NamedTensor> optimizer;      // Trainer::tensors()
+  std::optional<ModelFiles> average = {};  // a model folder of its own
+
+  int64_t bytes() const;  // of all tensors
+  /// Makes `copy` the same on the host, apart from a run that goes on, in the memory that it has where that fits.
+  void copy_to(Snapshot& copy) const;
+};
+
+struct StoredCheckpoint {
+  int64_t step = 0;
+  std::filesystem::path folder;
+};
+/// By step; empty when the folder holds none.
+std::vector<StoredCheckpoint> stored_checkpoints(const std::filesystem::path& run);
+/// That of the lowest validation loss; none when no evaluation fell on one that is there.
+std::optional<StoredCheckpoint> best_checkpoint(const std::filesystem::path& run);
+
+class CheckpointWriter {
+ public:
+  /// keep_last 0 keeps all. `async`: save() copies, and a thread writes while the run goes on; the copy's memory is
+  /// kept for the next one, for new memory takes many times as long to fill.
+  CheckpointWriter(std::filesystem::path run, int64_t keep_last, int64_t keep_best, bool async);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+
+  /// Of an asynchronous one: a thread makes the memory of copies of such a snapshot, of which it reads sizes alone. New
+  /// memory takes many times as long to fill as memory that was used.
+  void make_room(const Snapshot&);
+  /// Writes a checkpoint, and when it stands under its name removes those that are no longer kept. Throws Error naming
+  /// the path and the bytes that it takes (a full disk): the checkpoints before stay; so does a failure of the thread
+  /// before.
+  void save(const Snapshot&);
+  /// Until the thread is done. Throws its failure.
+  void wait();
+  std::filesystem::path last() const { return last_; }  // that save() wrote or begins to write
+
+ private:
+  void start(std::function<void()> work);
+  void write(const Snapshot&, const std::filesystem::path& folder) const;
+  void remove_old() const;
+
+  std::filesystem::path run_, last_;
+  int64_t keep_last_, keep_best_;
+  bool async_;
+  Snapshot copy_;  // the thread's, until wait()
+  std::thread thread_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace motet
