@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "motet/compare/sweep.h"
 #include "motet/core/error.h"
 #include "motet/mechanisms/contender.h"
 #include "motet/models/cost.h"
@@ -10,23 +11,9 @@
 namespace motet {
 namespace {
 
-std::vector<std::string> split(const std::string& text, char by) {
-  std::vector<std::string> parts{""};
-  for (char c : text) {
-    if (c == by)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
-// What of [train] an arm may have for itself: nothing that changes the budget or the data.
-constexpr const char* kOwnTraining[] = {"learning_rate", "weight_decay"};
-
 Arm parse_arm(const std::string& label) {
   Arm arm{label, parse_contender(label, "--mechanisms")};
-  for (const char* key : kOwnTraining) {
+  for (const std::string& key : own_training()) {
     if (!arm.attention.contains(key)) continue;
     arm.train[key] =
         checked(find_option(train_options().table(), key, "train"), arm.attention[key], label + ": " + key);

@@ -13,7 +13,7 @@ struct Arm {
 };
 
 /// "mha,dcmha:rank=1:learning_rate=1e-3" -> arms: presets and mechanisms by name, each with options behind colons: of
-/// its attention, or learning_rate and weight_decay of its training. `common` is what the configuration says about
+/// its attention, or what own_training() names of its training. `common` is what the configuration says about
 /// [model.attention]; options that only some mechanisms have reach those that have them. Empty: the default comparison.
 /// Throws UsageError with the nearest name; no arm twice.
 std::vector<Arm> parse_arms(const std::string& list, const nlohmann::json& common);

@@ -18,15 +18,6 @@ Cell number(const std::string& shown, double value) { return {shown, value}; }
 Cell count(int64_t n) { return number(std::to_string(n), static_cast<double>(n)); }
 const Cell kUnknown("-", nullptr);  // a loss after a failure, what could not be measured
 
-// Steps of an arm; of a budget in minutes the mean of the seeds that ended.
-double steps_of(const ArmResult& arm, const RunConfig& run) {
-  if (!by_minutes(run)) return static_cast<double>(run.train.budget_steps());
-  std::vector<double> steps;
-  for (const TrainResult& r : arm.runs)
-    if (!r.steps.empty()) steps.push_back(static_cast<double>(r.steps.size()));
-  return mean(steps);
-}
-
 // "147 steps, 301k tokens, the same in the same order for every model of a seed", or what a budget of time means.
 std::string budget_text(const RunConfig& run) {
   const std::string same = "the same tokens in the same order for every model of a seed";
@@ -40,22 +31,43 @@ std::string budget_text(const RunConfig& run) {
 }
 
 std::string rates_text(const Comparison& all, const RunConfig& run) {
+  if (all.sweep && all.sweep->path() == "train.learning_rate") return "";
   std::string own;
   for (const ArmResult& arm : all.arms)
     if (arm.arm.train.contains("learning_rate"))
       own += text(arm.arm.train["learning_rate"].get<double>(), " for ", arm.arm.label, ", ");
-  return text("Learning rate ", own, run.train.learning_rate,
+  return text(" Learning rate ", own, run.train.learning_rate,
               own.empty() ? " for all, not tuned for any." : " for the others.");
+}
+
+std::string swept_loss(const std::optional<EndedRun>& run) {
+  return !run ? "not finished" : run->failure.empty() ? fixed(run->loss(), 4) : "diverged";
+}
+
+// What the first seed came to with each value: "mha 0.001: 2.3100, 0.002: 2.2800 (chosen); dcmha ...".
+std::string sweep_text(const std::vector<Comparison>& comparisons, const RunConfig& run) {
+  if (!comparisons.front().sweep) return "";
+  std::string out;
+  for (const Comparison& all : comparisons)
+    for (const ArmResult& arm : all.arms) {
+      out += text(out.empty() ? "" : "; ", arm.arm.label, all.size.empty() ? "" : " " + all.size);
+      for (size_t i = 0; i < arm.swept.size(); ++i)
+        out += text(i == 0 ? " " : ", ", all.sweep->shown(i), ": ", swept_loss(arm.swept[i]),
+                    arm.chosen == i ? " (chosen)" : "");
+    }
+  return text("\n", comparisons.front().sweep->path(), " is chosen for each mechanism by the loss of seed ",
+              run.train.seed, ", which is not among the seeds above: ", out, ".");
 }
 
 std::string seeds_text(const Comparison& all) {
   const size_t seeds = all.arms.front().runs.size();
-  if (seeds == 1) return "One seed cannot tell a difference from noise: --seeds 5 gives a verdict.";
+  const size_t wanted = kSeedsForVerdict + all.first_reported();
+  if (seeds == 1) return text("One seed cannot tell a difference from noise: --seeds ", wanted, " gives a verdict.");
   std::string out = text(seeds, " seeds; ± is their standard deviation; p: paired t-test against the baseline, Holm's ",
                          "correction for ", all.arms.size() - 1, all.arms.size() == 2 ? " test." : " tests.");
   if (seeds < kSeedsForVerdict)
     out += text(" This shows no verdict but where the 95 % interval lies beyond +-", all.margin, " nats: --seeds ",
-                kSeedsForVerdict, " gives one.");
+                wanted, " gives one.");
   return out;
 }
 
@@ -65,26 +77,24 @@ std::string caveats_text(const Comparison& all) {
   for (const ArmResult& arm : all.arms) {
     const Model shapes(arm.config, at::kMeta);
     const std::string caveat = shapes->blocks().front()->self_attn->caveat();
-    if (!caveat.empty()) out += " " + arm.arm.label + " has " + caveat + ".";
+    const std::string where = all.size.empty() ? "" : " at " + all.size;
+    if (!caveat.empty()) out += " " + arm.arm.label + where + " has " + caveat + ".";
   }
   return out;
 }
 
-// The last evaluation of some run: all score the same windows.
-const EvalRecord* last_evaluation(const Comparison& all) {
-  for (const ArmResult& arm : all.arms)
-    for (const TrainResult& run : arm.runs)
-      if (!run.evals.empty()) return &run.evals.back();
-  return nullptr;
-}
-
-std::string scored_text(const Comparison& all) {
-  const EvalRecord* last = last_evaluation(all);
-  if (!last) return "";
+// Of the last evaluations of the reported runs: all score the same windows.
+std::string scored_text(const std::vector<Comparison>& comparisons) {
+  const EvalRecord* last = nullptr;
   double error = 0;
-  for (const ArmResult& arm : all.arms)
-    for (const TrainResult& run : arm.runs)
-      if (!run.evals.empty()) error = std::max(error, run.evals.back().error);
+  for (const Comparison& all : comparisons)
+    for (const ArmResult& arm : all.arms)
+      for (const TrainResult& run : arm.runs) {
+        if (run.evals.empty()) continue;
+        last = &run.evals.back();
+        error = std::max(error, last->error);
+      }
+  if (!last) return "";
   return text(" Loss of ", last->tokens, " tokens of the validation text in ", last->windows,
               " windows, standard error at most ", fixed(error, 4), ".");
 }
@@ -114,7 +124,10 @@ std::vector<Cell> against_baseline(const Comparison& all, const ArmResult& arm) 
 // What stands in the row of an arm, in the order of the columns.
 std::vector<Cell> cells(const Comparison& all, const ArmResult& arm, const RunConfig& run) {
   const bool finished = !arm.finished().empty();
-  std::vector<Cell> row{arm.arm.label, finished ? number(plus_minus(arm.finished()), mean(arm.finished())) : kUnknown};
+  std::vector<Cell> row{arm.arm.label};
+  if (all.sweep)
+    row.push_back(arm.chosen ? number(all.sweep->shown(*arm.chosen), all.sweep->values[*arm.chosen]) : kUnknown);
+  row.push_back(finished ? number(plus_minus(arm.finished()), mean(arm.finished())) : kUnknown);
   for (Cell& cell : against_baseline(all, arm)) row.push_back(std::move(cell));
   const double megabytes = static_cast<double>(arm.peak_bytes) / 1e6;
   row.insert(
@@ -131,38 +144,24 @@ std::vector<Cell> cells(const Comparison& all, const ArmResult& arm, const RunCo
   return row;
 }
 
-// "; 2 of 3 seeds of dcmha" of what an interrupted comparison has.
-std::string unfinished(const Comparison& all) {
-  std::string out;
-  for (const ArmResult& arm : all.arms)
-    if (arm.failure.empty() && arm.finished().size() < arm.runs.size())
-      out += text(out.empty() ? "" : ", ", arm.arm.label, " (", arm.finished().size(), " of ", arm.runs.size(), ")");
-  return out;
-}
-
-// What the lead of the lowest over the baseline is worth.
-std::string lead_text(const Comparison& all, const ArmResult& lowest) {
-  const std::string word = verdict(all, lowest);
-  const Difference& d = lowest.difference;
-  if (d.pairs == 0) return ".";
-  const std::string gap = text(", ", fixed(-d.mean, 4), " below ", all.arms[all.baseline].arm.label);
-  if (word == "one seed") return gap + ". One seed gives no verdict: the difference may be noise.";
-  const std::string interval =
-      text(" (95 % interval ", fixed(-d.high, 4), " to ", fixed(-d.low, 4), ", p = ", fixed(lowest.p_value, 3), ")");
-  if (word == "better") return gap + interval + ": the best here.";
-  if (word == "n too small") return gap + interval + text(". ", d.pairs, " seeds give no verdict.");
-  return gap + interval + "; the difference is within noise.";
-}
-
 }  // namespace
 
 const char* matched_name(Match match) {
   return match == Match::parameters ? "parameters" : match == Match::flops ? "FLOPs per token" : "nothing";
 }
 
-bool by_minutes(const RunConfig& run) { return run.train.minutes > 0; }
+void add_size_column(Table& table, const std::vector<Comparison>& comparisons) {
+  if (comparisons.front().size.empty()) return;
+  table.columns.insert(table.columns.begin() + 1, {"size", Align::left});
+  size_t row = 0;
+  for (const Comparison& all : comparisons)
+    for (size_t arm = 0; arm < all.arms.size(); ++arm, ++row)
+      table.rows.at(row).insert(table.rows.at(row).begin() + 1, all.size);
+}
 
-Table comparison_table(const Comparison& all, const RunConfig& run, const TextData& data, Match match) {
+Table comparison_table(const std::vector<Comparison>& comparisons, const RunConfig& run, const TextData& data,
+                       Match match) {
+  const Comparison& first = comparisons.front();
   Table table{.columns = {{"mechanism", Align::left},
                           {"loss", Align::right, "nats/token", "validation_loss"},
                           {"vs baseline", Align::right, "", "difference"},
@@ -173,31 +172,23 @@ Table comparison_table(const Comparison& all, const RunConfig& run, const TextDa
                           {"parameters", Align::right},
                           {"FFN width", Align::right, "", "ffn_width"},
                           {"FLOPs/token", Align::right, "", "flops_per_token"},
-                          {"tokens/s", Align::right, text(all.threads, all.threads == 1 ? " thread" : " threads"),
+                          {"tokens/s", Align::right, text(first.threads, first.threads == 1 ? " thread" : " threads"),
                            "tokens_per_second"},
                           {"memory", Align::right, "MB", "peak_memory_mb"},
                           {"KV cache", Align::right, "B/token", "kv_bytes_per_token"}}};
   if (by_minutes(run)) table.columns.insert(table.columns.end(), {{"steps"}, {"tokens"}});
-  for (const ArmResult& arm : all.arms) table.rows.push_back(cells(all, arm, run));
+  if (first.sweep) table.columns.insert(table.columns.begin() + 1, {first.sweep->key});
+  std::string caveats;
+  for (const Comparison& all : comparisons) {
+    for (const ArmResult& arm : all.arms) table.rows.push_back(cells(all, arm, run));
+    caveats += caveats_text(all);
+  }
+  add_size_column(table, comparisons);
   table.note = text("Matched by ", matched_name(match), " (feed-forward width). ", data.name, "; ", budget_text(run),
-                    ". ", rates_text(all, run), caveats_text(all), scored_text(all), "\n", seeds_text(all),
-                    " Tokens/s and memory are those of a training step, measured alone before the runs.");
+                    ".", rates_text(first, run), caveats, scored_text(comparisons), "\n", seeds_text(first),
+                    " Tokens/s and memory are those of a training step, measured alone before the runs.",
+                    sweep_text(comparisons, run));
   return table;
-}
-
-std::string comparison_summary(const Comparison& all) {
-  const ArmResult *lowest = all.lowest(), &baseline = all.arms[all.baseline];
-  std::string after = all.failures().empty() ? "" : " " + all.failures() + ".";
-  if (const std::string missing = unfinished(all); all.interrupted && !missing.empty())
-    after += " Stopped before all seeds had finished: " + missing + ".";
-  if (!lowest) return after.empty() ? "No run has finished." : after.substr(1);
-  const std::string loss = fixed(mean(lowest->finished()), 4);
-  if (all.arms.size() == 1)
-    return text(lowest->arm.label, " has a validation loss of ", loss,
-                " nats a token; there is nothing to compare with.", after);
-  const std::string lead = text(lowest->arm.label, " has the lowest validation loss, ", loss, " nats a token");
-  if (lowest == &baseline) return text(lead, "; no other mechanism beats ", baseline.arm.label, " here.", after);
-  return lead + lead_text(all, *lowest) + after;
 }
 
 }  // namespace motet

@@ -1,8 +1,13 @@
-#include "motet/compare/statistics.h"
+#include "motet/statistics/statistics.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/formats/json.h"
 
 namespace motet {
 namespace {
@@ -61,6 +66,34 @@ TEST(Statistics, HolmsWorkedExample) {  // 4 x .005, 3 x .01, 2 x .03, .04, each
   EXPECT_NEAR(some[2], 0.2, 1e-12);
   EXPECT_EQ(holm({0.6, 0.7})[1], 1);
   EXPECT_EQ(holm({0.03})[0], 0.03);
+}
+
+TEST(Statistics, EqualThoseOfScipy) {
+  const nlohmann::json golden = read_json("tests/golden/statistics.json");
+  ASSERT_EQ(golden["cases"].size(), 24u);
+  for (const nlohmann::json& one : golden["cases"]) {
+    const std::vector<double> a = one["a"], b = one["b"];
+    std::vector<double> differences;
+    for (size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+    const Difference d = paired_difference(a, b);
+    const auto near = [&](double found, const char* key) {
+      const double want = one[key];
+      EXPECT_NEAR(found, want, 1e-9 * std::max(1.0, std::abs(want))) << key << " of " << one.dump();
+    };
+    near(d.mean, "mean"), near(d.p, "p"), near(d.low, "low"), near(d.high, "high");
+    near(sign_flip(differences), "sign_flip");
+    near(equivalence(differences, one["margin"]), "equivalence");
+    near(slope(a, b), "slope");
+  }
+}
+
+TEST(Statistics, FlipsAndEquivalenceOfFewNumbersAreNoNumber) {
+  EXPECT_TRUE(std::isnan(sign_flip({1})) && std::isnan(equivalence({1}, 2)));
+  EXPECT_EQ(sign_flip({1, NAN, 1}), 0.5);
+  EXPECT_EQ(equivalence({1, 1}, 2), 0);
+  EXPECT_EQ(equivalence({1, 1}, 0.5), 1);
+  EXPECT_EQ(testing::message_of<Error>([] { sign_flip(std::vector<double>(25, 1)); }),
+            "sign_flip: 25 differences, want at most 24");
 }
 
 }  // namespace

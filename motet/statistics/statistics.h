@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -18,10 +19,31 @@ struct Difference {
 };
 /// Of the places where both are numbers: a run that did not end is NaN. Source: Student 1908.
 Difference paired_difference(const std::vector<double>& a, const std::vector<double>& b);
+/// The same of differences that are there already; those that are NaN are left out.
+Difference difference_of(const std::vector<double>& differences);
+
+/// P of a mean as far from 0 as that of these differences, when the sign of each is as likely as the other: exact, over
+/// all of their signs (Fisher 1935). For numbers of no known distribution. NaN for fewer than two; Error above 24.
+double sign_flip(const std::vector<double>& differences);
+/// P that the mean difference lies outside of +- margin, by two one-sided t tests (Schuirmann 1987). NaN for fewer than
+/// two pairs.
+double equivalence(const std::vector<double>& differences, double margin);
+/// Least squares slope of y over x.
+double slope(const std::vector<double>& x, const std::vector<double>& y);
 
 /// The p-values of several tests corrected by Holm's step-down rule (Holm 1979): to reject where one is below alpha
 /// errs in any of them with a chance of at most alpha. NaN stays and is not counted.
 std::vector<double> holm(const std::vector<double>& p_values);
+
+struct Interval {
+  double low = std::numeric_limits<double>::quiet_NaN(), high = low;
+};
+/// From how many units on a bootstrap says anything.
+inline constexpr size_t kUnitsForBootstrap = 3;
+/// 95 % interval of a statistic of `units` units, by 5,000 draws of as many with replacement, each a list of numbers
+/// below `units` (Efron 1979, percentiles); the same draws every time. NaN for fewer than three units, and where the
+/// statistic of a draw is NaN.
+Interval bootstrap(size_t units, const std::function<double(const std::vector<size_t>&)>& statistic);
 
 /// P(|t| >= |value|) for `freedom` degrees of freedom, by the regularised incomplete beta function.
 double two_sided_t(double value, double freedom);
