@@ -1,16 +1,17 @@
-"""Attention operators in eager PyTorch: the rivals of `motet bench attention`. Protocol: README.md."""
+"""Attention operators in PyTorch: the rivals of `motet bench attention`. Protocol: README.md."""
 
 import sys
 
-from rival import serve
+from rival import device_of, only, serve
 
 REQUIRED = ("rival", "batch", "length", "heads", "head_dim", "threads", "backward", "seed")
-DEFAULTS = {"dtype": "float32", "chunk": 128, "rank": 2, "retain_heap": False}
+DEFAULTS = {"dtype": "float32", "chunk": 128, "rank": 2, "retain_heap": False, "device": "cpu", "calls": 1, "backend": ""}
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 def causal_softmax(torch, logits, first_query):
     queries, keys = logits.shape[-2:]
-    hidden = torch.ones(queries, keys, dtype=torch.bool).triu(first_query + 1)
+    hidden = torch.ones(queries, keys, dtype=torch.bool, device=logits.device).triu(first_query + 1)
     return logits.masked_fill(hidden, float("-inf")).softmax(-1)
 
 
@@ -94,18 +95,22 @@ def eager_differential(torch, request, leaf):
 def differential_calls(torch, request, leaf, calls):
     """V1 as the authors run it over plain attention kernels: two maps subtracted after the values.
 
-    2 calls give SDPA values of twice the keys' width (its math path); 4 calls halve the values first (its flash path).
+    2 calls give SDPA values of twice the keys' width, for which its flash backend wants queries and keys as wide, so
+    that they are padded with zeros where that is asked for (else it takes its math path); 4 calls halve the values.
     """
     heads, width = request["heads"], request["head_dim"]
     q, k, v = leaf(heads, width), leaf(heads, width), leaf(heads // 2, 2 * width)
     scale = leaf.number(0.5)
+    padded = calls == 2 and request["backend"] == "flash"
     attend = torch.nn.functional.scaled_dot_product_attention
 
     def forward():
-        maps = [(q[:, :, i::2].transpose(1, 2), k[:, :, i::2].transpose(1, 2)) for i in range(2)]
+        wide = [torch.nn.functional.pad(t, (0, width)) for t in (q, k)] if padded else (q, k)
+        maps = [[t[:, :, i::2].transpose(1, 2) for t in wide] for i in range(2)]
         values = v.transpose(1, 2)
         pieces = [values] if calls == 2 else values.chunk(2, -1)
-        first, second = (torch.cat([attend(qt, kt, piece, is_causal=True) for piece in pieces], -1) for qt, kt in maps)
+        first, second = (torch.cat([attend(qt, kt, piece, is_causal=True, scale=width**-0.5) for piece in pieces], -1)
+                         for qt, kt in maps)
         return (first - scale * second).transpose(1, 2)
 
     return forward
@@ -117,6 +122,55 @@ def differential_2_calls(torch, request, leaf):
 
 def differential_4_calls(torch, request, leaf):
     return differential_calls(torch, request, leaf, 4)
+
+
+def flex_differential(torch, request, leaf):
+    """V1 as two calls of FlexAttention, which has no backward pass on the CPU."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    heads, width, length, device = (request[name] for name in ("heads", "head_dim", "length", "device"))
+    on_cpu = torch.device(device).type == "cpu"
+    if on_cpu and request["backward"]:
+        raise ValueError("flex_differential: FlexAttention has no backward pass on the CPU")
+    q, k, v = leaf(heads, width), leaf(heads, width), leaf(heads // 2, 2 * width)
+    scale = leaf.number(0.5)
+    attend = flex_attention if on_cpu else torch.compile(flex_attention, dynamic=False)
+    mask = create_block_mask(lambda _b, _h, t, s: t >= s, None, None, length, length, device=device)
+
+    def forward():
+        first, second = (attend(*(t.transpose(1, 2) for t in (q[:, :, i::2], k[:, :, i::2], v)), block_mask=mask)
+                         for i in range(2))
+        return (first - scale * second).transpose(1, 2)
+
+    return forward
+
+
+def diffllama(torch, request, leaf):
+    """The attention of DiffLlama in transformers on given heads, its head norm and rotation by no angle with it.
+
+    Query heads are first halves of the pairs, then second ones; of the values the first half of each, then the second.
+    """
+    from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention, DiffLlamaConfig
+
+    heads, width, length = request["heads"], request["head_dim"], request["length"]
+    config = DiffLlamaConfig(hidden_size=heads * width, num_attention_heads=heads, num_key_value_heads=heads,
+                             attn_implementation="sdpa")
+    q, k, v = leaf(heads, width), leaf(heads, width), leaf(heads, width)
+    module = DiffLlamaAttention(config, layer_idx=0).to(q.device, q.dtype)
+    module.o_proj = torch.nn.Identity()
+    angles = [torch.full((1, length, width), value, device=q.device, dtype=q.dtype) for value in (1.0, 0.0)]
+    x = q.flatten(2)
+
+    class Given(torch.nn.Module):
+        def __init__(self, heads_of):
+            super().__init__()
+            self.heads_of = heads_of
+
+        def forward(self, _):
+            return self.heads_of[0].flatten(2)
+
+    module.q_proj, module.k_proj, module.v_proj = (Given([t]) for t in (q, k, v))
+    return lambda: module(x, angles)[0].unflatten(2, (heads // 2, 2 * width))
 
 
 def dcmha_in_chunks(torch, request, leaf, compose_with, compiled=False):
@@ -162,17 +216,18 @@ def compiled_dcmha(torch, request, leaf):
 RIVALS = {"sdpa": sdpa, "eager_mha": eager_mha, "eager_talking_heads": eager_talking_heads,
           "eager_differential": eager_differential, "eager_dcmha": eager_dcmha, "authors_dcmha": authors_dcmha,
           "compiled_dcmha": compiled_dcmha, "differential_2_calls": differential_2_calls,
-          "differential_4_calls": differential_4_calls}
+          "differential_4_calls": differential_4_calls, "flex_differential": flex_differential, "diffllama": diffllama}
 
 
 class Leaves:
-    """Makes the operator's inputs, as projections would: [batch, length, ...], contiguous."""
+    """Makes the operator's inputs, as projections would: [batch, length, ...], contiguous, drawn on the CPU."""
 
     def __init__(self, torch, request):
         self.torch, self.request, self.made = torch, request, []
 
     def keep(self, tensor):
-        self.made.append(tensor.to(getattr(self.torch, self.request["dtype"])).requires_grad_(self.request["backward"]))
+        made = tensor.to(self.request["device"], getattr(self.torch, self.request["dtype"]))
+        self.made.append(made.requires_grad_(self.request["backward"]))
         return self.made[-1]
 
     def __call__(self, *shape, scale=1.0):
@@ -190,21 +245,24 @@ def build(request):
 
     if request["rival"] not in RIVALS:
         raise ValueError(f"rival is {request['rival']!r}, want one of {', '.join(RIVALS)}")
-    if request["dtype"] not in ("float32", "float64", "bfloat16"):
-        raise ValueError(f"dtype is {request['dtype']!r}, want float32, float64 or bfloat16")
+    if request["dtype"] not in DTYPES:
+        raise ValueError(f"dtype is {request['dtype']!r}, want one of {', '.join(DTYPES)}")
+    device_of(torch, request["device"])
     leaves = Leaves(torch, request)
-    forward = RIVALS[request["rival"]](torch, request, leaves)
-    with torch.no_grad():
-        gradient = torch.randn_like(forward())
+    attend = RIVALS[request["rival"]](torch, request, leaves)
+
+    def forward():
+        with only(torch, request["backend"]), torch.set_grad_enabled(request["backward"]):
+            return attend()
+
+    gradient = torch.randn_like(forward().detach())  # what is compiled is compiled for the pass that is measured
 
     def step():
-        if not request["backward"]:
-            with torch.no_grad():
-                forward()
-            return {}
         for tensor in leaves.made:
             tensor.grad = None
-        forward().backward(gradient)
+        out = forward()
+        if request["backward"]:
+            out.backward(gradient)
         return {}
 
     return {"output": list(gradient.shape)}, step

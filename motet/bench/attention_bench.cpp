@@ -29,6 +29,21 @@ std::vector<std::string> result_names(const Arguments& a) {
 }
 
 double largest(const Tensor& t) { return t.abs().max().item<double>(); }
+double norm(const Tensor& t) { return t.norm().item<double>(); }
+
+// How far a result in a dtype may be from float64: `share` of the rival's error + `units` of the reference's size, and
+// where it is one number, which may be right by chance in the rival, `number_units`.
+struct Rounding {
+  Forward rival;
+  double (*size)(const Tensor&);
+  double share, units, number_units;
+};
+Rounding rounding_of(at::ScalarType type) {
+  constexpr double single = 8 * std::numeric_limits<float>::epsilon();
+  if (type == at::kFloat) return {run_definition, largest, 2, single, single};
+  if (type == at::kHalf) return {run_eager, norm, 1.75, 0, std::numeric_limits<c10::Half>::epsilon()};
+  return {run_eager, norm, 1, 0, std::numeric_limits<c10::BFloat16>::epsilon()};
+}
 
 bool eager_fits(const AttentionSize& n) {
   return kEagerTensors * 4.0 * static_cast<double>(n.B * n.H * n.T) * static_cast<double>(n.T) < kEagerBytes;
@@ -52,7 +67,7 @@ const OptionTable& attention_shape_options() {
   return table;
 }
 
-std::vector<AttentionCase> attention_cases(const std::string& given) {
+std::vector<AttentionCase> attention_cases(const std::string& given, at::ScalarType type) {
   const nlohmann::json shape = parse_shape(given, attention_shape_options());
   const auto size = [&](const char* key) { return shape.at(key).get<int64_t>(); };
   std::vector<AttentionSize> sizes{{size("B"), size("T"), size("H"), size("D")}};
@@ -63,37 +78,42 @@ std::vector<AttentionCase> attention_cases(const std::string& given) {
       if (shape["mechanism"] != "all" && shape["mechanism"] != row.name) continue;
       if (row.pairs && n.H % 2)
         fail_usage("--shape: H is ", n.H, ", want an even number of heads for ", row.name, ", which pairs them");
-      cases.push_back({row.name, n});
+      cases.push_back({row.name, n, type});
     }
   }
   return cases;
 }
 
 void check_operator(const AttentionCase& what, at::Device device) {
+  const Rounding rounding = rounding_of(what.type);
   AttentionSize small = what.size;
   small.B = std::min<int64_t>(small.B, 2), small.T = std::min<int64_t>(small.T, 512);
   const Arguments given = benched_operator(what.mechanism).arguments(small);
-  const Arguments narrow = as_leaves(given, at::kFloat, device), wide = as_leaves(given, at::kDouble);
+  const Arguments narrow = as_leaves(given, what.type, device);
+  const Arguments wide = as_leaves(as_leaves(given, what.type), at::kDouble);  // of the numbers that `narrow` holds
   const Tensor dout = drawn_like(run_operator(narrow).detach());
-  const auto have = both_passes(run_operator, narrow, dout), plain = both_passes(run_definition, narrow, dout),
+  const auto have = both_passes(run_operator, narrow, dout), plain = both_passes(rounding.rival, narrow, dout),
              want = both_passes(run_definition, wide, dout.to(at::kCPU));
   const auto names = result_names(given);
   for (size_t i = 0; i < want.size(); ++i) {
-    const double error = largest(have[i].to(at::kCPU, at::kDouble) - want[i]),
-                 plain_error = largest(plain[i].to(at::kCPU, at::kDouble) - want[i]);
+    const auto distance = [&](const std::vector<Tensor>& from) {
+      return rounding.size(from[i].to(at::kCPU, at::kDouble) - want[i]);
+    };
     // One number for the whole call, such as lambda's gradient, is what is left of thousands of terms that cancel.
-    const double size = std::max(largest(want[i]), want[i].numel() == 1 ? kSumTerms : 0);
-    const double bound = 2 * plain_error + 8 * std::numeric_limits<float>::epsilon() * size;
+    const bool number = want[i].numel() == 1;
+    const double size = std::max(rounding.size(want[i]), number ? kSumTerms : 0);
+    const double error = distance(have),
+                 bound = rounding.share * distance(plain) + (number ? rounding.number_units : rounding.units) * size;
     if (!(error <= bound))
-      fail("bench attention: ", what.mechanism, ": ", names[i], " is ", error,
+      fail("bench attention: ", what.mechanism, " in ", at::toString(what.type), ": ", names[i], " is ", error,
            " from the float64 definition, want at most ", bound, "; no time is shown for a wrong result");
   }
 }
 
 std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns turns, at::Device device) {
   check_operator(what, device);
-  const Arguments a = as_leaves(benched_operator(what.mechanism).arguments(what.size), at::kFloat, device);
-  const Arguments plain = as_leaves(benched_operator("mha").arguments(what.size), at::kFloat, device);
+  const Arguments a = as_leaves(benched_operator(what.mechanism).arguments(what.size), what.type, device);
+  const Arguments plain = as_leaves(benched_operator("mha").arguments(what.size), what.type, device);
   const bool with_eager = eager_fits(what.size);
   std::vector<AttentionTimes> all;
   for (const bool backward : {false, true}) {

@@ -23,7 +23,7 @@ constexpr double kLogitsError = 1e-3;
 class Runner {
  public:
   Runner(InferModel& given, int64_t capacity) : model_(*given.model), capacity_(capacity) {
-    model_.set_autocast(false);  // decoding computes in float32
+    model_.set_autocast({});  // decoding computes in float32
     if (model_.device().is_cpu()) model_.prepare(given.weights);
     for (const Tensor& p : model_.parameters()) bytes_ += static_cast<int64_t>(p.nbytes());
     for (const auto& item : model_.named_modules())

@@ -3,16 +3,33 @@
 #include <torch/version.h>
 
 #include <fstream>
+#include <set>
 
 namespace motet {
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
+namespace fs = std::filesystem;
+
+namespace {
+
+// What stands behind the colon of the first line that begins with the key.
+std::string value_in(const fs::path& path, const char* key) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (line.starts_with(key) && begin != std::string::npos) return line.substr(begin);
   }
   return "unknown";
+}
+
+}  // namespace
+
+std::string processor_name() { return value_in("/proc/cpuinfo", "model name"); }
+
+std::string gpu_name(const fs::path& driver) {
+  std::set<fs::path> all;  // by their place on the bus
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(driver / "gpus", none)) all.insert(entry.path());
+  return all.empty() ? "unknown" : value_in(*all.begin() / "information", "Model");
 }
 
 std::string torch_version() { return TORCH_VERSION; }

@@ -1,28 +1,13 @@
 #include "motet/bench/memory_bench.h"
 
-#include <malloc.h>
-
 #include "motet/attention/fused.h"
 #include "motet/bench/passes.h"
+#include "motet/bench/returning_heap.h"
 #include "motet/core/error.h"
 #include "motet/ops/device.h"
 
 namespace motet {
 namespace {
-
-// Freed tensors leave the process at once while this lives, so that the peak is what was alive.
-class ReturningHeap {
- public:
-  ReturningHeap() { set(128 << 10); }
-  ~ReturningHeap() { set(32 << 20); }
-
- private:
-  static void set(int bytes) {
-    mallopt(M_MMAP_THRESHOLD, bytes);
-    mallopt(M_TRIM_THRESHOLD, bytes);
-    malloc_trim(0);
-  }
-};
 
 int64_t bytes(const Tensor& t) { return t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; }
 

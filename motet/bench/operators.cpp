@@ -38,13 +38,13 @@ Arguments talking_heads(const AttentionSize& n) {
   return a;
 }
 
-Arguments dcmha(const AttentionSize& n) {
+Arguments composed(const AttentionSize& n, const std::vector<int>& sides) {
   constexpr int64_t kRank = 2;
   Inputs inputs;
   Arguments a = inputs.causal(n, n.D, n.H, n.D);
   a.pre_identity = a.post_identity = true;
   for (int place : {kPre, kPost}) {
-    for (int side : {kQueryDown, kKeyDown}) {
+    for (int side : sides) {
       a.input[place + side] = inputs({n.B, n.T, kRank, n.H});
       a.input[place + side + 1] = inputs({n.B, n.T, kRank, n.H}, 0.1);  // up
       a.input[place + side + 2] = inputs({n.B, n.T, n.H}, 0.1);         // gate
@@ -52,6 +52,10 @@ Arguments dcmha(const AttentionSize& n) {
   }
   return a;
 }
+
+Arguments dcmha(const AttentionSize& n) { return composed(n, {kQueryDown, kKeyDown}); }
+
+Arguments dcmha_query_wise(const AttentionSize& n) { return composed(n, {kQueryDown}); }
 
 Arguments differential_v1(const AttentionSize& n) {
   Arguments a = Inputs().causal(n, n.D, n.H / 2, 2 * n.D);
@@ -75,6 +79,7 @@ const std::vector<BenchedOperator>& benched_operators() {
       {"key_size", "queries and keys of width 4 D", false, key_size},
       {"talking_heads", "static mixes before and after the softmax", false, talking_heads},
       {"dcmha", "identity, rank 2 and gates of both sides, before and after the softmax", false, dcmha},
+      {"dcmha_query_wise", "the same of the queries' side alone", false, dcmha_query_wise},
       {"differential_v1", "H/2 pairs, values of width 2 D, one lambda", true, differential_v1},
       {"differential_v2", "2 H score heads, a lambda for each token and head", false, differential_v2},
   };

@@ -1,6 +1,9 @@
 #include "motet/bench/passes.h"
 
+#include <ATen/Context.h>
+
 #include "motet/attention/definition.h"
+#include "motet/attention/eager.h"
 #include "motet/attention/stack.h"
 
 namespace motet {
@@ -12,6 +15,31 @@ std::vector<Tensor> leaves(const Arguments& a) {
     if (t.defined()) all.push_back(t);
   return all;
 }
+
+enum class Backend { flash, cudnn };
+
+// PyTorch chooses among the backends that its context allows: one, while this lives.
+class OneBackend {
+ public:
+  explicit OneBackend(Backend backend) {
+    context_.setSDPUseFlash(backend == Backend::flash);
+    context_.setSDPUseCuDNN(backend == Backend::cudnn);
+    context_.setSDPUseMemEfficient(false);
+    context_.setSDPUseMath(false);
+  }
+  ~OneBackend() {
+    context_.setSDPUseFlash(flash_);
+    context_.setSDPUseCuDNN(cudnn_);
+    context_.setSDPUseMemEfficient(efficient_);
+    context_.setSDPUseMath(math_);
+  }
+  OneBackend(const OneBackend&) = delete;
+
+ private:
+  at::Context& context_ = at::globalContext();
+  bool flash_ = context_.userEnabledFlashSDP(), cudnn_ = context_.userEnabledCuDNNSDP(),
+       efficient_ = context_.userEnabledMemEfficientSDP(), math_ = context_.userEnabledMathSDP();
+};
 
 }  // namespace
 
@@ -28,6 +56,18 @@ Tensor run_sdpa(const Arguments& a) {
                                           a.input[kQ].size(1) > 1)
       .transpose(1, 2);
 }
+
+Tensor run_flash(const Arguments& a) {
+  const OneBackend flash(Backend::flash);
+  return run_sdpa(a);
+}
+
+Tensor run_cudnn(const Arguments& a) {
+  const OneBackend cudnn(Backend::cudnn);
+  return run_sdpa(a);
+}
+
+Tensor run_eager(const Arguments& a) { return eager(checked_problem(a, "bench")); }
 
 Tensor run_definition(const Arguments& a) { return definition(checked_problem(a, "bench")).out_BTHE; }
 

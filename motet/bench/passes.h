@@ -14,8 +14,13 @@ using Forward = Tensor (*)(const Arguments&);
 Tensor run_operator(const Arguments&);
 /// PyTorch's scaled_dot_product_attention of q, k, v alone, causal where T = S > 1.
 Tensor run_sdpa(const Arguments&);
+/// The same by one backend of PyTorch's alone. Throws c10::Error where that one cannot run it.
+Tensor run_flash(const Arguments&);
+Tensor run_cudnn(const Arguments&);
 /// The definition in eager torch operations.
 Tensor run_definition(const Arguments&);
+/// The same with every intermediate in the arguments' dtype, as users write it.
+Tensor run_eager(const Arguments&);
 
 /// The arguments as leaves of autograd in the dtype, on the device.
 Arguments as_leaves(Arguments, at::ScalarType, at::Device = at::kCPU);

@@ -6,6 +6,7 @@
 
 #include "motet/bench/timing.h"
 #include "motet/core/fields.h"
+#include "motet/train/text_data.h"
 
 namespace motet {
 
@@ -13,6 +14,7 @@ namespace motet {
 struct TrainShape {
   int64_t hidden = 384, layers = 5, heads = 6, kv_heads = 0, intermediate = 0, vocab = 2048;
   int64_t T = 512, B = 4;
+  bool tied = false;
 };
 const Fields<TrainShape>& train_shape_options();
 
@@ -20,33 +22,49 @@ const Fields<TrainShape>& train_shape_options();
 struct Contender {
   std::string name;
   nlohmann::json attention;
+  Recompute recompute = Recompute::none;
+};
+
+/// bench/rival_llama.py, beside the sizes told `request`; it must count the parameters of our model `same_as`.
+struct TrainRival {
+  std::string name = "eager PyTorch";
+  nlohmann::json request = nlohmann::json::object();
+  std::string same_as = "mha";
 };
 
 struct TrainBench {
   TrainShape shape;
   std::vector<Contender> contenders;
-  std::string python;  // empty: .venv/bin/python of the source tree
+  std::vector<TrainRival> rivals = {{}};
+  bool without_missing = false;            // a rival that does not run is left out and says why; else it is an error
+  TrainDtype dtype = TrainDtype::float32;  // of all, the rivals too
+  std::string python;                      // empty: .venv/bin/python of the source tree
   int64_t threads = 2;
-  at::Device device = at::kCPU;  // of all, the rival too
+  at::Device device = at::kCPU;  // of all, the rivals too
   Turns turns;
 };
 
 struct TrainTime {
   std::string name;
   int64_t parameters = 0;
-  Time step;  // median
+  int64_t tokens = 0;  // of a step
+  Time step = {};      // median
+  double data = -1;    // part of it in which the batch was made, median; -1: of a rival, not known
+  std::string why_not = {};
+
+  double seconds_per_token() const { return step.wall / static_cast<double>(tokens); }
 };
 
 struct TrainTimes {
-  int64_t tokens_per_step = 0;
   std::string rival_torch;  // version
-  TrainTime rival;          // plain attention
-  std::vector<TrainTime> ours;
+  std::vector<TrainTime> ours, rivals;
 };
 
-/// A Trainer of each contender and bench/rival_llama.py, a resident process, take turns step by step with equal
-/// threads. Throws UsageError when the sizes do not fit together, Error when the rival does not run or counts other
-/// parameters than "mha".
+/// Tokens of no text, enough for batches of rows of `context`.
+TextData random_tokens(int64_t vocab, int64_t context);
+
+/// A Trainer of each contender and the rivals, resident processes, take turns step by step with equal threads. Throws
+/// UsageError when the sizes do not fit together, Error when a rival does not run or counts other parameters.
 TrainTimes measure_training(const TrainBench&);
 
 }  // namespace motet
