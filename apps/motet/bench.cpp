@@ -8,6 +8,7 @@ Subcommand bench_subcommand() {
   return {.name = "bench",
           .summary = "Measure speed against plain attention in the same run",
           .flags = flags_of(bench_options().table(), {{"shape", {.value = "LIST"}},
+                                                      {"dtype", {.value = "TYPE"}},
                                                       {"mechanisms", {.value = "LIST"}},
                                                       {"weights", {.value = "LIST"}},
                                                       {"rivals", {.value = "LIST"}},
@@ -18,8 +19,11 @@ Subcommand bench_subcommand() {
                                       .value = "DIR",
                                       .help = "infer: a model folder in place of drawn weights",
                                       .short_name = "m"}},
-          .positional =
-              {.field = "what", .name = "WHAT", .help = "attention, memory, train or infer", .least = 1, .most = 1},
+          .positional = {.field = "what",
+                         .name = "WHAT",
+                         .help = "attention, memory, train, checkpoint or infer",
+                         .least = 1,
+                         .most = 1},
           .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};
 }
 

@@ -25,7 +25,7 @@ Subcommand eval_subcommand() {
       .positional = {.field = "arguments",
                      .name = "[TASK] FILE",
                      .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "
-                             "motet data); without files: the built-in tiny Shakespeare",
+                             "motet data, or a .jsonl of examples); without files: the built-in tiny Shakespeare",
                      .most = SIZE_MAX},
       .examples = {"eval --list", "eval perplexity -m runs/first motet/data/tinyshakespeare.txt"}};
 }

@@ -11,19 +11,11 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/log.h"
 #include "motet/core/options.h"
+#include "motet/core/shell.h"
 #include "motet/core/version.h"
 
 namespace motet {
 namespace {
-
-// An argument as a POSIX shell reads it back.
-std::string shell_quoted(const std::string& argument) {
-  const char* safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!argument.empty() && argument.find_first_not_of(safe) == std::string::npos) return argument;
-  std::string out = "'";
-  for (const char character : argument) out += character == '\'' ? "'\\''" : std::string(1, character);
-  return out + "'";
-}
 
 std::string command_line(const std::vector<std::string>& arguments) {
   std::string out;
@@ -89,8 +81,7 @@ void on_early_interrupt(int signal) { ::_exit(exit_code_of_signal(signal)); }
 }  // namespace motet
 
 int main(int count, char** values) {
-  std::signal(SIGINT, motet::on_early_interrupt);
-  std::signal(SIGTERM, motet::on_early_interrupt);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, motet::on_early_interrupt);
   int code;
   try {
     code = motet::run({values, values + count});

@@ -22,6 +22,11 @@ Subcommand train_subcommand() {
                              .value = "DIR",
                              .help = "start from this model and its tokenizer: model folder, or the folder of a "
                                      "run"},
+                            {.long_name = "resume",
+                             .target = "resume",
+                             .value = "RUN",
+                             .help = "go on with this run, as if it had never stopped; auto: with that of --out, or "
+                                     "begin it"},
                             {.long_name = "freeze",
                              .target = "freeze",
                              .value = "PATTERN",
@@ -36,9 +41,10 @@ Subcommand train_subcommand() {
           configuration_flags(train_defaults()),
       .positional = {.field = "texts",
                      .name = "TEXT",
-                     .help = "files, folders of *.txt, or one of motet data (default: the built-in tiny Shakespeare)",
+                     .help = "files, folders of *.txt, or one of motet data, or one .jsonl of examples (default: the "
+                             "built-in tiny Shakespeare)",
                      .most = SIZE_MAX},
-      .examples = {"train --mechanism dcmha --steps 100 --out runs/first",
+      .examples = {"train --mechanism dcmha --steps 100 --out runs/first", "train --resume runs/first --steps 200",
                    "train --set model.attention.num_heads=8 --learning-rate 1e-3 --steps 20"}};
 }
 

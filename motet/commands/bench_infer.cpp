@@ -59,14 +59,15 @@ std::vector<WeightType> weight_types(const std::string& given, at::Device device
 std::string model_name(const std::string& name, WeightType type) { return text(name, " ", motet::name(type)); }
 
 // The names of --rivals. All of them compute on the CPU: on another device none is what is taken when nothing is said.
-std::vector<std::string> rival_names(const nlohmann::json& request, const std::string& list, at::Device device) {
+std::vector<std::string> rival_names(const std::string& given, at::Device device) {
+  const std::string list = given.empty() ? "llama_cpp,transformers" : given;
   const std::vector<std::string> known{"llama_cpp", "transformers", "none"};
   for (const std::string& name : words(list))
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw UsageError(unknown_name("rival", name, known));
   if (list == "none") return {};
   if (device.is_cpu()) return words(list);
-  if (request.contains("rivals"))
+  if (!given.empty())
     fail_usage("--rivals: ", list, " on ", device.str(), ", want none or --device cpu: they compute on the CPU");
   return {};
 }
@@ -162,7 +163,7 @@ int bench_infer(const nlohmann::json& request) {
   output_format(request);  // refused before anything runs
   const at::Device device = parse_device(asked.device);
   const std::vector<WeightType> types = weight_types(asked.weights, device);
-  const std::vector<std::string> rivals = rival_names(request, asked.rivals, device);
+  const std::vector<std::string> rivals = rival_names(asked.rivals, device);
   const bool own = request.contains("model");
   if (own && !asked.mechanisms.empty())
     fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");

@@ -16,9 +16,11 @@ void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) 
   const std::pair<const char*, Cell> facts[] = {{"repeats", {std::to_string(setup.repeats), setup.repeats}},
                                                 {"threads", {std::to_string(setup.threads), setup.threads}},
                                                 {"device", setup.device.str()},
+                                                {"gpu", setup.device.is_cuda() ? Cell{gpu_name()} : Cell{"", nullptr}},
                                                 {"processor", processor_name()},
                                                 {"motet", kVersion},
-                                                {"torch", torch_version()}};
+                                                {"torch", torch_version()},
+                                                {"command", request.value("command", "")}};
   if (for_people(request)) {
     table.note +=
         text(setup.statistic, " of ", setup.repeats, "; ", setup.device.is_cpu() ? "" : setup.device.str() + " and ",

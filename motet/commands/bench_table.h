@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/bench/goals.h"
 #include "motet/commands/options.h"
 #include "motet/ops/torch.h"
 #include "motet/report/table.h"
@@ -25,6 +26,14 @@ Cell milliseconds(double seconds);
 Cell ratio(double);
 Cell count(int64_t);
 
+/// The goals and what each reaches; 1 when one falls short by more than 5 %, or has a limit and was not measured.
+int show_goals(const std::vector<Goal>&, const std::string& note, const Setup&, const nlohmann::json& request);
+
+int bench_attention_goals(const nlohmann::json& request, const BenchRequest&);
+int bench_train_goals(const nlohmann::json& request, const BenchRequest&);
+int bench_memory(const nlohmann::json& request);
+int bench_train(const nlohmann::json& request);
+int bench_checkpoint(const nlohmann::json& request);
 int bench_infer(const nlohmann::json& request);
 
 }  // namespace motet

@@ -1,57 +1,51 @@
+#include <algorithm>
 #include <iostream>
+#include <memory>
 
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/commands/run_companions.h"
+#include "motet/commands/sample_text.h"
+#include "motet/compare/compare.h"
 #include "motet/compare/report.h"
+#include "motet/compare/scaling.h"
+#include "motet/compare/summary.h"
 #include "motet/compare/table.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
-#include "motet/core/utf8.h"
 #include "motet/formats/toml.h"
 #include "motet/ops/device.h"
 #include "motet/train/plan.h"
+#include "motet/train/resume.h"
 
 namespace motet {
 namespace {
 
-Table plan_table(const Comparison& plan) {
+Table plan_table(const std::vector<Comparison>& plans) {
   Table table{.columns = {{"mechanism", Align::left},
                           {"parameters"},
                           {"FFN width", Align::right, "", "ffn_width"},
                           {"FLOPs/token", Align::right, "", "flops_per_token"},
                           {"weights", Align::right, "MB", "weight_mb"},
                           {"KV cache", Align::right, "bytes/token", "kv_bytes_per_token"}}};
-  for (const ArmResult& arm : plan.arms)
-    table.rows.push_back(
-        {arm.arm.label,
-         {short_count(static_cast<double>(arm.cost.parameters)), arm.cost.parameters},
-         {std::to_string(arm.config.intermediate_size()), arm.config.intermediate_size()},
-         {short_count(arm.cost.flops_per_token), arm.cost.flops_per_token},
-         {fixed(static_cast<double>(arm.cost.parameters) * 4e-6, 2), static_cast<double>(arm.cost.parameters) * 4e-6},
-         {std::to_string(arm.cost.cache_bytes_per_token), arm.cost.cache_bytes_per_token}});
+  for (const Comparison& plan : plans)
+    for (const ArmResult& arm : plan.arms)
+      table.rows.push_back(
+          {arm.arm.label,
+           {short_count(static_cast<double>(arm.cost.parameters)), arm.cost.parameters},
+           {std::to_string(arm.config.intermediate_size()), arm.config.intermediate_size()},
+           {short_count(arm.cost.flops_per_token), arm.cost.flops_per_token},
+           {fixed(static_cast<double>(arm.cost.parameters) * 4e-6, 2), static_cast<double>(arm.cost.parameters) * 4e-6},
+           {std::to_string(arm.cost.cache_bytes_per_token), arm.cost.cache_bytes_per_token}});
+  add_size_column(table, plans);
   return table;
-}
-
-constexpr size_t kPromptTokens = 16;
-
-// Without the first bytes of a character at the end.
-std::string whole_characters(const std::string& bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const Utf8Step step = utf8_step(std::string_view(bytes).substr(at));
-    if (step.kind == Utf8Step::Kind::incomplete && at > 0) return bytes.substr(0, at);
-    at += step.size;
-  }
-  return bytes;
 }
 
 // What was given, or the beginning of the validation text. What cannot be continued is refused here, before the
 // training.
 std::string prompt_of(const nlohmann::json& request, const TextData& data, int64_t context) {
-  if (!request.contains("prompt")) {
-    const std::vector<int64_t> first = data.validation->slice(0, std::min<uint64_t>(kPromptTokens, context));
-    return whole_characters(data.tokenizer->decode(std::vector<int32_t>(first.begin(), first.end())));
-  }
+  if (!request.contains("prompt")) return first_words(data, context);
   const std::string prompt = request["prompt"];
   if (prompt.empty()) fail_usage("--prompt is empty, want the text that each model continues");
   prompt_tokens(*data.tokenizer, prompt, context);
@@ -59,85 +53,173 @@ std::string prompt_of(const nlohmann::json& request, const TextData& data, int64
 }
 
 // What `jobs` models in training take at once, or all of them while their speed is measured, has to fit into memory.
-void check_room(const Comparison& plan, const RunConfig& run, const CompareOptions& options) {
+void check_room(const std::vector<Comparison>& plans, const RunConfig& run, const CompareOptions& options) {
   TrainingPlan together, largest;
-  for (const ArmResult& arm : plan.arms) {
-    const TrainingPlan own = training_plan(arm.config, run.train);
-    together.training_bytes += own.training_bytes;
-    if (own.training_bytes > largest.training_bytes) largest = own;
+  for (const Comparison& plan : plans) {
+    int64_t of_size = 0;
+    for (const ArmResult& arm : plan.arms) {
+      const TrainingPlan own = training_plan(arm.config, run.train);
+      of_size += own.training_bytes;
+      if (own.training_bytes > largest.training_bytes) largest = own;
+    }
+    together.training_bytes = std::max(together.training_bytes, of_size);
   }
   together.training_bytes = std::max(together.training_bytes, options.jobs * largest.training_bytes);
   together.activation_bytes = options.jobs * largest.activation_bytes;
   check_memory(together, free_memory(parse_device(run.train.device)));
 }
 
-int64_t checkpoint_bytes(const Comparison& plan, const RunConfig& run, const CompareOptions& options) {
+int64_t checkpoint_bytes(const std::vector<Comparison>& plans, const RunConfig& run, const CompareOptions& options) {
+  const int64_t swept = options.sweep ? static_cast<int64_t>(options.sweep->values.size()) - 1 : 0;
   int64_t bytes = 0;
-  for (const ArmResult& arm : plan.arms) bytes += options.seeds * training_plan(arm.config, run.train).checkpoint_bytes;
+  for (const Comparison& plan : plans)
+    for (const ArmResult& arm : plan.arms)
+      bytes += (options.seeds + swept) * training_plan(arm.config, run.train).checkpoint_bytes;
   return bytes;
 }
 
 // A continuation of the prompt by each model that was trained to the end, else ""; after Ctrl-C none is waited for.
-std::vector<std::string> samples(Comparison& all, const TextData& data, const std::string& prompt, int64_t tokens) {
+std::vector<std::string> samples(const Comparison& all, const TextData& data, const std::string& prompt,
+                                 int64_t tokens) {
   std::vector<std::string> texts;
   const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
-  for (ArmResult& arm : all.arms) {
+  for (const ArmResult& arm : all.arms) {
     texts.emplace_back();
     if (!arm.model || all.interrupted) continue;
-    arm.model->set_autocast(false);  // as generate computes
-    texts.back() = generate(*arm.model, *data.tokenizer, prompt, options)[0].text;
+    arm.model.ptr()->set_autocast({});  // as generate computes
+    texts.back() = generate(*arm.model.ptr(), *data.tokenizer, prompt, options)[0].text;
   }
   return texts;
 }
 
-}  // namespace
+// What --resume goes on with; nothing without it.
+struct Resumed {
+  std::filesystem::path folder;
+  Results results;
+};
 
-int run_compare(const nlohmann::json& request) {
-  const CompareRequest asked = read_request(compare_options(), request);
-  const TableFormat format = output_format(request);
-  const RunConfig run = read_run_config(request, compare_defaults());
-  const int64_t threads = request_threads(request);
+std::optional<Resumed> resumed(const nlohmann::json& request) {
+  const std::string given = request.value("resume", "");
+  if (given.empty()) return std::nullopt;
+  if (request.contains("out")) fail_usage("--resume and --out: want one of them");
+  return Resumed{given, read_results(given)};
+}
+
+// The words between commas that a comparison has, and those that are given beside them.
+std::string joined(const nlohmann::json& was, const std::string& given) {
+  auto words = was.get<std::vector<std::string>>();
+  for (const std::string& word : given.empty() ? std::vector<std::string>() : split(given, ','))
+    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ",") + word;
+  return out;
+}
+
+// What is asked of a comparison that goes on: contenders, seeds and sizes that it has, and those given beside them.
+CompareRequest joined_request(const nlohmann::json& request, const std::optional<Resumed>& from) {
+  CompareRequest asked = read_request(compare_options(), request);
+  if (!from) return asked;
+  const auto refuse = [](const auto&... parts) { fail_usage("compare: --resume: ", parts...); };
+  const nlohmann::json& was = from->results.comparison;
+  asked.mechanisms = joined(was.at("mechanisms"), asked.mechanisms);
+  const int64_t seeds = was.at("seeds");
+  if (!request.contains("seeds")) asked.seeds = seeds;
+  if (asked.seeds < seeds) refuse("--seeds was ", seeds, " and is ", asked.seeds, ", want at least that");
+  const Match match = value_of(match_words(), was.at("match").get<std::string>(), "match");
+  if (request.contains("match") && asked.match != match)
+    refuse("--match was ", word_of(match_words(), match), ", want it as it was");
+  asked.match = match;
+  const std::string sweep = was.value("sweep", "");
+  if (!asked.sweep.empty() && (sweep.empty() || parse_sweep(asked.sweep).text() != sweep))
+    refuse("--sweep was ", sweep.empty() ? "not given" : sweep, ", want it as it was");
+  asked.sweep = sweep;
+  if (!asked.sizes.empty() && !was.contains("sizes")) refuse("--sizes was not given, want it as it was");
+  if (was.contains("sizes")) asked.sizes = joined(was["sizes"], asked.sizes);
+  return asked;
+}
+
+CompareOptions options_of(const CompareRequest& asked, const RunConfig& run, int64_t threads) {
   CompareOptions options{.arms = parse_arms(asked.mechanisms, run.attention_given),
                          .seeds = asked.seeds,
                          .match = asked.match,
                          .margin = asked.margin,
                          .jobs = asked.jobs > 0 ? asked.jobs : threads,
                          .threads = threads};
+  if (!asked.sweep.empty()) options.sweep = parse_sweep(asked.sweep);
+  if (!asked.sizes.empty()) options.sizes = parse_sizes(asked.sizes);
   options.jobs = std::min<int64_t>(options.jobs, options.seeds * static_cast<int64_t>(options.arms.size()));
-  const TextData data = load_text_data(run);
+  return options;
+}
+
+struct Shown {
+  const nlohmann::json& request;
+  std::string prompt;
+  int64_t n_predict;
+};
+
+// The table and the summary, before anything else that could fail; then the report.
+void show_comparisons(const std::vector<Comparison>& all, const RunConfig& run, const TextData& data,
+                      const CompareOptions& options, const Shown& asked) {
+  const TableFormat format = output_format(asked.request);
+  const Table table = comparison_table(all, run, data, options.match);
+  write_file_atomic(options.folder / "table.json", render(table, TableFormat::json));
+  print_table(table, asked.request);
+  if (format == TableFormat::table) std::cout << "\n" << summary_of(all, run) << "\n" << std::endl;
+  const std::vector<Scaling> laws = scaling(all, run);
+  if (!laws.empty() && (format == TableFormat::table || format == TableFormat::markdown)) {
+    if (format == TableFormat::markdown) std::cout << "\n";
+    print_table(scaling_table(laws), asked.request);
+    std::cout << std::endl;
+  }
+  const Comparison& pictured = all[pictured_size(all)];
+  const ArmResult* lowest = pictured.lowest();
+  if (!lowest) return;
+  const Presentation shown{asked.request.value("command", ""), asked.prompt,
+                           samples(pictured, data, asked.prompt, asked.n_predict), options.match};
+  const std::filesystem::path report = options.folder / "report.html";
+  write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
+  if (format != TableFormat::table) return log_info("report: " + report.string());
+  if (!pictured.interrupted)
+    std::cout << "Text by " << lowest->arm.label << ":\n"
+              << asked.prompt << shown.samples[static_cast<size_t>(lowest - pictured.arms.data())] << "\n\n";
+  std::cout << "Report: " << report.string() << std::endl;
+}
+
+}  // namespace
+
+int run_compare(const nlohmann::json& request) {
+  const std::optional<Resumed> from = resumed(request);
+  const CompareRequest asked = joined_request(request, from);
+  const TableFormat format = output_format(request);
+  const RunConfig run =
+      read_run_config(request, from ? read_toml((from->folder / "config.toml").string()) : compare_defaults());
+  if (from)
+    check_unchanged("compare", from->results.comparison.at("run"), run.as_given(), {"data.text", "train.device"});
+  if (!run.train.average.empty()) fail_usage("compare: train.average is of a single training, want it left out");
+  CompareOptions options = options_of(asked, run, request_threads(request));
+  const TextData data = load_run_data(run, nullptr, nullptr);
+  options.companions = run_companions(run, *data.tokenizer, nullptr);
+  if (from) check_same_data(from->results.comparison.at("data"), data);
   const std::string prompt = prompt_of(request, data, run.train.context);
-  Comparison all = planned_comparison(run, data, options);
+  std::vector<Comparison> all = planned_comparisons(run, data, options);
   if (request.value("dry_run", false)) {
     print_table(plan_table(all), request);
     if (format == TableFormat::table) std::cout << "\n" << toml_text(run.as_given());
     return 0;
   }
   check_room(all, run, options);
-  const RunFolder folder(request, "compare");
-  options.folder = folder.path();
+  const auto folder =
+      from ? std::make_unique<RunFolder>(from->folder) : std::make_unique<RunFolder>(request, "compare");
+  options.folder = folder->path();
   check_disk(options.folder, checkpoint_bytes(all, run, options));
   write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
-  run_comparison(all, run, data, options);
-  const Table table = comparison_table(all, run, data, options.match);
-  write_file_atomic(options.folder / "table.json", render(table, TableFormat::json));
-  print_table(table, request);  // before anything else that could fail
-  if (format == TableFormat::table) std::cout << "\n" << comparison_summary(all) << "\n" << std::endl;
-  if (const ArmResult* lowest = all.lowest()) {
-    const Presentation shown{request.value("command", ""), prompt, samples(all, data, prompt, asked.n_predict),
-                             options.match};
-    const std::filesystem::path report = options.folder / "report.html";
-    write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
-    if (format == TableFormat::table) {
-      if (!all.interrupted)
-        std::cout << "Text by " << lowest->arm.label << ":\n"
-                  << prompt << shown.samples[static_cast<size_t>(lowest - all.arms.data())] << "\n\n";
-      std::cout << "Report: " << report.string() << std::endl;
-    } else {
-      log_info("report: " + report.string());
-    }
+  run_comparisons(all, run, data, options, from ? from->results : Results());
+  show_comparisons(all, run, data, options, {request, prompt, asked.n_predict});
+  if (all.front().interrupted) {
+    throw Interrupted(text("compare: stopped; what had finished is shown; to go on: motet compare --resume ",
+                           options.folder.string()));
   }
-  if (all.interrupted) throw Interrupted("compare: stopped; what had finished is shown");
-  if (const std::string failures = all.failures(); !failures.empty()) fail(failures);
+  if (const std::string failures = all_failures(all); !failures.empty()) fail(failures);
   return 0;
 }
 

@@ -1,9 +1,11 @@
 #include <optional>
 
 #include "motet/checkpoints/checkpoint.h"
+#include "motet/commands/chat_form.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/core/log.h"
 #include "motet/data/bounded_tokens.h"
 #include "motet/data/corpus.h"
 #include "motet/eval/multiple_choice/evaluate.h"
@@ -105,23 +107,34 @@ Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& resu
   return table;
 }
 
-// What perplexity is measured on, read before the model: texts, or prepared data.
+// What perplexity is measured on, read before the model: texts, prepared data, or examples, which a model must read.
 struct Scored {
   std::optional<PreparedData> data;
+  std::string examples;  // their file; empty: there are none
   Corpus corpus;
 
   explicit Scored(const std::vector<std::string>& texts) {
     if (texts.size() == 1 && is_prepared_data(texts[0]))
       data = open_prepared_data(texts[0]);
+    else if (texts.size() == 1 && is_examples(texts[0]))
+      examples = texts[0];
     else
       corpus = load_corpus(texts);
   }
 };
 
-// The name of what was scored, and the score: of the texts, or of the validation part of prepared data (all of it when
-// there is none).
+// The name of what was scored, and the score: of the texts, of the answers of examples, or of the validation part of
+// prepared data (all of it when there is none).
 std::pair<std::string, Perplexity> score(ModelImpl& model, const std::shared_ptr<const Tokenizer>& tokenizer,
-                                         const Scored& scored, const PerplexityOptions& options) {
+                                         const Companions& beside, const Scored& scored, PerplexityOptions options) {
+  if (!scored.examples.empty()) {
+    options.documents_apart = true;
+    const ExampleRows rows(read_examples(scored.examples, *tokenizer, example_form(beside, *tokenizer)),
+                           perplexity_context(model, options), scored.examples);
+    if (const std::string remark = rows.remark(); !remark.empty()) log_warn(text(scored.examples, ": ", remark));
+    return {fs::path(scored.examples).filename().string(),
+            token_perplexity(model, rows, token_byte_counts(*tokenizer), options)};
+  }
   if (scored.data) {
     const PreparedData& data = *scored.data;
     tokenizer_of(data, tokenizer);
@@ -150,20 +163,21 @@ int run_eval(const json& request) {
   request_threads(request);
   std::optional<Scored> scored;
   if (!task) scored.emplace(files);
-  if (scored && !scored->data && asked.documents == Documents::apart)
+  if (scored && !scored->data && scored->examples.empty() && asked.documents == Documents::apart)
     fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
   const at::Device device = parse_device(asked.device);
   const Checkpoint checkpoint = open_checkpoint(folder);
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
   Model model = load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, device});
-  model->set_autocast(dtype == TrainDtype::bfloat16);
+  model->set_autocast(autocast_of(dtype));
   if (!task) {
     const PerplexityOptions options{asked.ctx_size, asked.stride, asked.batch_size,
                                     asked.documents == Documents::apart};
-    const auto [what, perplexity] = score(*model, tokenizer, *scored, options);
+    const auto [what, perplexity] = score(*model, tokenizer, companions_of(checkpoint), *scored, options);
     if (!std::isfinite(perplexity.nats_per_token))
       fail("eval: ", what, " has ", perplexity.nats_per_token, " nats a token, want a finite number");
+    if (!fs::exists(request.value("model", ""))) log_info("model: " + folder.string());  // a run's :best or :average
     print_table(perplexity_table(what, perplexity), request);
     return 0;
   }

@@ -11,12 +11,11 @@ const Fields<CompareRequest>& compare_options() {
   using C = CompareRequest;
   static const Fields<C> table{
       {"mechanisms", &C::mechanisms, "names between commas; by default the main seven"},
+      {"sweep", &C::sweep, "the first seed chooses each mechanism's value of it, the other seeds are reported"},
+      {"sizes", &C::sizes, "WIDTH, WIDTHxLAYERS or WIDTHxLAYERSxHEADS between commas: a power law of the losses"},
       {"seeds", &C::seeds, {1, 1000}, "models of each mechanism; five give a verdict"},
       {"margin", &C::margin, {0, 100}, "nats beyond which fewer than five seeds give a verdict"},
-      {"match",
-       &C::match,
-       {{"parameters", Match::parameters}, {"flops", Match::flops}, {"none", Match::none}},
-       "what is equal between the models"},
+      {"match", &C::match, match_words(), "what is equal between the models"},
       {"jobs", &C::jobs, {0, 1024}, "models trained at once; 0: one for each thread"},
       {"prompt", &C::prompt, "what each model continues at the end; by default the validation text's beginning"},
       {"n_predict", &C::n_predict, {1, 100000}, "tokens of the continuation"}};
@@ -60,8 +59,9 @@ const Fields<EvalRequest>& eval_options() {
        {{"auto", std::nullopt},
         {"float32", TrainDtype::float32},
         {"float64", TrainDtype::float64},
-        {"bfloat16", TrainDtype::bfloat16}},
-       "auto: as it was trained, if that is recorded; bfloat16: autocast"},
+        {"bfloat16", TrainDtype::bfloat16},
+        {"float16", TrainDtype::float16}},
+       "auto: as it was trained, if that is recorded; bfloat16, float16: autocast"},
       {"device", &E::device, kDevice}};
   return table;
 }
@@ -153,12 +153,19 @@ const Fields<BenchRequest>& bench_options() {
   using B = BenchRequest;
   static const Fields<B> table{
       {"shape", &B::shape, "sizes between commas, as in T=512,H=8,D=64,B=1,mechanism=dcmha"},
-      {"repeats", &B::repeats, {1, 10000}, "measurements, of which the median counts; by default 9, of infer 5"},
+      {"repeats",
+       &B::repeats,
+       {1, 10000},
+       "measurements, of which the median counts; by default 9, of infer and checkpoint 5"},
       {"goals", &B::goals,
-       "attention: the goals of the fused kernels, with what each reaches; exit 1 if one falls short"},
+       "attention, train: the goals of the fused kernels, with what each reaches; exit 1 if one falls short"},
+      {"dtype", &B::dtype, "attention: float32, bfloat16 or float16; train: float32, float64 or bfloat16 (autocast)"},
       {"mechanisms", &B::mechanisms, "train, infer: whose models take turns, as in mha,dcmha; by default mha"},
       {"weights", &B::weights, "infer: of float32, bfloat16 and int8; by default float32, on the CPU int8 too"},
-      {"rivals", &B::rivals, "infer: of llama_cpp and transformers, or none; bench/requirements.txt installs them"},
+      {"rivals", &B::rivals,
+       "train: of torch and compile, by default torch; infer: of llama_cpp and transformers (by default both), or "
+       "none"},
+      {"recompute", &B::recompute, "train: each model once more with train.recompute = block"},
       {"device", &B::device, kDevice},
       {"python", &B::python,
        "train, infer, --goals: the Python with torch that runs the rivals; by default .venv/bin/python"}};

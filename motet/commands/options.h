@@ -11,7 +11,8 @@
 namespace motet {
 
 struct CompareRequest {
-  std::string mechanisms;  // "": those of the default comparison
+  std::string mechanisms;    // "": those of the default comparison
+  std::string sweep, sizes;  // "": none
   int64_t seeds = 3;
   double margin = 0.01;
   Match match = Match::parameters;
@@ -91,9 +92,11 @@ const Fields<PrepareRequest>& prepare_options();
 struct BenchRequest {
   std::string shape;    // "": the shapes that a kind measures by itself
   int64_t repeats = 0;  // 0: the kind's own number
-  bool goals = false;
+  bool goals = false, recompute = false;
+  std::string dtype;                // "": float32
   std::string mechanisms, weights;  // "": mha; float32, and on the CPU int8
-  std::string rivals = "llama_cpp,transformers", device = "auto", python;
+  std::string rivals;               // "": torch; llama_cpp and transformers
+  std::string device = "auto", python;
 };
 const Fields<BenchRequest>& bench_options();
 

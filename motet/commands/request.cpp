@@ -1,12 +1,12 @@
 #include "motet/commands/request.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <ctime>
 #include <iostream>
 
@@ -17,6 +17,7 @@
 #include "motet/generate/end_tokens.h"
 #include "motet/ops/device.h"
 #include "motet/text/readers/load.h"
+#include "motet/train/run_checkpoints.h"
 
 namespace motet {
 
@@ -95,31 +96,26 @@ RunFolder::RunFolder(const nlohmann::json& request, const std::string& kind) : p
   if (claim < 0 && errno == EEXIST) fail_usage("--out: ", path_.string(), " already holds a run, want a new folder");
   if (claim < 0) cannot_write(path_, errno);
   ::close(claim);
+  lock();
+}
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) { lock(); }
+
+void RunFolder::lock() {
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) cannot_write(path_, errno);
+  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // some file systems have no locks
+  ::close(lock_);
+  fail(path_.string(), ": another process trains this run");
 }
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
   if (fs::file_size(path_ / "metrics.jsonl", ignored) == 0) fs::remove(path_ / "metrics.jsonl", ignored);
+  ::close(lock_);
 }
 
 namespace {
-
-// The N of step_N; -1 for another name.
-int64_t step_of(const fs::path& checkpoint) {
-  const std::string name = checkpoint.filename().string(), prefix = "step_";
-  int64_t step = -1;
-  if (!name.starts_with(prefix)) return -1;
-  const auto end = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-  return end.ec == std::errc() && end.ptr == name.data() + name.size() ? step : -1;
-}
-
-fs::path last_checkpoint(const fs::path& run) {
-  fs::path last;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none))
-    if (step_of(entry.path()) > step_of(last)) last = entry.path();
-  return last;
-}
 
 // The models of a comparison, as they would be named.
 std::vector<std::string> models_of(const fs::path& folder) {
@@ -136,9 +132,22 @@ std::vector<std::string> models_of(const fs::path& folder) {
 fs::path model_folder(const nlohmann::json& request, const char* field) {
   const std::string given = request.value(field, "");
   if (given.empty()) fail_usage("--model is missing, want a model folder");
+  const auto before = [&](const std::string& suffix) {
+    return given.ends_with(suffix) && !fs::exists(given) ? given.substr(0, given.size() - suffix.size()) : "";
+  };
+  if (const std::string run = before(":average"); !run.empty()) {
+    const fs::path folder = model_folder({{field, run}}, field) / kAverage;
+    if (fs::exists(folder / "config.json")) return folder;
+    fail(given, ": there are no averaged weights in ", quote(folder.parent_path().string()),
+         ", want a run with train.average");
+  }
+  if (const std::string run = before(":best"); !run.empty()) {
+    if (const auto found = best_checkpoint(run)) return found->folder;
+    fail(given, ": no checkpoint of ", quote(run), " has a validation loss, want the folder of a run that has");
+  }
   const fs::path folder = given;
   if (fs::exists(folder / "config.json") || !fs::is_directory(folder)) return folder;
-  if (const fs::path last = last_checkpoint(folder); !last.empty()) return last;
+  if (const auto all = stored_checkpoints(folder); !all.empty()) return all.back().folder;
   constexpr size_t kMostShown = 20;
   std::vector<std::string> models = models_of(folder);
   const size_t count = models.size();
@@ -158,7 +167,7 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
   LoadedModel made{.model = load_model(checkpoint, {.device = device}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint)};
-  made.model->set_autocast(false);  // decoding computes in float32
+  made.model->set_autocast({});  // decoding computes in float32
   if (device.is_cpu()) made.model->prepare(sampling.weights);
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;

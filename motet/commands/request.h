@@ -27,22 +27,28 @@ TableFormat output_format(const nlohmann::json& request);
 /// Puts a part of a text on stdout at once. Throws Error when nobody can take it any more: the rest is not made then.
 void show(std::string_view text);
 
-/// The folder of a new run: --out, or runs/<kind>-<time>, with -2, -3 ... behind it when that is taken. It is made and
-/// holds an empty metrics.jsonl, by which no two runs get the same folder; a run that ends without a record takes that
-/// away, so that it can be tried again. Throws UsageError for an --out that has one.
+/// The folder of a run, which no other process trains while this lives. A new one is --out, or runs/<kind>-<time>, with
+/// -2, -3 ... behind it when that is taken; it is made and holds an empty metrics.jsonl, and a run that ends without a
+/// record takes that away, so that it can be tried again. Throws UsageError for an --out that has one.
 class RunFolder {
  public:
   RunFolder(const nlohmann::json& request, const std::string& kind);
+  /// One that is there and goes on. Throws Error when another process trains it.
+  explicit RunFolder(std::filesystem::path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void lock();
+
   std::filesystem::path path_;
+  int lock_ = -1;
 };
 
-/// A model folder itself, or the last checkpoint of a run folder. Throws UsageError without --model, Error for a
-/// comparison and for a run that has no checkpoint, naming the models that there are.
+/// A model folder itself, the last checkpoint of a run folder, or with ":best" behind a run folder its best. Throws
+/// UsageError without --model, Error for a comparison and for a run that has no checkpoint, naming the models that
+/// there are.
 std::filesystem::path model_folder(const nlohmann::json& request, const char* field);
 
 /// A model that is only to be run, its matrices kept as --weights says, and what lies beside it.

@@ -1,7 +1,7 @@
 #pragma once
 #include "motet/checkpoints/companions.h"
 #include "motet/text/tokenizer.h"
-#include "motet/train/run_config.h"
+#include "motet/train/text_data.h"
 
 namespace motet {
 
@@ -9,5 +9,8 @@ namespace motet {
 /// lies beside the tokenizer, with the ids of the tokens that it calls bos, eos and pad. Prepared data that marks its
 /// documents ends them with that token. tokenizer.json is always there.
 Companions run_companions(const RunConfig&, const Tokenizer&, const Checkpoint* init);
+
+/// load_text_data, with examples in the form of what the run's models take along.
+TextData load_run_data(const RunConfig&, std::shared_ptr<const Tokenizer>, const Checkpoint* init);
 
 }  // namespace motet

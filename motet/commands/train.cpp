@@ -1,92 +1,58 @@
 #include <iostream>
 
 #include "motet/checkpoints/checkpoint.h"
-#include "motet/checkpoints/model_folder.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/commands/run_companions.h"
+#include "motet/commands/sample_text.h"
+#include "motet/commands/train_report.h"
+#include "motet/commands/train_run.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
-#include "motet/core/progress.h"
 #include "motet/formats/toml.h"
 #include "motet/generate/end_tokens.h"
 #include "motet/ops/device.h"
-#include "motet/report/metrics.h"
 #include "motet/train/freeze.h"
 #include "motet/train/plan.h"
-#include "motet/train/trainer.h"
 
 namespace motet {
 namespace {
 
-void print_plan(const RunConfig& run, const TrainingPlan& plan) {
+// "data/a: 1.2M tokens, 0.4 passes": what the first `steps` steps read of each source of a mixture.
+std::vector<std::string> mixture_lines(const TextData& data, const TrainOptions& train, int64_t steps) {
+  std::vector<std::string> lines;
+  if (data.parts.empty()) return lines;
+  for (const PartUse& use : use_of_parts(data, train, steps))
+    lines.push_back(text(data.parts[lines.size()].name, ": ", short_count(static_cast<double>(use.tokens)), " tokens, ",
+                         fixed(use.passes, 2), " passes"));
+  return lines;
+}
+
+void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& plan) {
   const auto megabytes = [](int64_t bytes) { return fixed(static_cast<double>(bytes) * 1e-6, 2) + " MB"; };
   std::cout << toml_text(run.resolved()) << "\n# parameters " << plan.cost.parameters << ", weights "
             << megabytes(plan.checkpoint_bytes) << ", with gradients and optimiser " << megabytes(plan.training_bytes)
             << ", a step at least " << megabytes(plan.activation_bytes) << " more\n# FLOPs per token forward "
             << short_count(plan.cost.flops_per_token) << ", training " << short_count(3 * plan.cost.flops_per_token)
             << "\n";
+  for (const std::string& line : mixture_lines(data, run.train, run.train.budget_steps()))
+    std::cout << "# " << line << "\n";
 }
 
-// How many checkpoints of the model the run will keep.
-int64_t checkpoints_of(const RunConfig& run) {
-  const int64_t every = run.train.checkpoint_every;
-  return 1 + (every > 0 ? (run.train.budget_steps() - 1) / every : 0);
+// How many checkpoints lie on the disk at once, the one that is written among them.
+int64_t checkpoints_at_once(const TrainOptions& train) {
+  if (train.keep_last > 0) return train.keep_last + train.keep_best + 1;
+  const int64_t every = train.checkpoint_every, steps = train.budget_steps();
+  return every > 0 && steps > 0 ? (steps + every - 1) / every : 10;
 }
 
-class TrainRun {
- public:
-  TrainRun(const RunConfig& run, const TextData& data, Model model, Companions companions, std::filesystem::path folder)
-      : run_(run),
-        companions_(std::move(companions)),
-        folder_(std::move(folder)),
-        metrics_(folder_ / "metrics.jsonl"),
-        trainer_(std::move(model), data, run.train),
-        progress_("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0) {}
-
-  TrainResult run() {
-    const int64_t every = run_.train.checkpoint_every;
-    TrainEvents events;
-    events.step = [&](const StepRecord& r) {
-      metrics_.write(metrics_record(r));
-      progress_.update(r.step, text("loss ", fixed(r.loss, 3)));
-      if (every > 0 && r.step % every == 0 && !trainer_.done()) save(r.step);
-    };
-    events.evaluated = [&](const EvalRecord& r) {
-      metrics_.write(metrics_record(r));
-      log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4)));
-    };
-    TrainResult result = train_model(trainer_, events);
-    progress_.finish();
-    save(trainer_.steps_done());
-    return result;
-  }
-
-  ModelImpl& model() { return trainer_.model(); }
-  std::filesystem::path last_checkpoint() const { return last_; }
-
- private:
-  void save(int64_t step) {
-    char name[32];
-    std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
-    last_ = folder_ / "checkpoints" / name;
-    save_model_folder(last_, trainer_.model(), companions_.files, companions_.token_ids);
-  }
-
-  const RunConfig& run_;
-  Companions companions_;
-  std::filesystem::path folder_, last_;
-  MetricsWriter metrics_;
-  Trainer trainer_;
-  Progress progress_;
-};
-
-Table results_table(const RunConfig& run, const TrainResult& result, const std::filesystem::path& checkpoint,
-                    int64_t threads) {
+// A row for the weights as they are, and one for their average where there is one.
+Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& training, int64_t threads) {
   const EvalRecord& last = result.evals.back();
-  const double tokens = static_cast<double>(result.steps.size()) * static_cast<double>(run.train.tokens_per_step());
-  return {
+  const int64_t steps = training.trainer().steps_done();
+  const double tokens = static_cast<double>(steps * run.train.tokens_per_step());
+  Table table{
       .columns = {{"mechanism", Align::left},
                   {"steps"},
                   {"validation loss", Align::right, "nats/token", "loss"},
@@ -94,15 +60,20 @@ Table results_table(const RunConfig& run, const TrainResult& result, const std::
                   {"tokens scored", Align::right, "", "tokens_scored"},
                   {"bits/byte", Align::right, "", "bits_per_byte"},
                   {"tokens/s", Align::right, text(threads, threads == 1 ? " thread" : " threads"), "tokens_per_second"},
-                  {"checkpoint", Align::left}},
-      .rows = {{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
-                {std::to_string(result.steps.size()), result.steps.size()},
-                {fixed(last.loss, 4), last.loss},
-                {fixed(last.error, 4), last.error},
-                {std::to_string(last.tokens), last.tokens},
-                {fixed(last.bits_per_byte(), 4), last.bits_per_byte()},
-                {short_count(tokens / result.seconds), tokens / result.seconds},
-                checkpoint.string()}}};
+                  {"checkpoint", Align::left}}};
+  const auto add = [&](const WindowScore& score, const std::filesystem::path& folder) {
+    table.rows.push_back({run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
+                          {std::to_string(steps), steps},
+                          {fixed(score.loss, 4), score.loss},
+                          {fixed(score.error, 4), score.error},
+                          {std::to_string(score.tokens), score.tokens},
+                          {fixed(score.bits_per_byte(), 4), score.bits_per_byte()},
+                          {short_count(tokens / result.seconds), tokens / result.seconds},
+                          folder.string()});
+  };
+  add(last, training.last_checkpoint());
+  if (last.average) add(*last.average, training.last_checkpoint() / kAverage);
+  return table;
 }
 
 // What the training starts from: a fresh model, or that of --init with its tokenizer.
@@ -129,6 +100,50 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
   return start;
 }
 
+Start start_at(const ResumePoint& from) {
+  Start start{.checkpoint = open_checkpoint(from.checkpoint)};
+  const bool wide = from.state.at("run").at("train").at("dtype") == "float64";
+  start.model = load_model(*start.checkpoint, {.dtype = wide ? at::kDouble : at::kFloat});
+  start.tokenizer = load_tokenizer(from.checkpoint, start.model->config());
+  return start;
+}
+
+// The run that --resume names; none when there is no --resume, or when `auto` finds nothing to go on with.
+std::optional<ResumePoint> resume_point(const nlohmann::json& request) {
+  const std::string given = request.value("resume", ""), out = request.value("out", "");
+  if (given.empty()) return std::nullopt;
+  if (given != "auto") {
+    for (const char* other : {"out", "init"})
+      if (request.contains(other)) fail_usage("--resume and --", other, ": want one of them");
+    return open_run(given);
+  }
+  if (out.empty()) fail_usage("--resume auto: want --out with the run that goes on or begins");
+  if (!stored_checkpoints(out).empty()) return open_run(out);
+  if (std::filesystem::exists(std::filesystem::path(out) / "results.json"))
+    fail_usage("--resume auto: ", out, " holds a comparison, want the folder of a training");
+  remove_leftovers(std::filesystem::path(out) / "checkpoints");
+  if (std::filesystem::exists(out)) {  // it stopped before its first checkpoint
+    const RunFolder mine{std::filesystem::path(out)};
+    std::filesystem::remove(mine.path() / "metrics.jsonl");
+  }
+  return std::nullopt;
+}
+
+// The configuration that a run has, where what is said of the mechanism says all of it.
+nlohmann::json base_of(const ResumePoint& from, const nlohmann::json& request) {
+  nlohmann::json base = from.config;
+  for (const auto& pair : request.value("set", nlohmann::json::array()))
+    if (pair[0] == "model.attention.mechanism") base["model"].erase("attention");
+  return base;
+}
+
+// What the trained model makes of a prompt, computing as generate does; "" of none.
+std::string continuation(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
+                         const GenerateOptions& options) {
+  model.set_autocast({});
+  return prompt.empty() ? "" : generate(model, tokenizer, prompt, options)[0].text;
+}
+
 }  // namespace
 
 int run_train(const nlohmann::json& request) {
@@ -138,21 +153,29 @@ int run_train(const nlohmann::json& request) {
   }
   const TrainRequest asked = read_request(train_request_options(), request);
   const TableFormat format = output_format(request);
-  RunConfig run = read_run_config(request, train_defaults());
+  const std::optional<ResumePoint> from = resume_point(request);
+  RunConfig run = read_run_config(request, from ? base_of(*from, request) : train_defaults());
   const int64_t threads = request_threads(request);
+  std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
   Start start;
-  if (request.contains("init")) start = start_from(request, run);
-  const TextData data = load_text_data(run, start.tokenizer);
+  if (from) {
+    if (!request.contains("freeze")) frozen = from->state.at("freeze").get<std::vector<std::string>>();
+    check_same_run(*from, run, frozen);
+    start = start_at(*from);
+  } else if (request.contains("init")) {
+    start = start_from(request, run);
+  }
+  const TextData data = load_run_data(run, start.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
+  if (from) check_same_data(from->state.at("data"), data);
   const std::string& prompt = asked.prompt;
   if (!prompt.empty())  // what cannot be continued is refused before the training
     prompt_tokens(*data.tokenizer, prompt, run.train.context);
-  const bool dry_run = request.value("dry_run", false);
-  const std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
   const ModelConfig config = start.model ? start.model->config() : run.model_config(data.tokenizer->vocabulary_size());
+  if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const TrainingPlan plan = training_plan(config, run.train);
-  if (dry_run) {
+  if (request.value("dry_run", false)) {
     freeze(*Model(config, at::kMeta), frozen);  // refuses patterns that name nothing
-    print_plan(run, plan);
+    print_plan(run, data, plan);
     return 0;
   }
   check_memory(plan, free_memory(parse_device(run.train.device)));
@@ -163,20 +186,41 @@ int run_train(const nlohmann::json& request) {
   }
   freeze(*model, frozen);
   const Companions companions = run_companions(run, *data.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
-  const RunFolder folder(request, "train");
-  check_disk(folder.path(), plan.checkpoint_bytes * checkpoints_of(run));
-  write_file_atomic(folder.path() / "config.toml", toml_text(run.resolved()));
-  TrainRun training(run, data, model, companions, folder.path());
-  const TrainResult result = training.run();
-  print_table(results_table(run, result, training.last_checkpoint(), threads), request);
-  if (!prompt.empty() && format == TableFormat::table) {
-    training.model().set_autocast(false);  // as generate computes
-    const GenerateOptions options{.max_tokens = asked.n_predict,
-                                  .stop = {},
-                                  .end_tokens = end_tokens(companions, *data.tokenizer),
-                                  .sampler = {.seed = 1}};
-    std::cout << "\n" << prompt << generate(training.model(), *data.tokenizer, prompt, options)[0].text << std::endl;
+  const std::unique_ptr<RunFolder> folder =
+      from ? std::make_unique<RunFolder>(from->run) : std::make_unique<RunFolder>(request, "train");
+  check_disk(folder->path(), plan.run_checkpoint_bytes * checkpoints_at_once(run.train));
+  TrainRun training(run, data, model, companions, frozen, folder->path());
+  if (from) training.go_on(*from);
+  if (from && training.trainer().done() && !training.trainer().evaluation_due()) {
+    log_info(text(from->run.string(), ": has all of its ", training.trainer().steps_done(),
+                  " steps; a larger budget goes on"));
+    return 0;
   }
+  write_file_atomic(folder->path() / "config.toml", toml_text(run.resolved()));
+  const auto write_report = [&](const TrainPresentation& shown) {
+    const ReportData report = train_report(folder->path(), run, data, training.trainer().model(), shown);
+    write_file_atomic(folder->path() / "report.html", html_report(report));
+  };
+  TrainPresentation shown{.command = request.value("command", ""),
+                          .prompt = prompt.empty() && config.causal() ? first_words(data, run.train.context) : prompt};
+  const TrainResult result =
+      training.run(measured_machine(run.train, threads, plan.cost.flops_per_token), [&] { write_report(shown); });
+  shown.done = true;
+  for (const std::string& line : mixture_lines(data, run.train, training.trainer().steps_done())) log_info(line);
+  print_table(results_table(run, result, training, threads), request);
+  const GenerateOptions options{.max_tokens = asked.n_predict,
+                                .stop = {},
+                                .end_tokens = end_tokens(companions, *data.tokenizer),
+                                .sampler = {.seed = 1}};
+  try {
+    shown.sample = continuation(training.trainer().model(), *data.tokenizer, shown.prompt, options);
+  } catch (const Interrupted&) {
+    write_report(shown);
+    throw;
+  }
+  if (!prompt.empty() && format == TableFormat::table) std::cout << "\n" << prompt << shown.sample << std::endl;
+  write_report(shown);
+  log_info(text("report: ", (folder->path() / "report.html").string()));
   return 0;
 }
 

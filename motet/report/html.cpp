@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <string_view>
 
 #include "motet/report/html_assets.h"
@@ -91,8 +92,8 @@ std::string figure(const std::string& name) {
 
 std::string paragraph(const std::string& html) { return "<p>" + html + "</p>\n"; }
 
-std::string cell(const ReportData& data, const Marks& marks, size_t column, const ReportCell& value) {
-  const bool numeric = column < data.columns.size() && data.columns[column].numeric;
+std::string cell(const std::vector<ReportColumn>& columns, const Marks& marks, size_t column, const ReportCell& value) {
+  const bool numeric = column < columns.size() && columns[column].numeric;
   std::string attributes = numeric ? " class=\"number\"" : "";
   if (std::isfinite(value.value)) {
     char number[40];
@@ -114,10 +115,12 @@ std::string explanations(const ReportData& data) {
   return terms.empty() ? "" : "<details><summary>What the columns mean</summary><dl>" + terms + "</dl></details>\n";
 }
 
-Section table_section(const ReportData& data, const Marks& marks) {
+// A table that scrolls, in the section `id`.
+std::string table_html(const ReportTable& table, const Marks& marks, const std::string& baseline,
+                       const std::string& id) {
   std::string body =
-      "<div class=\"scroll\" role=\"region\" aria-labelledby=\"table-title\" tabindex=\"0\"><table><thead><tr>";
-  for (const ReportColumn& column : data.columns) {
+      "<div class=\"scroll\" role=\"region\" aria-labelledby=\"" + id + "-title\" tabindex=\"0\"><table><thead><tr>";
+  for (const ReportColumn& column : table.columns) {
     body += std::string("<th scope=\"col\"") + (column.numeric ? " class=\"number\"" : "");
     if (!column.explanation.empty()) body += " title=\"" + escaped(column.explanation) + "\"";
     body += "><span>" + escaped(column.name) + "</span>";
@@ -125,15 +128,27 @@ Section table_section(const ReportData& data, const Marks& marks) {
     body += "</th>";
   }
   body += "</tr></thead>\n<tbody>";
-  for (const auto& row : data.rows) {
-    body += row.empty() || row[0].text != data.baseline ? "<tr>" : "<tr class=\"baseline\">";
-    for (size_t column = 0; column < row.size(); ++column) body += cell(data, marks, column, row[column]);
+  for (const auto& row : table.rows) {
+    body += row.empty() || row[0].text != baseline ? "<tr>" : "<tr class=\"baseline\">";
+    for (size_t column = 0; column < row.size(); ++column) body += cell(table.columns, marks, column, row[column]);
     body += "</tr>\n";
   }
   body += "</tbody></table></div>\n";
-  for (const std::string& note : data.notes) body += "<p class=\"note\">" + escaped(note) + "</p>\n";
-  body += explanations(data);
-  return {"table", "Results", "", body};
+  for (const std::string& note : table.notes) body += "<p class=\"note\">" + escaped(note) + "</p>\n";
+  return body;
+}
+
+Section table_section(const ReportData& data, const Marks& marks) {
+  return {"table", "Results", "",
+          table_html({data.columns, data.rows, data.notes}, marks, data.baseline, "table") + explanations(data)};
+}
+
+Section scaling_section(const ReportData& data, const Marks& marks) {
+  return {
+      "scaling", "Loss over sizes",
+      paragraph("Each point is a mechanism at one size: the mean over seeds, with one standard deviation. The lines "
+                "are the power laws of the table."),
+      figure("scaling") + table_html(data.scaling_table, marks, data.baseline, "scaling")};
 }
 
 Section loss_section(bool thinned, bool compared) {
@@ -143,6 +158,12 @@ Section loss_section(bool thinned, bool compared) {
   if (compared) note += paragraph("Lines are means over seeds; the bands span the best and the worst seed.");
   if (thinned) note += paragraph("Long curves are thinned: each point is the mean of the steps it stands for.");
   return {"loss", "Loss", note, figure("loss")};
+}
+
+Section traces_section() {
+  return {"course", "Course of the training",
+          paragraph("Point at a chart, or focus it and press the arrow keys, to read its values at one step."),
+          figure("traces")};
 }
 
 Section cost_section() {
@@ -193,6 +214,7 @@ Section texts_section(const ReportData& data, const Marks& marks) {
             "</p></article>\n";
   return {"texts", "Generated text",
           paragraph(data.sample_prompt.empty() ? "Text that the trained models wrote."
+                    : data.samples.size() == 1 ? "The trained model continued the prompt, set in bold."
                                                : "Every trained model continued the same prompt, set in bold."),
           body + "</div>"};
 }
@@ -204,11 +226,15 @@ std::string breakable(const std::string& html) {
   return out;
 }
 
+std::string command_html(const std::string& title, const std::string& copied, const std::string& command) {
+  return "<h3>" + escaped(title) + "</h3>\n<pre class=\"code command\" data-copy=\"" + escaped(copied) +
+         "\" tabindex=\"0\">" + breakable(escaped(command)) + "</pre>\n";
+}
+
 Section reproduce_section(const ReportData& data) {
   std::string body;
-  if (!data.command.empty())
-    body += "<h3>Command</h3>\n<pre class=\"code command\" data-copy=\"command\" tabindex=\"0\">" +
-            breakable(escaped(data.command)) + "</pre>\n";
+  if (!data.command.empty()) body += command_html("Command", "command", data.command);
+  for (const auto& [name, command] : data.further_commands) body += command_html(name, "command: " + name, command);
   if (!data.configuration.empty())
     body += "<h3>Configuration</h3>\n<pre class=\"code\" data-copy=\"configuration\" tabindex=\"0\">" +
             escaped(data.configuration) + "</pre>\n";
@@ -220,11 +246,13 @@ std::vector<Section> sections(const ReportData& data, const nlohmann::json& draw
   const Marks marks(data);
   std::vector<Section> all;
   if (!data.rows.empty()) all.push_back(table_section(data, marks));
+  if (!data.scaling_points.empty()) all.push_back(scaling_section(data, marks));
   if (!data.curves.empty()) {
     const bool compared = std::any_of(data.curves.begin(), data.curves.end(),
                                       [&](const Curve& curve) { return curve.seed != data.curves[0].seed; });
     all.push_back(loss_section(drawn["thinned"], compared));
   }
+  if (!data.traces.empty()) all.push_back(traces_section());
   if (data.points.size() > 1 && !data.cost_axes.empty()) all.push_back(cost_section());
   if (!drawn["pictures"].empty()) all.push_back(attention_section(drawn));
   if (!drawn["matrices"].empty()) all.push_back(mixing_section());
@@ -265,6 +293,13 @@ std::string header_html(const ReportData& data, const std::vector<Section>& all)
 }
 
 }  // namespace
+
+std::string report_time() {
+  char buffer[32];
+  const std::time_t now = std::time(nullptr);
+  std::strftime(buffer, sizeof buffer, "%Y-%m-%d %H:%M", std::localtime(&now));
+  return buffer;
+}
 
 std::string html_report(const ReportData& data) {
   const nlohmann::json drawn = report_json(data);

@@ -23,6 +23,18 @@ struct Curve {
   double tokens_per_step = 0, seconds_per_step = 0;  // > 0 in every curve: offered as horizontal axes beside steps
 };
 
+// A quantity over the steps of a run, in lines that share an axis: one, or one for each layer or part of the model.
+struct TraceLine {
+  std::string name;  // "layer 3", "attention"; of a single line empty
+  std::vector<double> step, value;
+};
+struct Trace {
+  std::string title, unit;
+  std::string explanation;  // a sentence under the chart
+  bool logarithmic = false;
+  std::vector<TraceLine> lines;
+};
+
 // One head's T x S weights over the sample tokens. Pictures of one mechanism and layer are shown together.
 struct AttentionPicture {
   std::string mechanism;
@@ -55,6 +67,20 @@ struct CostPoint {
   std::vector<double> costs;           // one for each CostAxis
 };
 
+// A mechanism at one size.
+struct ScalingPoint {
+  std::string mechanism, size;
+  double loss = NAN, deviation = NAN;
+  std::vector<double> costs;  // one for each scaling axis
+};
+
+// The line of a law through a mechanism's points.
+struct ScalingLine {
+  std::string mechanism;
+  size_t axis = 0;
+  std::vector<double> cost, loss;
+};
+
 struct ReportColumn {
   std::string name, unit;
   std::string explanation;  // shown when pointed at
@@ -66,6 +92,12 @@ struct ReportCell {
   double value = NAN;  // what a numeric column is sorted by; NaN goes last
 };
 
+struct ReportTable {
+  std::vector<ReportColumn> columns;
+  std::vector<std::vector<ReportCell>> rows;
+  std::vector<std::string> notes;  // lines under the table
+};
+
 struct ReportSample {
   std::string mechanism, text;  // the continuation, without the prompt
 };
@@ -75,12 +107,14 @@ struct ReportData {
   std::vector<std::pair<std::string, std::string>>
       facts;                           // {"Budget", "1,000 steps"}; a line of short facts under the verdict
   std::string command, configuration;  // what reproduces the run; the resolved TOML
+  std::vector<std::pair<std::string, std::string>> further_commands;  // {"Go on", "motet train --resume runs/a"}
   std::string created, version;
   std::string baseline;               // the mechanism drawn in black
   std::vector<ReportColumn> columns;  // a first column that holds a mechanism's name gets its mark
   std::vector<std::vector<ReportCell>> rows;
   std::vector<std::string> notes;  // lines under the table
   std::vector<Curve> curves;
+  std::vector<Trace> traces;
   std::string sample_prompt;
   std::vector<ReportSample> samples;
   std::vector<std::string> sample_tokens;  // of the attention pictures
@@ -88,7 +122,14 @@ struct ReportData {
   std::vector<MixMatrix> matrices;
   std::vector<CostAxis> cost_axes;
   std::vector<CostPoint> points;
+  std::vector<CostAxis> scaling_axes;
+  std::vector<ScalingPoint> scaling_points;
+  std::vector<ScalingLine> scaling_lines;
+  ReportTable scaling_table;
 };
+
+// The time now, for `created`.
+std::string report_time();
 
 // One HTML page that needs no network and no other file, at most about 2 MB: long curves are thinned to means of equal
 // parts, and attention pictures are cut to the first tokens that fit (both said on the page). Tables and texts need no

@@ -12,7 +12,9 @@ asm(".pushsection .rodata\n"                 //
     MOTET_SYMBOL("motet_report_script")      //
     MOTET_FILE("report.js")                  //
     MOTET_FILE("report_curves.js")           //
+    MOTET_FILE("report_traces.js")           //
     MOTET_FILE("report_cost.js")             //
+    MOTET_FILE("report_scaling.js")          //
     MOTET_FILE("report_attention.js")        //
     MOTET_FILE("report_mixes.js")            //
     MOTET_SYMBOL("motet_report_script_end")  //

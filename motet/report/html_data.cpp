@@ -60,11 +60,32 @@ class Axes {
   json list_ = json::array();
 };
 
+constexpr size_t kTracePoints = 400;  // of a line; a chart is about as many pixels wide
+
+void add_traces(const ReportData& data, Axes& axes, json& out) {
+  out["traces"] = json::array();
+  for (const Trace& trace : data.traces) {
+    json lines = json::array();
+    for (const TraceLine& line : trace.lines) {
+      std::vector<double> steps = part_means(line.step, kTracePoints);
+      for (double& step : steps) step = std::round(step);
+      lines.push_back({{"name", printable(line.name)},
+                       {"x", axes.add(steps)},
+                       {"y", rounded_all(part_means(line.value, kTracePoints))}});
+      if (line.step.size() > kTracePoints) out["thinned"] = true;
+    }
+    out["traces"].push_back({{"title", printable(trace.title)},
+                             {"unit", printable(trace.unit)},
+                             {"explanation", printable(trace.explanation)},
+                             {"logarithmic", trace.logarithmic},
+                             {"lines", std::move(lines)}});
+  }
+}
+
 template <class Index>
-void add_curves(const ReportData& data, const Index& index_of, json& out) {
+void add_curves(const ReportData& data, const Index& index_of, Axes& axes, json& out) {
   if (data.curves.empty()) return;
   const size_t limit = std::clamp<size_t>(kCurvePoints / data.curves.size(), 64, 1000);
-  Axes axes;
   json curves = json::array();
   for (const Curve& curve : data.curves) {
     const auto cut = [](std::vector<double> values, size_t size) { return values.resize(size), values; };
@@ -82,8 +103,31 @@ void add_curves(const ReportData& data, const Index& index_of, json& out) {
                       {"tokens", rounded(curve.tokens_per_step)},
                       {"seconds", rounded(curve.seconds_per_step)}});
   }
-  out["axes"] = axes.list();
   out["curves"] = std::move(curves);
+}
+
+json axes_json(const std::vector<CostAxis>& axes) {
+  json out = json::array();
+  for (const CostAxis& axis : axes)
+    out.push_back(
+        {{"name", printable(axis.name)}, {"unit", printable(axis.unit)}, {"more_is_better", axis.more_is_better}});
+  return out;
+}
+
+template <class Index>
+void add_scaling(const ReportData& data, const Index& index_of, json& out) {
+  out["scaling"] = {{"axes", axes_json(data.scaling_axes)}, {"points", json::array()}, {"lines", json::array()}};
+  for (const ScalingPoint& point : data.scaling_points)
+    out["scaling"]["points"].push_back({{"m", index_of(point.mechanism)},
+                                        {"size", printable(point.size)},
+                                        {"loss", rounded(point.loss)},
+                                        {"deviation", rounded(point.deviation)},
+                                        {"costs", rounded_all(point.costs, 6)}});
+  for (const ScalingLine& line : data.scaling_lines)
+    out["scaling"]["lines"].push_back({{"m", index_of(line.mechanism)},
+                                       {"axis", line.axis},
+                                       {"x", rounded_all(line.cost, 6)},
+                                       {"y", rounded_all(line.loss)}});
 }
 
 bool is_whole(const AttentionPicture& picture) {
@@ -218,7 +262,8 @@ std::vector<std::string> drawn_mechanisms(const ReportData& data) {
     for (const auto& item : list)
       if (std::find(names.begin(), names.end(), item.mechanism) == names.end()) names.push_back(item.mechanism);
   };
-  add(data.curves), add(data.points), add(data.samples), add(data.pictures), add(data.matrices);
+  add(data.curves), add(data.points), add(data.scaling_points), add(data.samples), add(data.pictures),
+      add(data.matrices);
   return names;
 }
 
@@ -243,20 +288,21 @@ json report_json(const ReportData& data) {
   const auto index_of = [&](const std::string& name) {
     return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
   };
-  json out = {{"thinned", false},           {"mechanisms", json::array()}, {"points", json::array()},
-              {"cost_axes", json::array()}, {"matrices", json::array()},   {"curves", json::array()},
-              {"axes", json::array()}};
+  json out = {{"thinned", false},          {"mechanisms", json::array()}, {"points", json::array()},
+              {"matrices", json::array()}, {"curves", json::array()},     {"axes", json::array()}};
   for (size_t i = 0; i < names.size(); ++i)
     out["mechanisms"].push_back({{"name", printable(names[i])}, {"mark", mark_of(names, data.baseline, i)}});
-  add_curves(data, index_of, out);
-  for (const CostAxis& axis : data.cost_axes)
-    out["cost_axes"].push_back(
-        {{"name", printable(axis.name)}, {"unit", printable(axis.unit)}, {"more_is_better", axis.more_is_better}});
+  Axes axes;
+  add_curves(data, index_of, axes, out);
+  add_traces(data, axes, out);
+  out["axes"] = axes.list();
+  out["cost_axes"] = axes_json(data.cost_axes);
   for (const CostPoint& point : data.points)
     out["points"].push_back({{"m", index_of(point.mechanism)},
                              {"loss", rounded(point.loss)},
                              {"deviation", rounded(point.deviation)},
                              {"costs", rounded_all(point.costs, 6)}});
+  add_scaling(data, index_of, out);
   add_pictures(data, index_of, out);
   for (const MixMatrix& matrix : data.matrices) {
     if (matrix.values.size() != static_cast<size_t>(matrix.rows) * static_cast<size_t>(matrix.columns)) continue;

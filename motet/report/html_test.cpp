@@ -40,6 +40,9 @@ ReportData small() {
   data.notes = {"Both have 1,000 parameters."};
   data.curves = {{"mha", 1, {1, 2, 3}, {3, 2.5, 2}, {3}, {2}, 0, 0},
                  {"dcmha", 1, {1, 2, 3}, {3, 2.4, 1.9}, {3}, {1.9}, 0, 0}};
+  data.traces = {{"Learning rate", "", "", false, {{"", {1, 2, 3}, {0.1, 0.2, 0.1}}}},
+                 {"Entropy", "nats", "Of weights.", true, {{"layer 1", {3}, {1.5}}, {"layer 2", {3}, {NAN}}}}};
+  data.further_commands = {{"Evaluate", "motet eval -m 'a b'"}};
   data.sample_prompt = "O ";
   data.samples = {{"mha", "Romeo"}, {"dcmha", "Juliet"}};
   data.sample_tokens = {"O", " ", "R"};
@@ -52,10 +55,11 @@ ReportData small() {
 
 TEST(HtmlReport, HasEverySectionThatHasContent) {
   const std::string page = html_report(small());
-  for (const char* id : {"table", "loss", "cost", "attention", "mixing", "texts", "reproduce"})
+  for (const char* id : {"table", "loss", "course", "cost", "attention", "mixing", "texts", "reproduce"})
     EXPECT_EQ(occurrences(page, "<section id=\"" + std::string(id) + "\""), 1u) << id;
   for (const char* said : {"Two mechanisms", "dcmha is lower.", "motet compare --seeds 2", "steps = 3",
-                           "Both have 1,000 parameters.", "<b>O </b>Juliet", "&minus;1.90", "data-value=\"-1.9\""})
+                           "<h3>Evaluate</h3>", "motet eval -m &#39;a b&#39;", "Both have 1,000 parameters.",
+                           "<b>O </b>Juliet", "&minus;1.90", "data-value=\"-1.9\""})
     EXPECT_TRUE(contains(page, said)) << said;
 }
 
@@ -135,6 +139,29 @@ TEST(HtmlReport, EqualStepsAreStoredOnce) {
   const auto json = report_json(small());
   EXPECT_EQ(json["curves"][0]["x"], json["curves"][1]["x"]);
   EXPECT_EQ(json["axes"].size(), 2u);
+}
+
+TEST(HtmlReport, TracesKeepTheirLinesAndAreThinnedAlike) {
+  ReportData data = small();
+  auto json = report_json(data);
+  ASSERT_EQ(json["traces"].size(), 2u);
+  const auto& entropy = json["traces"][1];
+  EXPECT_EQ(entropy["title"], "Entropy");
+  EXPECT_EQ(entropy["unit"], "nats");
+  EXPECT_EQ(entropy["explanation"], "Of weights.");
+  EXPECT_EQ(entropy["logarithmic"], true);
+  EXPECT_EQ(entropy["lines"][0]["name"], "layer 1");
+  EXPECT_EQ(json["axes"][entropy["lines"][0]["x"].get<size_t>()].dump(), "[3]");
+  EXPECT_EQ(entropy["lines"][0]["y"].dump(), "[1.5]");
+  EXPECT_EQ(entropy["lines"][1]["y"].dump(), "[null]");
+  EXPECT_FALSE(json["thinned"]);
+  TraceLine& line = data.traces[0].lines[0];
+  line = {};
+  for (int i = 1; i <= 4000; ++i) line.step.push_back(i), line.value.push_back(i % 2 ? 1.0 : 3.0);
+  json = report_json(data);
+  EXPECT_TRUE(json["thinned"]);
+  EXPECT_EQ(json["traces"][0]["lines"][0]["y"].size(), 400u);
+  EXPECT_EQ(json["traces"][0]["lines"][0]["y"][7], 2);
 }
 
 TEST(HtmlReport, PacksPicturesCausallyAndWithSign) {
@@ -312,6 +339,26 @@ TEST(HtmlReport, TheTablesNumbersAreShownAndSortedByTheirValues) {
   EXPECT_EQ(occurrences(page, "<tr class=\"baseline\">"), 1u);
   EXPECT_TRUE(contains(
       page, "<th scope=\"col\" class=\"number\" title=\"Validation loss\"><span>Loss</span><small>nats</small>"));
+}
+
+TEST(HtmlReport, LossesOverSizesHaveAChartAndATable) {
+  ReportData data = small();
+  EXPECT_FALSE(contains(html_report(data), "<section id=\"scaling\""));
+  data.scaling_axes = {{"Training FLOPs", "FLOP"}, {"Parameters", ""}};
+  data.scaling_points = {{"mha", "32x2", 2.5, 0.1, {1e9, 1000}}, {"dcmha", "64x2", 2.25, 0.2, {2e9, 2000}}};
+  data.scaling_lines = {{"dcmha", 1, {1000, 2000}, {2.5, 2.25}}};
+  data.scaling_table = {{{"mechanism", "", "", false}, {"compute factor"}}, {{{"mha"}, {"1.000", 1}}}, {"Fitted."}};
+  const nlohmann::json drawn = report_json(data)["scaling"];
+  EXPECT_EQ(drawn["axes"][1]["name"], "Parameters");
+  EXPECT_EQ(
+      drawn["points"][1],
+      (nlohmann::json{{"m", 1}, {"size", "64x2"}, {"loss", 2.25}, {"deviation", 0.2}, {"costs", {2000000000, 2000}}}));
+  EXPECT_EQ(drawn["lines"][0], (nlohmann::json{{"m", 1}, {"axis", 1}, {"x", {1000, 2000}}, {"y", {2.5, 2.25}}}));
+  const std::string page = html_report(data);
+  EXPECT_EQ(occurrences(page, "<section id=\"scaling\""), 1u);
+  EXPECT_TRUE(contains(page, "data-figure=\"scaling\"") && contains(page, "figure(\"scaling\", "));
+  EXPECT_TRUE(contains(page, "compute factor") && contains(page, "Fitted."));
+  EXPECT_EQ(occurrences(page, "<tr class=\"baseline\">"), 2u);  // in the table of results too
 }
 
 }  // namespace

@@ -1,0 +1,202 @@
+#include "motet/commands/train_report.h"
+
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "motet/compare/report.h"
+#include "motet/core/error.h"
+#include "motet/core/shell.h"
+#include "motet/core/version.h"
+#include "motet/core/words.h"
+#include "motet/formats/toml.h"
+#include "motet/probe/pictures.h"
+#include "motet/report/table.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+// The lines of metrics.jsonl by what they are about.
+struct Lines {
+  std::vector<json> steps, evals, diagnoses;
+  json machine;
+};
+
+Lines lines_of(const std::filesystem::path& path) {
+  Lines lines;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {  // read_line would end at the signal that stopped the run
+    json record = json::parse(line, nullptr, false);
+    if (record.is_discarded() || !record.is_object()) fail(path.string(), ": is damaged, want a JSON object a line");
+    if (record.contains("loss"))
+      lines.steps.push_back(std::move(record));
+    else if (record.contains("validation_loss"))
+      lines.evals.push_back(std::move(record));
+    else if (record.contains("layers"))
+      lines.diagnoses.push_back(std::move(record));
+    else
+      lines.machine = std::move(record);
+  }
+  return lines;
+}
+
+double number(const json& record, const std::string& key) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_number() ? found->get<double>() : NAN;
+}
+
+std::vector<double> column(const std::vector<json>& records, const std::string& key) {
+  std::vector<double> values;
+  for (const json& record : records) values.push_back(number(record, key));
+  return values;
+}
+
+// Of the layers or parts of each diagnosis: one line each.
+class Lists {
+ public:
+  void add(const std::string& name, double step, double value) {
+    auto found = std::find_if(lines_.begin(), lines_.end(), [&](const TraceLine& line) { return line.name == name; });
+    if (found == lines_.end()) found = lines_.insert(lines_.end(), {name, {}, {}});
+    found->step.push_back(step), found->value.push_back(value);
+  }
+  std::vector<TraceLine> lines() const { return lines_; }
+
+ private:
+  std::vector<TraceLine> lines_;
+};
+
+// Titles of what the probe and the optimiser tell; a mechanism's own numbers have their names.
+struct Title {
+  const char *key, *title, *unit, *explanation;
+};
+constexpr Title kTitles[] = {
+    {"entropy", "Attention entropy", "nats", "Of the softmax weights, mean over heads: 0 looks at one key."},
+    {"first_token", "Weight on the first token", "", "Mean over the heads and the queries behind it."},
+    {"mixed_entropy", "Entropy after the mix", "nats", "Of the sizes of the mixed weights."},
+    {"mixed_first_token", "First token after the mix", "", "Its part of the sizes of the mixed weights."},
+    {"largest_logit", "Largest logit", "", "Before the softmax."},
+};
+
+void add_diagnoses(ReportData& report, const std::vector<json>& diagnoses) {
+  std::map<std::string, Lists> found;
+  Lists updates;
+  for (const json& record : diagnoses) {
+    const double step = number(record, "step");
+    for (size_t i = 0; i < record["layers"].size(); ++i)
+      for (const auto& item : record["layers"][i].items())
+        if (!item.value().is_array())
+          found[item.key()].add(text("layer ", i + 1), step, number(record["layers"][i], item.key()));
+    for (const auto& item : record.at("update_ratio").items())
+      updates.add(item.key(), step, number(record["update_ratio"], item.key()));
+  }
+  for (const Title& title : kTitles)
+    if (const auto own = found.extract(title.key); !own.empty())
+      report.traces.push_back({title.title, title.unit, title.explanation, false, own.mapped().lines()});
+  for (const auto& [name, lists] : found) {
+    std::string title = name;
+    std::ranges::replace(title, '_', ' ');
+    title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+    report.traces.push_back({title, "", "The mechanism's own, mean over heads and tokens.", false, lists.lines()});
+  }
+  if (!updates.lines().empty())
+    report.traces.push_back({"Size of an update", "", "The norm of what a step changed over the norm of the weights.",
+                             true, updates.lines()});
+}
+
+void add_steps(ReportData& report, const std::string& mechanism, const RunConfig& run, const Lines& lines) {
+  const std::vector<double> steps = column(lines.steps, "step");
+  const double tokens = static_cast<double>(run.train.tokens_per_step());
+  double seconds = 0;
+  for (const double s : column(lines.steps, "seconds")) seconds += s;
+  report.curves.push_back({mechanism, static_cast<uint64_t>(run.train.seed), steps, column(lines.steps, "loss"),
+                           column(lines.evals, "step"), column(lines.evals, "validation_loss"), tokens,
+                           seconds / static_cast<double>(steps.size())});
+  const auto trace = [&](const char* title, const char* unit, const char* key, bool logarithmic) {
+    report.traces.push_back({title, unit, "", logarithmic, {{"", steps, column(lines.steps, key)}}});
+  };
+  trace("Learning rate", "", "learning_rate", false);
+  trace("Norm of the gradient", "", "gradient_norm", true);
+  trace("Speed", "tokens/s", "tokens_per_second", false);
+}
+
+std::string evaluation_text(const json& record) {
+  const double bits = number(record, "bits_per_byte");
+  return text(fixed(number(record, "validation_loss"), 4), " ± ", fixed(number(record, "standard_error"), 4),
+              " nats a token", std::isfinite(bits) ? text(" (", fixed(bits, 4), " bits a byte)") : "");
+}
+
+std::string summary_of(const Lines& lines, const TrainPresentation& shown) {
+  const int64_t steps = lines.steps.back().at("step");
+  std::string said = shown.done ? "" : text("The run stopped after step ", steps, ". ");
+  if (lines.evals.empty()) return said + "It has not been evaluated.";
+  return text(said, "The validation loss after step ", lines.evals.back().at("step").get<int64_t>(), " is ",
+              evaluation_text(lines.evals.back()), ".");
+}
+
+void add_facts(ReportData& report, const Lines& lines, const RunConfig& run, const TextData& data, ModelImpl& model) {
+  const json& last = lines.steps.back();
+  report.facts = {
+      {"Text", data.name},
+      {"Parameters", short_count(static_cast<double>(model.num_parameters()))},
+      {"Steps", text(last.at("step").get<int64_t>(), " of ", run.train.tokens_per_step(), " tokens")},
+      {"Context", std::to_string(run.train.context)},
+      {"Precision", word_of(train_dtypes(), run.train.dtype)},
+      {"Device", text(lines.machine.value("device", "?"), ", threads ", lines.machine.value("threads", 0))},
+      {"Matrix products at most", text(fixed(number(lines.machine, "peak_flops_per_second") * 1e-9, 1), " GFLOP/s")}};
+  std::vector<double> used = column(lines.steps, "utilization");
+  std::ranges::nth_element(used, used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2));
+  report.facts.emplace_back("Used of that", fixed(100 * used[used.size() / 2], 1) + " %");
+  if (const double bytes = number(last, "peak_bytes"); std::isfinite(bytes))
+    report.facts.emplace_back("Memory at most", fixed(bytes * 1e-6, 0) + " MB");
+}
+
+void add_commands(ReportData& report, const std::filesystem::path& run, const RunConfig& config,
+                  const TrainPresentation& shown) {
+  const std::string folder = shell_quoted(run.string());
+  const TrainOptions& train = config.train;
+  std::string more;
+  if (shown.done)
+    more = train.steps > 0    ? text(" --steps ", 2 * train.steps)
+           : train.tokens > 0 ? text(" --tokens ", 2 * train.tokens)
+                              : text(" --minutes ", 2 * train.minutes);
+  std::string texts;
+  for (const std::string& path : config.texts) texts += " " + shell_quoted(path);
+  if (!config.mixture.empty()) texts = " " + shell_quoted(config.mixture.front().path);
+  report.command = shown.command;
+  report.further_commands = {
+      {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},
+      {"Evaluate", "motet eval -m " + folder + texts}};
+  if (config.model.causal)
+    report.further_commands.push_back(
+        {"Generate", text("motet generate -m ", folder, " -p ",
+                          shell_quoted(report.sample_prompt.empty() ? "The " : report.sample_prompt))});
+}
+
+}  // namespace
+
+ReportData train_report(const std::filesystem::path& run, const RunConfig& config, const TextData& data,
+                        ModelImpl& model, const TrainPresentation& shown) {
+  const Lines lines = lines_of(run / "metrics.jsonl");
+  const json resolved = config.resolved();
+  const std::string mechanism = resolved.at("model").at("attention").at("mechanism");
+  ReportData report;
+  report.title = text("Training of ", mechanism, " on ", data.name);
+  report.created = report_time();
+  report.version = kVersion;
+  report.baseline = mechanism;
+  report.configuration = toml_text(resolved);
+  if (!shown.sample.empty()) report.sample_prompt = shown.prompt, report.samples = {{mechanism, shown.sample}};
+  add_commands(report, run, config, shown);
+  if (lines.steps.empty()) return report;
+  report.summary = summary_of(lines, shown);
+  add_facts(report, lines, config, data, model);
+  add_steps(report, mechanism, config, lines);
+  add_diagnoses(report, lines.diagnoses);
+  add_pictures(report, mechanism, model, add_sample_tokens(report, data, config.train.context));
+  add_learned(report, mechanism, model);
+  return report;
+}
+
+}  // namespace motet

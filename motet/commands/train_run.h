@@ -1,0 +1,40 @@
+#pragma once
+#include "motet/checkpoints/companions.h"
+#include "motet/commands/run_metrics.h"
+#include "motet/train/resume.h"
+
+namespace motet {
+
+/// A training in its folder: its steps, metrics.jsonl and checkpoints. What it is made of must outlive it.
+class TrainRun {
+ public:
+  /// The folder exists and is this process's own; throws as Trainer does.
+  TrainRun(const RunConfig&, const TextData&, Model, const Companions&, const std::vector<std::string>& frozen,
+           const std::filesystem::path& folder);
+
+  /// Continues the run of the folder; throws as restore (train/resume.h).
+  void go_on(const ResumePoint&);
+  /// Makes what is left of the steps. Throws Interrupted, Diverged when the run stopped, with the line that says where;
+  /// the step before is on the disk then, and `stopped` was called, of which a failure is only warned of.
+  TrainResult run(const RunMachine&, const std::function<void()>& stopped);
+
+  Trainer& trainer() { return trainer_; }
+  std::filesystem::path last_checkpoint() const { return checkpoints_.last(); }
+
+ private:
+  Snapshot snapshot();
+  void save();
+  void finish(const std::function<void()>& stopped);
+
+  const RunConfig& run_;
+  const TextData& data_;
+  const Companions& companions_;
+  const std::vector<std::string>& frozen_;
+  std::filesystem::path folder_;
+  Trainer trainer_;
+  CheckpointWriter checkpoints_;
+  std::optional<double> validation_loss_;  // of the step just made
+  bool saved_ = true;                      // where the trainer stands is on the disk
+};
+
+}  // namespace motet
