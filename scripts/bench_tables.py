@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what README.md and docs/ show of speed and memory from the committed results: tables and a plot.
 
-usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md and docs/generation.md
+usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md, docs/generation.md, docs/training.md and docs/kernels.md
        bench_tables.py --check    fails when they are not what the results give
 """
 import json
@@ -12,6 +12,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOALS, MEMORY = ROOT / "bench/results/goals-avx512.json", ROOT / "bench/results/memory-avx512.json"
 INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/results/infer-mechanisms-2core.json"
+TRAIN, STEP_MEMORY, CHECKPOINT = (ROOT / f"bench/results/{name}.json" for name in ("train-2core", "memory-train", "checkpoint-2core"))
+ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
         "dcmha forward": "DCMHA, forward", "dcmha forward+backward": "DCMHA, forward+backward",
@@ -53,6 +55,63 @@ def mechanisms():
     lines = ["| | " + " | ".join(f"`{name}`" for name in names) + " |", "|---|" + "---|" * len(names)]
     for case, label in (("tg16", "tokens"), ("tg16 @ 4096", "tokens after 4096")):
         lines.append(f"| {label} | " + " | ".join(f"{rows[name, case]:.2f}" for name in names) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def training():
+    """Rates of a step beside both rivals and our own plain attention; a model's time with recompute over that without."""
+    rows = {row["program"]: row for row in json.loads(TRAIN.read_text())}
+    lines = ["| tokens a second, over those of | eager PyTorch | torch.compile | our plain attention | time with `recompute`, of without |",
+             "|---|---|---|---|---|"]
+    for name, row in rows.items():
+        again = rows.get(f"{name}, recompute")
+        if again:
+            rates = [row["ratio"], row["ratio_to_compiled_pytorch"], row["ratio_to_mha"], again["wall_ms"] / row["wall_ms"]]
+            lines.append(f"| `{name.removeprefix('motet ')}` | " + " | ".join(f"{x:.2f}" for x in rates) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def step_memory():
+    lines = ["| model | | beyond the model, MiB | of plain |", "|---|---|---|---|"]
+    for row in json.loads(STEP_MEMORY.read_text()):
+        model = f"{row['layers']} layer{'s' if row['layers'] > 1 else ''}, width {row['width']}, vocabulary {row['vocabulary']}, {row['B']} x {row['T']} tokens"
+        lines.append(f"| {model} | {row['way']} | {row['beyond_bytes'] / 2**20:.0f} | {row['beyond_of_plain']:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def held_up():
+    rows = json.loads(CHECKPOINT.read_text())
+    lines = [f"| {rows[0]['parameters'] / 1e6:.0f}M parameters, {rows[0]['bytes'] / 1e6:.0f} MB | seconds | of copying |", "|---|---|---|"]
+    lines += [f"| {row['what']} | {row['wall_ms'] / 1e3:.2f} | {row['ratio']:.1f} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def ratio_of(row):
+    if row["ratio"] is None:
+        return "not measured"
+    limit = f" ({'at least' if row['at_least'] else 'at most'} {row['limit']:g})" if row["limit"] else ""
+    return f"{row['ratio']:.2f}{limit}"
+
+
+def on_gpu(folder):
+    """What the goals on a GPU reached: those of several lengths by length, then the others."""
+    rows = [row for path in sorted(folder.glob(ON_GPU)) for row in json.loads(path.read_text())]
+    if not rows:
+        return "No figures of a GPU are committed yet; `bench/README.md` says how to make them.\n"
+    by_length, others = {}, []
+    for row in rows:
+        match = re.match(r"(?:differential, )?T (\d+): (.*)", row["goal"])
+        if match:
+            by_length.setdefault(match[2], {})[int(match[1])] = ratio_of(row)
+        else:
+            others.append(f"| {row['goal']} | {ratio_of(row)} |")
+    lengths = sorted({length for found in by_length.values() for length in found})
+    gpus = ", ".join(sorted({row["gpu"] for row in rows}))
+    lines = [f"On {gpus}, torch {rows[0]['torch']}; in brackets the goal.", ""]
+    lines += ["| time over time | " + " | ".join(f"T {length}" for length in lengths) + " |", "|---|" + "---|" * len(lengths)]
+    lines += [f"| {name} | " + " | ".join(found.get(length, "") for length in lengths) + " |" for name, found in by_length.items()]
+    if others:
+        lines += ["", "| | ratio |", "|---|---|", *others]
     return "\n".join(lines) + "\n"
 
 
@@ -106,8 +165,10 @@ def with_sections(path, sections):
 
 def main():
     found = ratios()
-    readme, generation = ROOT / "README.md", ROOT / "docs/generation.md"
+    readme, generation, kernels = ROOT / "README.md", ROOT / "docs/generation.md", ROOT / "docs/kernels.md"
     wanted = {ROOT / "docs/speed.svg": plot(found),
+              kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results")}),
+              ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
               readme: with_sections(readme, {"speed": table(found)}),
               generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:

@@ -12,20 +12,24 @@ import tempfile
 # Folder of motet/ -> the folders it may include besides core and itself.
 TABLE = {
     "core": "",
+    "cuda": "",
     "formats": "",
-    "kernels": "",
+    "kernels": "cuda",
     "report": "",
+    "statistics": "formats",
     "text": "formats",
     "data": "formats text",
-    "ops": "kernels",
-    "attention": "ops",
+    "ops": "kernels cuda",
+    "attention": "ops cuda",
     "layers": "ops",
     "mechanisms": "attention layers ops",
     "models": "attention layers mechanisms ops",
     "checkpoints": "formats models layers mechanisms attention ops",
-    "train": "data text formats models mechanisms checkpoints ops report",
+    "probe": "attention mechanisms models ops report",
+    "train": "data text formats models mechanisms checkpoints ops probe report",
     "generate": "text models checkpoints attention ops",
-    "compare": "train data text formats models mechanisms attention checkpoints ops generate report",
+    "experiments": "statistics",
+    "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
     "serve": "generate text models formats",
     "eval": "train data formats generate models checkpoints ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
@@ -33,9 +37,9 @@ TABLE = {
 }
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
-TORCH_FREE = {"core", "formats", "text", "data", "report", "kernels"}
+TORCH_FREE = {"core", "cuda", "formats", "text", "data", "report", "kernels", "statistics", "experiments"}
 OPTIONS = re.compile(r"^motet/[a-z]+/options\.(h|cpp)$")  # tables that the front prints too: torch-free in every folder
-ALONE = {"attention/cpu", "attention/cuda"}  # folders inside a folder that see only themselves, core and PLAIN: torch-free kernels
+ALONE = {"attention/cpu", "attention/cuda"}  # folders inside a folder that see only themselves, core, motet/cuda and PLAIN: torch-free kernels
 PLAIN = "motet/attention/plain.h"
 ORACLE = "motet/attention/cpu/testing.h"  # what the tests of all kernels compare with
 
@@ -65,9 +69,9 @@ def wrong_include(path, included, quoted, root):
         return 'wants "motet/<folder>/<file>" between quotes'
     if not (root / included).is_file():
         return "there is no such file"
-    seen = (f"motet/{alone}/", "motet/core/", PLAIN, *([ORACLE] if path.endswith(("_test.cpp", "/testing.h")) else []))
+    seen = (f"motet/{alone}/", "motet/core/", "motet/cuda/", PLAIN, *([ORACLE] if path.endswith(("_test.cpp", "/testing.h")) else []))
     if alone and not included.startswith(seen) and included.startswith("motet/"):
-        return f"motet/{alone} may include itself, core and {PLAIN} only"
+        return f"motet/{alone} may include itself, core, cuda and {PLAIN} only"
     if tables and target_folder not in ("core", "kernels") and not OPTIONS.match(included):
         return "tables of options may include core, kernels and each other only"
     if owner == "apps":

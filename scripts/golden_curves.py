@@ -7,8 +7,8 @@
 Nothing here comes from the program: the models are a few lines of eager PyTorch in float64, the optimiser is
 torch.optim.AdamW, the learning rate, the clipping and the order of the batches are written down once more from what
 docs/training.md promises. A curve is NAME.json (sizes, options, tokens; loss, learning rate and gradient norm of each
-step; validation losses) and NAME.safetensors (the first parameters). optimizer.json is what torch.optim.AdamW makes of
-three parameters whose gradients are written down as sines.
+step; validation losses) and NAME.safetensors (the first parameters). optimizers.json is what torch.optim makes of five parameters
+whose gradients are written down as sines, schedules.json what its schedulers make of a learning rate.
 """
 
 import argparse
@@ -344,19 +344,65 @@ def train(model, attention, values, text, held):
     return {"steps": steps, "evaluations": evaluations}
 
 
-def optimizer():
-    """20 steps of AdamW: parameter p[j] begins at cos(j), its gradient in step s (from 1) is sin(s (j + 1)) / s."""
-    options = {"learning_rate": 0.02, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-6, "steps": 20}
-    shapes = {"lm_head.weight": (5, 4), "model.norm.weight": (4,), "model.embed_tokens.weight": (5, 4)}
-    values = {name: torch.arange(math.prod(shape), dtype=torch.float64).cos().view(shape).requires_grad_() for name, shape in shapes.items()}
-    groups = [{"params": [values["lm_head.weight"]], "weight_decay": options["weight_decay"]},
-              {"params": [values["model.norm.weight"], values["model.embed_tokens.weight"]], "weight_decay": 0}]
-    adamw = torch.optim.AdamW(groups, lr=options["learning_rate"], betas=(options["beta1"], options["beta2"]), eps=options["epsilon"])
-    for step in range(1, options["steps"] + 1):
-        for p in values.values():
-            p.grad = (step * (torch.arange(p.numel(), dtype=torch.float64) + 1)).sin().view(p.shape) / step
-        adamw.step()
-    return options | {"parameters": {name: p.detach().flatten().tolist() for name, p in values.items()}}
+def optimizers():
+    """20 steps of each: parameter p[j] begins at cos(j), its gradient in step s (from 1) is sin(s (j + 1)) / s."""
+    options = {"learning_rate": 0.02, "muon_learning_rate": 0.05, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-6,
+               "momentum": 0.9, "steps": 20}
+    shapes = {"lm_head.weight": (5, 4), "model.norm.weight": (4,), "model.embed_tokens.weight": (5, 4),
+              "model.layers.0.mlp.up_proj.weight": (11, 4), "model.layers.1.mlp.down_proj.weight": (4, 11)}
+    betas = {"betas": (options["beta1"], options["beta2"]), "eps": options["epsilon"]}
+    kinds = {"adamw": (torch.optim.AdamW, betas), "adam": (torch.optim.Adam, betas), "sgd": (torch.optim.SGD, {"momentum": options["momentum"]})}
+    made = {}
+    for kind in (*kinds, "muon"):
+        values = {name: torch.arange(math.prod(shape), dtype=torch.float64).cos().view(shape).requires_grad_() for name, shape in shapes.items()}
+        inside = [p for name, p in values.items() if ".layers." in name]
+        others = [values["model.norm.weight"], values["model.embed_tokens.weight"]]
+        make, more = kinds["adamw" if kind == "muon" else kind]
+        decaying = [values["lm_head.weight"], *([] if kind == "muon" else inside)]
+        groups = [{"params": decaying, "weight_decay": options["weight_decay"]}, {"params": others, "weight_decay": 0}]
+        running = [make(groups, lr=options["learning_rate"], **more)]
+        if kind == "muon":
+            running.append(torch.optim.Muon(inside, lr=options["muon_learning_rate"], weight_decay=options["weight_decay"], momentum=options["momentum"]))
+        for step in range(1, options["steps"] + 1):
+            for p in values.values():
+                p.grad = (step * (torch.arange(p.numel(), dtype=torch.float64) + 1)).sin().view(p.shape) / step
+            for one in running:
+                one.step()
+        made[kind] = {name: p.detach().flatten().tolist() for name, p in values.items()}
+    return options | {"parameters": made}
+
+
+def schedules():
+    """The learning rate of each of N steps as a part of its peak, by torch's schedulers; a warmup is W steps."""
+    from torch.optim import lr_scheduler as by
+
+    def factors(steps, warmup, parts):
+        """parts: (first step, scheduler of an optimiser), the first of which follows the warmup."""
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        rise = [(1, lambda o: by.LinearLR(o, start_factor=1 / warmup, total_iters=warmup - 1))] if warmup > 1 else []
+        made = [*rise, *((max(first, 1), scheduler) for first, scheduler in parts)]
+        schedule = by.SequentialLR(optimizer, [scheduler(optimizer) for _, scheduler in made], [first - 1 for first, _ in made[1:]])
+        rates = []
+        for _ in range(steps):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            schedule.step()
+        return rates
+
+    n, w, last, fall = 40, 8, 0.1, 10
+    stays = lambda o: by.ConstantLR(o, factor=1.0, total_iters=1)  # noqa: E731
+    table = [
+        ({"schedule": "cosine", "warmup": 0.2}, [(w, lambda o: by.CosineAnnealingLR(o, n - w, eta_min=last))]),
+        ({"schedule": "linear", "warmup": w}, [(w, lambda o: by.LinearLR(o, 1.0, last, total_iters=n - w))]),
+        ({"schedule": "constant", "warmup": 0.2}, [(w, stays)]),
+        ({"schedule": "inverse_sqrt", "warmup": 0.2}, [(w, lambda o: by.LambdaLR(o, lambda t: math.sqrt(w / (t + w))))]),
+        ({"schedule": "wsd", "warmup": 0.2, "decay": 0.25}, [(w, stays), (n - fall, lambda o: by.LinearLR(o, 1.0, last, total_iters=fall))]),
+        ({"schedule": "wsd", "warmup": w, "decay": fall, "decay_shape": "cosine"},
+         [(w, stays), (n - fall, lambda o: by.CosineAnnealingLR(o, fall, eta_min=last))]),
+        ({"schedule": "wsd", "warmup": 0.2, "decay": fall, "decay_shape": "sqrt"},
+         [(w, stays), (n - fall, lambda o: by.LambdaLR(o, lambda t: last + (1 - last) * (1 - math.sqrt(t / fall))))]),
+    ]
+    return [{"options": options | {"final_learning_rate": last}, "steps": n, "factors": factors(n, w, parts)} for options, parts in table]
 
 
 def check(name, made, recorded):
@@ -375,10 +421,11 @@ def main():
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
     text, held = tokens(101, 1), tokens(70, 2)
-    if not arguments.check:
-        (FOLDER / "optimizer.json").write_text(json.dumps(optimizer(), indent=1) + "\n")
-    elif optimizer() != json.loads((FOLDER / "optimizer.json").read_text()):
-        sys.exit("golden_curves: optimizer.json differs from what is recomputed")
+    for file, made in (("optimizers.json", optimizers()), ("schedules.json", schedules())):
+        if not arguments.check:
+            (FOLDER / file).write_text(json.dumps(made, indent=1) + "\n")
+        elif made != json.loads((FOLDER / file).read_text()):
+            sys.exit(f"golden_curves: {file} differs from what is recomputed")
     for seed, (name, (model, attention)) in enumerate(CURVES.items()):
         sizes = {"hidden_size": WIDTH, "num_layers": LAYERS, "intermediate_size": 24, **model}
         weights = FOLDER / f"{name}.safetensors"

@@ -1,4 +1,5 @@
 """What the tests of the whole program share."""
+import json
 import os
 import pathlib
 import subprocess
@@ -14,6 +15,10 @@ MOTET = ROOT / "build" / "motet"
 SIZES = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 32 --batch-size 2 -t 1".split()
 TINY = [*SIZES, "--steps", "4", "--eval-every", "2"]
 ENDLESS = [*SIZES, "--steps", "1000000", "--eval-every", "20"]
+
+# Numbers of metrics.jsonl that tell of the machine and differ from run to run; a line with the peak tells of nothing else.
+OF_THE_MACHINE = {"seconds", "data_seconds", "tokens_per_second", "utilization", "peak_bytes"}
+PEAK = "peak_flops_per_second"
 
 
 def environment(**extra):
@@ -34,6 +39,16 @@ def run(*arguments, folder=ROOT, timeout=300, stdin="", largest_file=None, **ext
     return subprocess.run(
         command, cwd=folder, env=environment(**extra), input=stdin, capture_output=True, text=True, timeout=timeout
     )
+
+
+def records(folder):
+    """The whole lines of metrics.jsonl, without what tells of the machine."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().split("\n")[:-1]]
+    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows if PEAK not in row]
+
+
+def last_checkpoint(folder):
+    return max((folder / "checkpoints").glob("step_*"), key=lambda path: path.name)
 
 
 def refused(code, *arguments, **more):

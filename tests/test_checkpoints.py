@@ -8,7 +8,7 @@ import time
 
 import numpy
 import pytest
-from conftest import MOTET, ROOT, environment, refused, run
+from conftest import MOTET, ROOT, environment, last_checkpoint, refused, run
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
@@ -243,12 +243,13 @@ def test_smollm_converts_and_agrees_with_transformers(smollm, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["dcmha", "talking_heads", "differential_v2", "key_size"])
 def test_smollm_starts_equal_with_another_mechanism(mechanism, smollm, tmp_path):
+    torch.manual_seed(0)
     folder = converted(smollm, "llama", tmp_path / "smollm2")
     ids = torch.randint(0, 49152, (1, 64))
     record(folder, ids, logits_of(folder, ids, torch.float64))
     out = converted(folder, "motet", tmp_path / mechanism, "--retrofit", mechanism)
     shutil.copy(folder / "expected.safetensors", out)
-    verified(out, "float32", 1e-5)
+    verified(out, "float32", 3e-5)  # float32 through 30 layers: 0.9e-5 to 1.1e-5 was seen, which of them the processor decides
 
 
 @pytest.mark.slow
@@ -362,7 +363,7 @@ def test_coca_is_said_not_to_start_equal(model, tmp_path):
     done = run("train", "--init", tmp_path / "new", *stage, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     before = safetensors_torch.load_file(tmp_path / "new" / "model.safetensors")
-    after = safetensors_torch.load_file(next((tmp_path / "run").rglob("model.safetensors")))
+    after = safetensors_torch.load_file(last_checkpoint(tmp_path / "run") / "model.safetensors")
     assert [name for name in after if not torch.equal(after[name], before[name])] == [
         "model.layers.0.self_attn.t_proj.weight"
     ]
@@ -374,7 +375,7 @@ def test_train_init_takes_sizes_from_the_checkpoint_and_freezes(model, tmp_path)
     assert "names no parameter" in refused(2, "train", *training, "--freeze", "nothing")
     done = run("train", *training, "--freeze", "*.mlp.*", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    before = safetensors_torch.load_file(next(model.rglob("model.safetensors")))
-    after = safetensors_torch.load_file(next((tmp_path / "run").rglob("model.safetensors")))
+    before = safetensors_torch.load_file(last_checkpoint(model) / "model.safetensors")
+    after = safetensors_torch.load_file(last_checkpoint(tmp_path / "run") / "model.safetensors")
     for name, tensor in after.items():
         assert torch.equal(tensor, before[name]) == (".mlp." in name), name

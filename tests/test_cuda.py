@@ -1,6 +1,7 @@
 """The operator and the program on a GPU; each test skips where there is none."""
 import json
 import re
+import subprocess
 
 import pytest
 import test_operators as cpu
@@ -186,6 +187,31 @@ def test_memory_grows_with_the_tokens_not_with_their_square():
 
     peak(512)
     assert peak(4096) < 2.5 * peak(2048)
+
+
+# ---- the kernels beside attention
+
+BESIDE = ("rms_norm", "rotate", "silu_times", "token_loss", "dcmha_maps")
+
+
+def test_rows_beside_attention_are_those_of_torch():
+    """Values, gradients and dtypes of every case that the emulation runs, on the GPU."""
+    command = [ROOT / "build/torch_tests", "--gtest_filter=CudaRows.OnAGpuTheyAreThoseOfTorchThere"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "[       OK ]" in done.stdout, done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("dtype, limit", [("float32", 2e-4), ("bfloat16", 3e-2)])
+def test_training_with_them_is_training_without(tmp_path, dtype, limit):
+    def losses(row):
+        out = tmp_path / row
+        kernels = ",".join(f"{name}={row}" for name in BESIDE)
+        options = ["--mechanism", "dcmha", "--dtype", dtype, "--device", "cuda", "--out", out]
+        run("train", *TINY, *options, MOTET_KERNEL=kernels).check_returncode()
+        records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        return [record["loss"] for record in records if "loss" in record]
+
+    assert losses("cuda") == pytest.approx(losses("torch"), rel=limit)
 
 
 # ---- the program

@@ -10,7 +10,7 @@ import time
 
 import numpy
 import pytest
-from conftest import MOTET, ROOT, TINY, environment, refused, run
+from conftest import MOTET, ROOT, TINY, environment, records, refused, run
 
 PLAYS = ROOT / "motet" / "data" / "tinyshakespeare.txt"
 SMALL = ["--shard-tokens", "500000"]
@@ -258,21 +258,13 @@ def plays(tmp_path_factory):
     return prepare(out, PLAYS, "--separator", "", "--validation", "0.1", "--shard-tokens", "200000")
 
 
-def losses(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def without_times(records):
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
-
-
 def test_training_from_shards_is_training_from_the_text(plays, tmp_path):
     """Without documents and with the same tokens in the same order all numbers are the same."""
     out = prepare(tmp_path / "all", PLAYS, "--shard-tokens", "70000")
     for name, text in {"text": PLAYS, "shards": out}.items():
         done = run("train", *TINY, text, "--out", tmp_path / name, *(["--tokenizer", "bytes"] if text == PLAYS else []))
         assert done.returncode == 0, done.stderr
-    assert without_times(losses(tmp_path / "text")) == without_times(losses(tmp_path / "shards"))
+    assert records(tmp_path / "text") == records(tmp_path / "shards")
 
 
 def test_documents_apart_train_and_evaluate_otherwise(plays, tmp_path):

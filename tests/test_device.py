@@ -16,8 +16,10 @@ COMMANDS = {
     "bench attention": [],
     "bench memory": [],
     "bench train": [],
+    "bench checkpoint": [],
     "bench infer": [],
     "bench attention --goals": [],
+    "bench train --goals": [],
 }
 
 
@@ -58,10 +60,23 @@ def test_a_benchmark_names_the_device_that_it_measured(what):
         (["infer", "--weights", "int4"], "unknown weight type 'int4'"),
         (["infer", "--rivals", "vllm"], "unknown rival 'vllm'"),
         (["infer", "--repeats", "1"], "--repeats: 1 is below 2"),
+        (["attention", "--dtype", "int8"], "unknown --dtype 'int8'"),
+        (["train", "--dtype", "float16"], "unknown --dtype 'float16'"),
+        (["memory", "--dtype", "bfloat16"], "--dtype is given for memory"),
+        (["attention", "--goals", "--dtype", "bfloat16"], "--dtype is given with --goals"),
+        (["train", "--goals", "--repeats", "6"], "--repeats: 6 is below 7"),
         (["train", "--repeats", "6"], "--repeats: 6 is below 7"),
         (["attention", "--repeats", "4"], "--repeats: 4 is below 5"),
         (["attention", "--repeats", "0"], "--repeats: '0' is below 1"),
         (["train", "--mechanisms", "dcmah"], "'dcmah'"),
+        (["train", "--rivals", "torch,vllm"], "unknown rival 'vllm'"),
+        (["train", "--rivals", "llama_cpp"], "unknown rival 'llama_cpp'"),
+        (["train", "--goals", "--recompute"], "--recompute is given with --goals, which have their own"),
+        (["infer", "--recompute"], "--recompute is given for infer, want it for train"),
+        (["checkpoint", "--rivals", "torch"], "--rivals is given for checkpoint, want it for train or infer"),
+        (["checkpoint", "--mechanisms", "mha"], "--mechanisms is given for checkpoint, want it for memory, train or infer"),
+        (["memory", "--mechanisms", "dcmha"], "--mechanisms: an operator's memory is measured, want mechanism=NAME in --shape"),
+        (["checkpoints"], "unknown benchmark 'checkpoints': nearest is 'checkpoint'"),
     ],
 )
 def test_what_a_benchmark_does_not_take_is_refused_by_its_flag(arguments, message):

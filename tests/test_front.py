@@ -148,10 +148,14 @@ def test_defaults_are_those_of_the_documents():
                   "causal": True, "norm_eps": 1e-5, "tie_embeddings": False, "initializer": "normal",
                   "initializer_range": 0.02},
         "data": {"tokenizer": "auto", "validation": 0.1, "documents": "packed"},
-        "train": {"steps": 500, "tokens": 0, "minutes": 0, "context": 128, "batch_size": 16, "learning_rate": 0.003,
-                  "final_learning_rate": 0.1, "warmup": 0.05, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95,
-                  "epsilon": 1e-8, "clip": 1.0, "dtype": "float32", "device": "auto", "eval_every": 0, "eval_windows": 64,
-                  "final_eval_windows": 0, "checkpoint_every": 0, "seed": 1, "data_seed": 0},
+        "train": {"steps": 500, "tokens": 0, "minutes": 0, "context": 128, "batch_size": 16, "optimizer": "adamw",
+                  "learning_rate": 0.003, "muon_learning_rate": 0.02, "schedule": "cosine", "final_learning_rate": 0.1,
+                  "warmup": 0.05, "decay": 0.2, "decay_shape": "linear", "weight_decay": 0.1, "no_decay": "",
+                  "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "momentum": 0.95, "clip": 1.0, "label_smoothing": 0.0,
+                  "z_loss": 0.0, "dropout": 0.0, "average": "", "skip_outliers": 0.0, "dtype": "float32", "device": "auto", "micro_batch_size": 0,
+                  "loss_rows": 0, "recompute": "none", "eval_every": 0, "eval_windows": 64, "final_eval_windows": 0,
+                  "diagnose_every": 100, "checkpoint_every": 0, "keep_last": 2, "keep_best": 1, "async_checkpoint": False, "seed": 1,
+                  "data_seed": 0},
     }  # fmt: skip
     compared = tomllib.loads(re.search(r"^\[.*", run("compare", "--dry-run").stdout, re.M | re.S)[0])
     train = compared["train"]

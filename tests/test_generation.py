@@ -3,7 +3,7 @@ import json
 import shutil
 
 import pytest
-from conftest import SIZES, refused, run
+from conftest import SIZES, last_checkpoint, refused, run
 
 FORM = "{% for m in messages %}{{ m.content }}|{% endfor %}{{ eos_token }}"
 
@@ -138,7 +138,7 @@ def trained(out, *more):
     sizes = SIZES if "--init" not in more else ["--ctx-size", "32", "--batch-size", "2", "-t", "1"]
     done = run("train", *sizes, "--steps", "2", "--out", out, *more)
     assert done.returncode == 0, done.stderr
-    return next((out / "checkpoints").iterdir())
+    return last_checkpoint(out)
 
 
 def brings_along(folder, source):
@@ -189,12 +189,13 @@ def test_tokenizers_of_letters_have_no_ends(tmp_path):
         folder = trained(tmp_path / name, "--tokenizer", name)
         config = json.loads((folder / "config.json").read_text())
         assert not [key for key in config if key.endswith("_token_id")]
-        assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+        saved = {"config.json", "model.safetensors", "tokenizer.json", "optimizer.safetensors", "state.json"}
+        assert {path.name for path in folder.iterdir()} == saved
 
 
 def test_the_text_after_training_ends_too(model, tmp_path):
     folder = tmp_path / "m"
-    shutil.copytree(next((model / "checkpoints").iterdir()), folder)
+    shutil.copytree(last_checkpoint(model), folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": list(range(config["vocab_size"]))}))
     done = run("train", "-c", "16", "-b", "2", "-t", "1", "--steps", "1", "--init", folder, "-p", "ROMEO:", "--out", tmp_path / "r")

@@ -1,10 +1,12 @@
-"""The operator's memory grows with the length, not with its square."""
+"""The operator's memory grows with the length, not with its square; that of a training not with its data."""
+import json
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+from conftest import ROOT, run
 
 LIBRARY = pathlib.Path(__file__).resolve().parent.parent / "build" / "libmotet_ops.so"
 HEADS, WIDTH, RANK = 8, 64, 2
@@ -75,3 +77,30 @@ def test_memory_grows_linearly(peak):
     """The tokens add 106 MiB of 114; one tensor [T, T] of a single head would add 60 more."""
     grown = peak[4096] - peak[1024]
     assert grown <= (4096 - 1024) * TOKEN, f"{grown / 2**20:.0f} MiB"
+
+
+# ---- data
+
+BOOKS = ROOT.parent / "shared" / "data" / "corpus" / "books100M.train.txt"
+
+
+def peak_of_training(data, out):
+    """The peak resident memory of a small training on `data`, in bytes: what it told of its last step."""
+    sizes = "--tokenizer bytes --hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 256 --batch-size 16 --steps 100 -t 1".split()
+    done = run("train", *sizes, "--set", "train.eval_windows=4", "--set", "train.final_eval_windows=4", data, "--out", out)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [row["peak_bytes"] for row in rows if "peak_bytes" in row][-1]
+
+
+def test_a_training_on_books_holds_as_much_memory_as_on_a_page(tmp_path):
+    """Within 300 MB: 100 MB of text are 200 MB of tokens, which are mapped; what is read of them counts as resident."""
+    if not BOOKS.exists():
+        pytest.skip("shared/data is absent")
+    page = tmp_path / "page.txt"
+    page.write_bytes(BOOKS.read_bytes()[:100_000])
+    for text, name in ((page, "small"), (BOOKS, "large")):
+        done = run("data", "prepare", text, "--tokenizer", "bytes", "--validation", "0.05", "--out", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    small, large = (peak_of_training(tmp_path / name, tmp_path / f"run-{name}") for name in ("small", "large"))
+    assert large - small < 300e6, f"{small / 1e6:.0f} MB on a page, {large / 1e6:.0f} MB on books"

@@ -4,7 +4,7 @@ import math
 
 import numpy
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, last_checkpoint, records, run
 from safetensors.numpy import load_file
 from test_data import shard
 
@@ -45,11 +45,27 @@ def scored_text(data):
 
 # Of every dtype in the mechanisms with the most of their own between the projections.
 RUNS = [(name, "float32") for name in MECHANISMS] + [(name, dtype) for name in ("dcmha", "differential_v1") for dtype in ("float64", "bfloat16")]
+RUNS += [("dcmha", "float16")]
+
+
+@pytest.mark.parametrize("average", ["ema:0.9", "last:3"])
+def test_averaged_weights_are_scored_and_saved(average, data, tmp_path):
+    more = ["--steps", "20", "--set", f"train.average={average}", "--set", "train.dropout=0.1"]
+    done = run("train", *SIZES, *more, data, "--out", tmp_path / "r", "--json")
+    assert done.returncode == 0, done.stderr
+    trained, averaged = json.loads(done.stdout)
+    assert trained["loss"] == pytest.approx(scored(tmp_path / "r", data)["nats_per_token"], rel=1e-5)
+    assert averaged["loss"] == pytest.approx(scored(f"{tmp_path / 'r'}:average", data)["nats_per_token"], rel=1e-5)
+    assert averaged["checkpoint"] == str(last_checkpoint(tmp_path / "r") / "average") and averaged["loss"] != trained["loss"]
+    last = json.loads((tmp_path / "r" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["validation_loss"], last["average_validation_loss"]) == (trained["loss"], averaged["loss"])
+    done = run("eval", "-m", f"{tmp_path / 'r'}:best:average", data)
+    assert done.returncode == 0 and done.stderr.startswith("model: ") and "/average" in done.stderr.splitlines()[0], done.stderr
 
 
 @pytest.mark.parametrize("mechanism, dtype", RUNS)
 def test_the_loss_that_train_prints_is_that_of_eval(mechanism, dtype, data, tmp_path):
-    tolerance = {"float32": 1e-5, "float64": 1e-10, "bfloat16": 1e-3}[dtype]
+    tolerance = {"float32": 1e-5, "float64": 1e-10, "bfloat16": 1e-3, "float16": 1e-4}[dtype]
     done = run("train", *SIZES, "--steps", "20", "--mechanism", mechanism, "--dtype", dtype, data, "--out", tmp_path / "r", "--json")
     assert done.returncode == 0, done.stderr
     row, score = json.loads(done.stdout)[0], scored(tmp_path / "r", data)
@@ -60,8 +76,8 @@ def test_the_loss_that_train_prints_is_that_of_eval(mechanism, dtype, data, tmp_
         assert printed["bits_per_byte"] == pytest.approx(loss / math.log(2) * tokens / size, rel=1e-9)
     last = json.loads((tmp_path / "r" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 20 and last["validation_loss"] == row["loss"] and last["bits_per_byte"] == row["bits_per_byte"]
-    config = json.loads(next((tmp_path / "r" / "checkpoints").glob("*/config.json")).read_text())
-    assert config.get("autocast") == ("bfloat16" if dtype == "bfloat16" else None)
+    config = json.loads((last_checkpoint(tmp_path / "r") / "config.json").read_text())
+    assert config.get("autocast") == (dtype if dtype in ("bfloat16", "float16") else None)
     assert config["torch_dtype"] == ("float64" if dtype == "float64" else "float32")
     again = scored(tmp_path / "r", data, "--dtype", dtype)
     assert again["nats_per_token"] == score["nats_per_token"]
@@ -144,11 +160,10 @@ def test_every_arm_of_a_seed_reads_the_same_batches_and_every_seed_others(data, 
         done = run("train", *SIZES[:-2], "--learning-rate", "0", "--steps", "6", "--seed", seed, "--set", f"train.data_seed={8 + i}",
                    data, "--out", alone)
         assert done.returncode == 0, done.stderr
-        lines = [json.loads(line) for line in (alone / "metrics.jsonl").read_text().splitlines()]
-        wanted = [line.get("loss", line.get("validation_loss")) for line in lines]
+        wanted = [row.get("loss", row.get("validation_loss")) for row in records(alone)]
         for name in ("mha", "softmax"):
             assert found[name, seed] == pytest.approx(wanted, rel=1e-6)
             saved = load_file(tmp_path / "r" / "models" / f"{name}-seed{seed}" / "model.safetensors")
-            trained = load_file(next((alone / "checkpoints").iterdir()) / "model.safetensors")
+            trained = load_file(last_checkpoint(alone) / "model.safetensors")
             assert all((saved[key] == trained[key]).all() for key in trained)
     assert found["mha", 4] != found["mha", 5]

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import MOTET, TINY, environment, refused, run
+from conftest import MOTET, TINY, environment, last_checkpoint, refused, run
 
 ENDS = [signal.SIGINT, signal.SIGTERM]
 PIPE = subprocess.PIPE
@@ -58,7 +58,7 @@ def test_a_signal_ends_generation(number, model):
 @pytest.mark.parametrize("number", ENDS)
 def test_a_signal_ends_a_chat(number, model, tmp_path):
     folder = tmp_path / "m"
-    shutil.copytree(next((model / "checkpoints").iterdir()), folder)
+    shutil.copytree(last_checkpoint(model), folder)
     (folder / "chat_template.jinja").write_text("{{ messages[-1].content }}")
     process = started("chat", "-m", folder, "-n", 10**9, stdin=PIPE)
     process.stdin.write(b"ROMEO:\n")
@@ -156,7 +156,7 @@ def test_endless_input_is_refused_in_one_line(arguments, wanted, model, tmp_path
     for name in ("zero.json", "zero.model", "zero.gguf", "folder/config.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to("/dev/zero")
-    shutil.copytree(next((model / "checkpoints").iterdir()), tmp_path / "weights")
+    shutil.copytree(last_checkpoint(model), tmp_path / "weights")
     (tmp_path / "weights/model.safetensors").unlink()
     (tmp_path / "weights/model.safetensors").symlink_to("/dev/zero")
     before = sorted(tmp_path.rglob("*"))
@@ -204,7 +204,7 @@ def test_a_comparison_and_an_unfinished_run_say_what_to_name(tmp_path):
 
 
 def test_of_several_checkpoints_the_last_is_taken(tmp_path):
-    done = run("train", *TINY, "--set", "train.checkpoint_every=1", "--tokenizer", "chars", "--out", tmp_path / "run")
+    done = run("train", *TINY, "--set", "train.keep_last=0", "--tokenizer", "chars", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     steps = sorted((tmp_path / "run/checkpoints").iterdir())
     assert len(steps) == 4

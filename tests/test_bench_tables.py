@@ -1,0 +1,38 @@
+"""scripts/bench_tables.py: what a table says of made-up figures of a GPU."""
+import importlib.util
+import json
+
+from conftest import ROOT
+
+spec = importlib.util.spec_from_file_location("bench_tables", ROOT / "scripts/bench_tables.py")
+tables = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tables)
+
+
+def row(goal, ratio, limit=None, at_least=False):
+    return {"goal": goal, "ratio": ratio, "limit": limit, "at_least": at_least, "gpu": "made-up GPU", "torch": "0.0"}
+
+
+def test_without_results_the_section_says_so(tmp_path):
+    assert tables.on_gpu(tmp_path).startswith("No figures of a GPU are committed yet")
+
+
+def test_lengths_stand_beside_each_other_and_the_rest_below(tmp_path):
+    ours = "dcmha forward over SDPA"
+    (tmp_path / "goals-cuda-2048.json").write_text(json.dumps([row(f"T 2048: {ours} flash", 1.456, 1.6), row(f"T 2048: {ours} cuDNN", None)]))
+    (tmp_path / "goals-cuda-8192.json").write_text(json.dumps([row(f"T 8192: {ours} flash", 1.5, 1.6), row("differential, T 8192: a over b", 1.0, 1.1)]))
+    (tmp_path / "goals-cuda-train.json").write_text(json.dumps([row("mha over compiled PyTorch, tokens/s", 0.97, 0.95, True)]))
+    (tmp_path / "goals-avx512.json").write_text("[1]")
+    assert tables.on_gpu(tmp_path).splitlines() == [
+        "On made-up GPU, torch 0.0; in brackets the goal.",
+        "",
+        "| time over time | T 2048 | T 8192 |",
+        "|---|---|---|",
+        f"| {ours} flash | 1.46 (at most 1.6) | 1.50 (at most 1.6) |",
+        f"| {ours} cuDNN | not measured |  |",
+        "| a over b |  | 1.00 (at most 1.1) |",
+        "",
+        "| | ratio |",
+        "|---|---|",
+        "| mha over compiled PyTorch, tokens/s | 0.97 (at least 0.95) |",
+    ]

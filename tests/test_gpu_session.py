@@ -1,0 +1,74 @@
+"""scripts/gpu_session on a machine without a GPU, and with programs that say that there is one."""
+import os
+import re
+import subprocess
+
+import pytest
+from conftest import ROOT, environment
+
+SESSION = ROOT / "scripts/gpu_session"
+STAGES = ["doctor", "verify", "tests", "goals-2048", "goals-8192", "goals-4096", "train", "run", "sanitize"]
+
+
+def session(*arguments, script=SESSION, **extra):
+    return subprocess.run([script, *arguments], env=environment(**extra), capture_output=True, text=True, timeout=60)
+
+
+def test_each_stage_says_that_there_is_no_gpu(tmp_path):
+    if "GPU                    none" not in subprocess.run([ROOT / "build/motet", "doctor"], capture_output=True, text=True).stdout:
+        pytest.skip("there is a GPU")
+    done = session("-o", tmp_path / "out")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [f"{stage}: there is no GPU" for stage in STAGES]
+    assert not (tmp_path / "out").exists()
+    assert session("train", "doctor").stdout.splitlines() == ["train: there is no GPU", "doctor: there is no GPU"]
+
+
+def test_all_stages_fit_twenty_five_minutes():
+    shown = session("--help").stdout
+    limits = re.findall(r"^  (\S+) +(\d+) s$", shown, re.M)
+    assert [name for name, _ in limits] == STAGES
+    assert sum(int(limit) for _, limit in limits) <= 25 * 60
+
+
+def test_an_unknown_stage_is_wrong_usage():
+    done = session("goals")
+    assert done.returncode == 2 and done.stderr.startswith("gpu_session: unknown stage 'goals', want one of doctor verify")
+
+
+@pytest.fixture
+def there(tmp_path):
+    """A tree whose program says that there is a GPU, answers its arguments, and fails or waits when it is asked to."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "build").mkdir()
+    script = tmp_path / "scripts/gpu_session"
+    script.write_text(SESSION.read_text().replace("verify 120", "verify 1"))
+    motet = tmp_path / "build/motet"
+    motet.write_text(
+        "#!/bin/sh\ncase $1 in doctor) echo 'GPU    CUDA' ;; verify) exec sleep 20 ;; compare) exit 3 ;;\n"
+        '*) echo "said" >&2; echo "[\\"$*\\"]" ;; esac\n'
+    )
+    for path in (script, motet):
+        path.chmod(0o755)
+    return script
+
+
+def test_a_benchmark_leaves_its_json_and_what_it_said(there, tmp_path):
+    done = session("-o", tmp_path / "out", "goals-2048", script=there, PYTHON="py")
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "out/goals-cuda-2048.json").read_text() == '["bench attention --goals --device cuda --python py -o json --shape T=2048"]\n'
+    assert (tmp_path / "out/goals-2048.log").read_text() == "said\n"
+
+
+def test_a_stage_that_fails_or_lasts_too_long_is_told_and_the_next_runs(there, tmp_path):
+    done = session("-o", tmp_path / "out", "verify", "run", "doctor", script=there)
+    assert done.returncode == 1
+    assert "verify: stopped after 1 s" in done.stdout
+    assert "== run: exit code 3" in done.stdout
+    assert "== doctor: exit code 0" in done.stdout and "CUDA" in (tmp_path / "out/doctor.log").read_text()
+
+
+def test_a_tool_that_is_missing_is_told(there, tmp_path):
+    done = session("-o", tmp_path / "out", "sanitize", script=there, PATH=os.environ["PATH"])
+    if "== sanitize" not in done.stdout:
+        assert done.stdout == "sanitize: compute-sanitizer is not installed\n" and done.returncode == 0

@@ -1,0 +1,165 @@
+"""What a training writes down of itself: diagnoses in metrics.jsonl, and report.html."""
+import html.parser
+import json
+import re
+import shlex
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import ENDLESS, MOTET, TINY, environment, last_checkpoint, records, refused, run
+
+LAYERS = ["--set", "model.num_layers=2"]
+BESIDE = {"dcmha": {"mixed_entropy", "mixed_first_token", "pre_query_gate", "pre_key_gate", "post_query_gate", "post_key_gate"},
+          "differential_v2": {"mixed_entropy", "mixed_first_token", "lambda"}, "mha": set()}  # fmt: skip
+
+
+class Page(html.parser.HTMLParser):
+    """The texts of a report's commands by their headings, and the numbers that its scripts draw."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.open, self.sections, self.code, self.heading, self.text, self.into = [], [], {}, "", "", None
+        self.feed(path.read_text())
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag not in ("meta", "wbr", "path", "use", "br"):
+            self.open.append(tag)
+        if tag == "section":
+            self.sections.append(attributes["id"])
+        self.into = tag if tag in ("h3", "pre") or attributes.get("id") == "report-data" else self.into
+        if self.into == tag:
+            self.text = ""
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag != self.into:
+            return
+        if tag == "h3":
+            self.heading = self.text
+        elif tag == "pre":
+            self.code[self.heading] = self.text
+        else:
+            self.data = json.loads(self.text)
+        self.into = None
+
+    def handle_data(self, text):
+        self.text += text
+
+
+@pytest.mark.parametrize("mechanism", BESIDE)
+def test_a_diagnosis_changes_no_bit_and_has_every_layer(mechanism, tmp_path):
+    for every in (0, 2):
+        out = tmp_path / str(every)
+        done = run("train", *TINY, *LAYERS, "--mechanism", mechanism, "--set", f"train.diagnose_every={every}", "--out", out)
+        assert done.returncode == 0, done.stderr
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (last_checkpoint(tmp_path / "0") / name).read_bytes() == (last_checkpoint(tmp_path / "2") / name).read_bytes()
+    plain, diagnosed = (records(tmp_path / name) for name in ("0", "2"))
+    found = [row for row in diagnosed if "layers" in row]
+    assert plain == [row for row in diagnosed if "layers" not in row] and [row["step"] for row in found] == [2, 4]
+    for row in found:
+        assert set(row) == {"step", "layers", "update_ratio"}
+        assert set(row["update_ratio"]) == {"embedding", "attention", "feed-forward", "norms", "output"}
+        assert all(0 < ratio < 1 for ratio in row["update_ratio"].values())
+        assert len(row["layers"]) == 2
+        for layer in row["layers"]:
+            plain_keys = {key for key in layer if not key.endswith("_by_head")}
+            assert plain_keys == {"entropy", "first_token", "largest_logit"} | BESIDE[mechanism]
+            assert 0 < layer["entropy"] < 5 and 0 < layer["first_token"] < 1
+            for key in plain_keys - {"largest_logit"}:
+                heads = layer.get(f"{key}_by_head", [layer[key]])
+                assert layer[key] == pytest.approx(sum(heads) / len(heads))
+
+
+def check_drawn(page, folder):
+    """The report draws the lines of metrics.jsonl."""
+    rows = records(folder)
+    curve, axes = page.data["curves"][0], page.data["axes"]
+    for x, y, key in (("x", "y", "loss"), ("ex", "ey", "validation_loss")):
+        wanted = [(row["step"], row[key]) for row in rows if key in row]
+        assert axes[curve[x]] == [step for step, _ in wanted]
+        assert curve[y] == pytest.approx([value for _, value in wanted], rel=1e-4)
+    traces = {trace["title"]: trace["lines"] for trace in page.data["traces"]}
+    assert traces["Learning rate"][0]["y"] == pytest.approx([row["learning_rate"] for row in rows if "loss" in row], rel=1e-4)
+    assert traces["Norm of the gradient"][0]["y"] == pytest.approx([row["gradient_norm"] for row in rows if "loss" in row], rel=1e-4)
+    found = [row for row in rows if "layers" in row]
+    if not found:
+        return
+    for title, key in (("Attention entropy", "entropy"), ("Weight on the first token", "first_token"), ("Largest logit", "largest_logit")):
+        assert [line["name"] for line in traces[title]] == ["layer 1", "layer 2"]
+        for i, line in enumerate(traces[title]):
+            assert axes[line["x"]] == [row["step"] for row in found]
+            assert line["y"] == pytest.approx([row["layers"][i][key] for row in found], rel=1e-4)
+    for line in traces["Size of an update"]:
+        assert line["y"] == pytest.approx([row["update_ratio"][line["name"]] for row in found], rel=1e-4)
+
+
+def test_the_report_shows_the_run_and_its_commands_work(tmp_path):
+    out = tmp_path / "a run"
+    options = [*LAYERS, "--mechanism", "differential_v2", "--set", "train.diagnose_every=2"]
+    done = run("train", *TINY, *options, "--prompt", "To be", "-n", "5", "--out", out)
+    assert done.returncode == 0, done.stderr
+    page = Page(out / "report.html")
+    assert page.sections == ["loss", "course", "attention", "texts", "reproduce"]
+    check_drawn(page, out)
+    text = (out / "report.html").read_text()
+    loss = [row["validation_loss"] for row in records(out) if "validation_loss" in row][-1]
+    assert f"The validation loss after step 4 is {loss:.4f} ± " in text and "<title>Training of differential on " in text
+    assert "<b>To be</b>" in text and "differential" in page.code["Configuration"]
+    assert page.code["Command"].startswith(f"{MOTET} train --hidden-size 16 ") and "Lambda" in [trace["title"] for trace in page.data["traces"]]
+    assert {picture["layer"] for picture in page.data["pictures"]} == {0, 1}
+    for name in ("Evaluate", "Generate", "Go on with a larger budget"):
+        words = shlex.split(page.code[name])
+        assert words[0] == "motet" and str(out) in words
+        assert run(*words[1:], "-t", "1").returncode == 0, name
+    assert [row["step"] for row in records(out) if "loss" in row] == list(range(1, 9))
+    check_drawn(Page(out / "report.html"), out)
+
+
+@pytest.mark.parametrize("diagnose", [0, 5])
+def test_a_run_that_is_stopped_has_a_whole_report(diagnose, tmp_path):
+    out = tmp_path / "run"
+    command = [MOTET, "train", *ENDLESS, *LAYERS, "--set", f"train.diagnose_every={diagnose}", "--out", out]
+    process = subprocess.Popen([str(word) for word in command], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (out / "metrics.jsonl").exists() or '"step":45,' not in (out / "metrics.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    page = Page(out / "report.html")
+    check_drawn(page, out)
+    at = int(re.search(r"stopped at step (\d+) of", errors)[1])
+    assert f"The run stopped after step {at}. The validation loss after step {at // 20 * 20} is " in (out / "report.html").read_text()
+    assert page.sections == ["loss", "course", "attention", "reproduce"] and page.code["Go on"] == f"motet train --resume {out}"
+
+
+def test_a_report_that_cannot_be_written_hides_nothing(tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "report.html").mkdir()  # in its way
+    process = subprocess.Popen([str(word) for word in [MOTET, "train", *ENDLESS, "--out", out]], env=environment(), stderr=subprocess.PIPE, text=True)
+    while not (out / "metrics.jsonl").exists() or '"step":5,' not in (out / "metrics.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143 and "report.html is not written: " in errors
+    assert re.search(r"motet: stopped at step \d+ of 1000000; to go on: ", errors.splitlines()[-1])
+
+
+def test_a_model_that_is_not_causal_has_a_report_without_a_text(tmp_path):
+    sizes = ["--steps", "2", "--hidden-size", "16", "--ctx-size", "16", "--batch-size", "2", "-t", "1", "--set", "model.causal=false"]
+    done = run("train", *sizes, "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "motet eval" in page and "motet generate" not in page
+    assert "a model that is not causal continues no text" in refused(2, "train", *sizes, "-p", "A", "--out", tmp_path / "s")
