@@ -1,0 +1,11 @@
+// The rows of the registry, each in the file of its name.
+#pragma once
+
+#include "motet/tasks/task.h"
+
+namespace motet {
+
+TaskEntry where_select_entry();
+TaskEntry noisy_recall_entry();
+
+}  // namespace motet

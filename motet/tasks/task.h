@@ -1,0 +1,64 @@
+// Small problems whose answer is known and that no text tells apart from their difficulty: one thing of attention each.
+// Torch-free; an episode is a function of its number, the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "motet/core/options.h"
+#include "motet/core/splitmix.h"
+
+namespace motet {
+
+// One problem: what is read, and the one token that is right behind it.
+struct Episode {
+  std::vector<int32_t> ids;
+  int32_t answer = 0;
+  std::string slice;  // of what kind it is: "seen", "held out"; "": the task has one kind
+};
+
+// Numbers that an episode draws, one after another, from its own stream.
+class Draws {
+ public:
+  Draws(uint64_t seed, uint64_t number) : seed_(splitmix64(splitmix64(seed, 0), number)) {}
+  // Below `count`, which is small: each is as likely as the others.
+  int64_t below(int64_t count) {
+    return static_cast<int64_t>((splitmix64(seed_, at_++) >> 32) * static_cast<uint64_t>(count) >> 32);
+  }
+  // `count` different numbers below `total`, in random order.
+  std::vector<int64_t> different(int64_t count, int64_t total);
+
+ private:
+  uint64_t seed_, at_ = 0;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual int64_t vocabulary() const = 0;  // ids lie below it
+  virtual int64_t length() const = 0;      // ids of an episode
+  virtual int64_t answers() const = 0;     // answers lie below it: a guess is right once in so many
+  // `test`: of all kinds; else of those that are trained.
+  virtual Episode episode(uint64_t seed, uint64_t number, bool test) const = 0;
+  // Of composite tokens: of which parts each id is made, so that its embedding is the sum of theirs. Empty: each id is
+  // its own.
+  virtual std::vector<std::vector<int32_t>> parts() const { return {}; }
+};
+
+struct TaskEntry {
+  const char* name;
+  const char* sentence;
+  const OptionTable& options;
+  // Throws UsageError that begins with `section` for what the table refuses and for sizes that do not fit together.
+  std::unique_ptr<Task> (*make)(const nlohmann::json& options, const std::string& section);
+};
+const std::vector<TaskEntry>& task_registry();
+
+// {"name": "where-select", options ...} -> the task. Throws UsageError with the nearest name.
+std::unique_ptr<Task> make_task(const nlohmann::json& given, const std::string& section);
+
+}  // namespace motet

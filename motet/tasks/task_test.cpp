@@ -1,0 +1,194 @@
+// Every episode is solved by its own rule; slices, splits and chance are what they are said to be.
+#include "motet/tasks/task.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+#include "motet/data/batches.h"
+#include "motet/tasks/episodes.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+using testing::message_of;
+
+std::shared_ptr<const Task> task(const json& options) { return make_task(options, "task"); }
+
+const json kWhere{{"name", "where-select"}, {"fields", 4}, {"values", 3}, {"items", 5}, {"held_out", 3}};
+constexpr int kEpisodes = 4000;
+
+// Ids of where-select: 3 values, 4 fields, 12 of "s is a", items of base 3.
+struct Read {
+  std::vector<std::vector<int>> items;
+  int s, a, o;
+};
+Read read_where(const Episode& e) {
+  Read out;
+  for (size_t i = 0; i + 2 < e.ids.size(); ++i) {
+    int id = e.ids[i] - 19;
+    std::vector<int> fields(4);
+    for (int f = 3; f >= 0; --f) fields[f] = id % 3, id /= 3;
+    out.items.push_back(fields);
+  }
+  const int where = e.ids[e.ids.size() - 2] - 7;
+  out.s = where / 3, out.a = where % 3, out.o = e.ids.back() - 3;
+  return out;
+}
+
+TEST(WhereSelect, TheAnswerIsTheFieldOfTheOneItemThatIsFound) {
+  const auto own = task(kWhere);
+  EXPECT_EQ(own->vocabulary(), 3 + 4 + 12 + 81);
+  EXPECT_EQ(own->length(), 7);
+  EXPECT_EQ(own->answers(), 3);
+  for (int n = 0; n < kEpisodes; ++n) {
+    const Episode e = own->episode(1, n, n % 2 == 0);
+    ASSERT_EQ(e.ids.size(), 7u);
+    for (const int32_t id : e.ids) ASSERT_TRUE(id >= 0 && id < own->vocabulary());
+    const Read r = read_where(e);
+    ASSERT_NE(r.s, r.o);
+    int found = 0;
+    for (const auto& item : r.items)
+      if (item[r.s] == r.a) {
+        ++found;
+        EXPECT_EQ(e.answer, item[r.o]);
+      }
+    ASSERT_EQ(found, 1);
+  }
+}
+
+TEST(WhereSelect, HeldOutPairsAreOfTestsAlone) {
+  const auto own = task(kWhere);
+  std::map<bool, std::map<std::string, std::set<std::pair<int, int>>>> pairs;
+  std::map<std::string, int> count;
+  for (int n = 0; n < kEpisodes; ++n)
+    for (const bool test : {false, true}) {
+      const Episode e = own->episode(1, n, test);
+      const Read r = read_where(e);
+      pairs[test][e.slice].insert({r.s, r.o});
+      if (test) ++count[e.slice];
+    }
+  EXPECT_EQ(pairs[false].size(), 1u);
+  EXPECT_EQ(pairs[false]["seen"].size(), 9u);
+  EXPECT_EQ(pairs[true]["held out"].size(), 3u);
+  EXPECT_EQ(pairs[true]["seen"], pairs[false]["seen"]);
+  for (const auto& pair : pairs[true]["held out"]) EXPECT_FALSE(pairs[false]["seen"].contains(pair));
+  EXPECT_NEAR(count["held out"], kEpisodes / 4, 100);
+}
+
+TEST(WhereSelect, AGuessIsRightOnceInThree) {
+  const auto own = task(kWhere);
+  std::vector<int> answers(3), places(5);
+  for (int n = 0; n < kEpisodes; ++n) {
+    const Episode e = own->episode(3, n, false);
+    ++answers[e.answer];
+    const Read r = read_where(e);
+    for (size_t i = 0; i < r.items.size(); ++i)
+      if (r.items[i][r.s] == r.a) ++places[i];
+  }
+  for (const int n : answers) EXPECT_NEAR(n, kEpisodes / 3, 150);
+  for (const int n : places) EXPECT_NEAR(n, kEpisodes / 5, 120);
+}
+
+TEST(WhereSelect, AnItemIsTheSumOfItsValues) {
+  const auto parts = task(kWhere)->parts();
+  ASSERT_EQ(parts.size(), 100u);
+  EXPECT_EQ(parts[18], (std::vector<int32_t>{18}));
+  EXPECT_EQ(parts[19 + 27 * 2 + 9 * 0 + 3 * 1 + 2], (std::vector<int32_t>{19 + 9 + 2, 19 + 6 + 1, 19 + 3 + 0, 19 + 2}));
+}
+
+TEST(NoisyRecall, TheKeyStandsOnceAndTellsTheAnswer) {
+  const json options{
+      {"name", "noisy-recall"}, {"tokens", 16}, {"needles", 4}, {"keys", 8}, {"values", 5}, {"noise", 7}};
+  const auto own = task(options);
+  EXPECT_EQ(own->vocabulary(), 5 + 8 + 7 + 40);
+  EXPECT_EQ(own->length(), 17);
+  std::vector<int> needles(5), answers(5), places(16);
+  for (int n = 0; n < kEpisodes; ++n) {
+    const Episode e = own->episode(1, n, false);
+    const int key = e.ids.back() - 5;
+    ASSERT_TRUE(key >= 0 && key < 8);
+    int found = 0, all = 0;
+    for (size_t i = 0; i < 16; ++i) {
+      ASSERT_TRUE(e.ids[i] >= 13 && e.ids[i] < 60);
+      if (e.ids[i] < 20) continue;
+      ++all;
+      if ((e.ids[i] - 20) / 5 == key) {
+        ++found, ++places[i];
+        EXPECT_EQ(e.answer, (e.ids[i] - 20) % 5);
+      }
+    }
+    ASSERT_EQ(found, 1);
+    ++needles[all], ++answers[e.answer];
+  }
+  EXPECT_EQ(needles[0], 0);
+  for (int i = 1; i < 5; ++i) EXPECT_NEAR(needles[i], kEpisodes / 4, 120);
+  for (const int n : answers) EXPECT_NEAR(n, kEpisodes / 5, 120);
+  for (const int n : places) EXPECT_NEAR(n, kEpisodes / 16, 80);
+  json exact = options;
+  exact["fewer"] = false;
+  for (int n = 0; n < 50; ++n) {
+    const Episode e = task(exact)->episode(1, n, false);
+    EXPECT_EQ(std::ranges::count_if(e.ids, [](int32_t id) { return id >= 20; }), 4);
+  }
+}
+
+TEST(Tasks, AnEpisodeIsAFunctionOfItsNumber) {
+  for (const TaskEntry& entry : task_registry()) {
+    const auto own = task({{"name", entry.name}});
+    EXPECT_EQ(own->episode(5, 9, true).ids, task({{"name", entry.name}})->episode(5, 9, true).ids) << entry.name;
+    EXPECT_NE(own->episode(5, 9, true).ids, own->episode(5, 10, true).ids) << entry.name;
+    EXPECT_NE(own->episode(5, 9, true).ids, own->episode(6, 9, true).ids) << entry.name;
+  }
+  const std::vector<int32_t> recorded{0, 2, 7};  // frozen: committed results are of these episodes
+  EXPECT_EQ((std::vector<int32_t>{task({{"name", "where-select"}})->episode(1, 0, false).answer,
+                                  task({{"name", "where-select"}})->episode(1, 1, false).answer,
+                                  task({{"name", "noisy-recall"}})->episode(1, 0, false).answer}),
+            recorded);
+}
+
+TEST(Tasks, MistakesAreNamed) {
+  const auto wrong = [](const json& options) { return message_of<UsageError>([&] { make_task(options, "task"); }); };
+  EXPECT_EQ(wrong({{"name", "where-selekt"}}),
+            "task: unknown task 'where-selekt': nearest is 'where-select'; known: where-select, noisy-recall");
+  EXPECT_EQ(wrong(json::object()), "task: want a table with the name of a task");
+  EXPECT_EQ(wrong({{"name", "where-select"}, {"held_out", 30}}),
+            "task: held_out is 30 of 30 pairs, want fewer: each field has to be trained as what is looked for and as "
+            "what is asked for");
+  EXPECT_EQ(wrong({{"name", "where-select"}, {"fields", 16}}),
+            "task: 16 fields of 4 values make 4.29497e+09 items, want at most a million");
+  EXPECT_EQ(wrong({{"name", "noisy-recall"}, {"needles", 65}}),
+            "task: needles is 65, want at most the 64 keys and 64 tokens");
+}
+
+TEST(EpisodeTokens, AreRowsOfWhichTheAnswerIsLearned) {
+  const auto own = task(kWhere);
+  const EpisodeTokens tokens(own, 4, 10, false);
+  EXPECT_EQ(tokens.row_length(), 8u);
+  EXPECT_EQ(tokens.size(), 81u);
+  Batches batches(tokens, {.batch_size = 10, .context = 8, .seed = 2});
+  const Batch batch = batches.batch(0);
+  EXPECT_EQ(batch.learned(), 10);
+  std::multiset<std::vector<int64_t>> rows, episodes;
+  for (int row = 0; row < 10; ++row) {
+    rows.insert({batch.inputs.begin() + 8 * row, batch.inputs.begin() + 8 * row + 8});
+    EXPECT_EQ(batch.targets[8 * row + 6], batch.inputs[8 * row + 7]) << "the answer is what is asked for";
+    for (const int i : {0, 1, 2, 3, 4, 5, 7}) EXPECT_EQ(batch.targets[8 * row + i], kLeftOut);
+    const Episode e = own->episode(4, row, false);
+    std::vector<int64_t> whole(e.ids.begin(), e.ids.end());
+    whole.push_back(e.answer);
+    episodes.insert(whole);
+  }
+  EXPECT_EQ(rows, episodes) << "each episode once in a pass";
+  EXPECT_EQ(tokens.slice(13, 5),
+            (std::vector<int64_t>{tokens.slice(8, 8)[5], tokens.slice(8, 8)[6], tokens.slice(8, 8)[7],
+                                  tokens.slice(16, 8)[0], tokens.slice(16, 8)[1]}));
+  EXPECT_EQ(tokens.document_starts(0, 17), (std::vector<uint64_t>{8, 16}));
+}
+
+}  // namespace
+}  // namespace motet
