@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -38,8 +39,18 @@ std::vector<Compared> compared(const Evidence& evidence, const Claim& claim) {
     return numbers(evidence, claim.metric, claim.arms.at(arm));
   };
   const size_t count = claim.arms.size();
-  if (count < 2) fail("the claim ", quote(claim.says), " has ", count, " arms, want at least 2");
+  const bool limited = claim.kind == ClaimKind::above || claim.kind == ClaimKind::below;
+  const size_t least = limited ? 1 : 2;
+  if (count < least) fail("the claim ", quote(claim.says), " has ", count, " arms, want at least ", least);
   std::vector<Compared> all;
+  if (limited) {
+    for (size_t i = 0; i < count; ++i) {
+      all.push_back({text(claim.arms[i], " - ", number(claim.limit)), {}});
+      for (const double x : of(i))
+        if (all.back().differences.size() < evidence.seeds) all.back().differences.push_back(x - claim.limit);
+    }
+    return all;
+  }
   if (claim.kind == ClaimKind::less || claim.kind == ClaimKind::equal) {
     for (size_t i = 0; i + 1 < count; ++i) {
       const size_t left = claim.kind == ClaimKind::less ? i : 0;
@@ -68,19 +79,28 @@ std::vector<Compared> compared(const Evidence& evidence, const Claim& claim) {
 
 double p_of(const Claim& claim, const std::vector<double>& differences) {
   if (claim.kind == ClaimKind::equal) return equivalence(differences, claim.margin);
-  return claim.test == Test::sign_flip ? sign_flip(differences) : difference_of(differences).p;
+  if (claim.test == ClaimTest::exact) return std::numeric_limits<double>::quiet_NaN();
+  return claim.test == ClaimTest::sign_flip ? sign_flip(differences) : difference_of(differences).p;
 }
 
 VerdictWord word_for(const Claim& claim, const Finding& f, size_t seeds) {
   const Difference& d = f.difference;
-  if (d.pairs < std::max<size_t>(seeds, 2)) return VerdictWord::undecided;
+  const bool exact = claim.test == ClaimTest::exact;
+  if (d.pairs < std::max<size_t>(seeds, exact ? 1 : 2)) return VerdictWord::undecided;
+  const bool positive = claim.kind == ClaimKind::rises || claim.kind == ClaimKind::above;
+  if (exact) {
+    if (claim.kind == ClaimKind::equal)
+      return std::abs(d.mean) < claim.margin ? VerdictWord::confirmed : VerdictWord::contradicted;
+    if (std::abs(d.mean) <= claim.margin) return VerdictWord::no_effect;
+    return (d.mean > 0) == positive ? VerdictWord::confirmed : VerdictWord::contradicted;
+  }
   const bool within =
       d.low > -claim.margin && d.high<claim.margin, beyond = d.low> claim.margin || d.high < -claim.margin;
   if (claim.kind == ClaimKind::equal)
     return f.p < kAlpha ? VerdictWord::confirmed : beyond ? VerdictWord::contradicted : VerdictWord::undecided;
   if (within) return VerdictWord::no_effect;
   if (!(f.p < kAlpha)) return VerdictWord::undecided;
-  return (d.mean > 0) == (claim.kind == ClaimKind::rises) ? VerdictWord::confirmed : VerdictWord::contradicted;
+  return (d.mean > 0) == positive ? VerdictWord::confirmed : VerdictWord::contradicted;
 }
 
 // The weakest comparison decides; one against the claim is against all of it.
@@ -93,13 +113,15 @@ VerdictWord weakest(const std::vector<Finding>& findings) {
 std::string shown(const Claim& claim, const Finding& f, size_t seeds) {
   const Difference& d = f.difference;
   if (d.pairs < seeds) return text(f.of, ": ", d.pairs, " of ", seeds, " seeds");
-  const char* test = claim.kind == ClaimKind::equal  ? "two one-sided t tests"
-                     : claim.test == Test::sign_flip ? "sign flips"
-                                                     : "paired t";
-  std::string line = text(f.of, " = ", number(d.mean), " [", number(d.low), ", ", number(d.high), "], p ", number(f.p),
-                          " (", test, ", Holm)");
-  if (claim.margin > 0) line += text(", margin ", number(claim.margin));
-  return line;
+  const std::string margin = claim.margin > 0 ? text(", margin ", number(claim.margin)) : "";
+  if (claim.test == ClaimTest::exact) return text(f.of, " = ", number(d.mean), " (exact)", margin);
+  const bool limited = claim.kind == ClaimKind::above || claim.kind == ClaimKind::below;
+  const char* test = claim.kind == ClaimKind::equal       ? "two one-sided t tests"
+                     : claim.test == ClaimTest::sign_flip ? "sign flips"
+                     : limited                            ? "t"
+                                                          : "paired t";
+  return text(f.of, " = ", number(d.mean), " [", number(d.low), ", ", number(d.high), "], p ", number(f.p), " (", test,
+              ", Holm)", margin);
 }
 
 // What is wrong with the first control that fails; "" when all hold.
@@ -133,6 +155,19 @@ const Words<VerdictWord>& verdict_words() {
                                       {"no effect at this scale", VerdictWord::no_effect},
                                       {"undecided", VerdictWord::undecided},
                                       {"void", VerdictWord::control_failed}};
+  return all;
+}
+
+const Words<ClaimKind>& claim_kinds() {
+  static const Words<ClaimKind> all{{"less", ClaimKind::less},   {"equal", ClaimKind::equal},
+                                    {"falls", ClaimKind::falls}, {"rises", ClaimKind::rises},
+                                    {"above", ClaimKind::above}, {"below", ClaimKind::below}};
+  return all;
+}
+
+const Words<ClaimTest>& claim_tests() {
+  static const Words<ClaimTest> all{
+      {"t", ClaimTest::paired_t}, {"sign_flip", ClaimTest::sign_flip}, {"exact", ClaimTest::exact}};
   return all;
 }
 

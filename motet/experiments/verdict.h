@@ -20,27 +20,33 @@ enum class VerdictWord : uint8_t {
 const Words<VerdictWord>& verdict_words();
 
 /// A metric of each arm by seed; NaN: the run did not end.
-using Measured = std::map<std::string, std::vector<double>>;
+using ArmNumbers = std::map<std::string, std::vector<double>>;
 
 enum class ClaimKind : uint8_t {
   less,   // each arm lies below the one behind it
   equal,  // no arm differs from the first by the margin
   falls,  // the metric falls along the arms
-  rises
+  rises,
+  above,  // each arm lies above the limit
+  below
 };
-enum class Test : uint8_t {
-  paired_t,
-  sign_flip  // exact; for accuracies that jump
+enum class ClaimTest : uint8_t {
+  paired_t,   // of a limit: one sample
+  sign_flip,  // exact; for accuracies that jump
+  exact       // the numbers have no noise: their sign decides, of one seed
 };
+const Words<ClaimKind>& claim_kinds();
+const Words<ClaimTest>& claim_tests();
 
 struct Claim {
   std::string says;
   std::string metric;
   ClaimKind kind = ClaimKind::less;
-  std::vector<std::string> arms;  // at least two
+  std::vector<std::string> arms;  // at least two, of a limit at least one
   std::vector<double> places;     // of the arms, for a trend; empty: 0, 1, 2 ...
   double margin = 0;              // the least difference that counts, of a trend from its first arm to its last
-  Test test = Test::paired_t;
+  double limit = 0;               // of above and below
+  ClaimTest test = ClaimTest::paired_t;
 };
 
 /// What must hold for the experiment to mean anything: the mean of an arm on one side of a number.
@@ -50,10 +56,10 @@ struct Control {
   double limit = 0;
 };
 
-/// One comparison of a claim. The difference is of the sides in the order in which the claim names them, or from the
-/// first arm of a trend to its last.
+/// One comparison of a claim. The difference is of the sides in the order in which the claim names them, from the first
+/// arm of a trend to its last, or of an arm to the limit.
 struct Finding {
-  std::string of;  // "dcmha - mha", "along mha ... key_size"
+  std::string of;  // "dcmha - mha", "along mha ... key_size", "dcmha - 0.745"
   Difference difference;
   double p = 0;  // of the claim's test, corrected for all comparisons of the experiment (Holm)
   VerdictWord word = VerdictWord::undecided;
@@ -67,8 +73,8 @@ struct Verdict {
 struct Evidence {
   std::vector<Claim> claims;
   std::vector<Control> controls;
-  std::map<std::string, Measured> metrics;  // by metric
-  size_t seeds = 0;                         // declared: with fewer numbers a claim is undecided
+  std::map<std::string, ArmNumbers> metrics;  // by metric
+  size_t seeds = 0;                           // declared: with fewer numbers a claim is undecided
 };
 /// One verdict a claim. An order is confirmed where p < 0.05 and the sign is right, equality where both one-sided tests
 /// reject; a claim of several comparisons is what the weakest of them is. Throws Error for an arm or a metric that is

@@ -15,7 +15,7 @@ namespace {
 using W = VerdictWord;
 using testing::message_of;
 
-Evidence evidence(const Claim& claim, const Measured& measured, size_t seeds = 6) {
+Evidence evidence(const Claim& claim, const ArmNumbers& measured, size_t seeds = 6) {
   return {.claims = {claim}, .controls = {}, .metrics = {{"loss", measured}}, .seeds = seeds};
 }
 
@@ -26,10 +26,10 @@ Claim equal(std::vector<std::string> arms, double margin) {
   return {.says = "equal", .metric = "loss", .kind = ClaimKind::equal, .arms = std::move(arms), .margin = margin};
 }
 
-const Measured kThree{{"mha", {3.00, 3.10, 3.05, 3.02, 3.08, 3.04}},
-                      {"dcmha", {2.90, 2.99, 2.96, 2.93, 2.97, 2.94}},
-                      {"static", {2.94, 3.05, 2.97, 2.98, 3.00, 3.00}},
-                      {"same", {3.001, 3.099, 3.052, 3.018, 3.081, 3.041}}};
+const ArmNumbers kThree{{"mha", {3.00, 3.10, 3.05, 3.02, 3.08, 3.04}},
+                        {"dcmha", {2.90, 2.99, 2.96, 2.93, 2.97, 2.94}},
+                        {"static", {2.94, 3.05, 2.97, 2.98, 3.00, 3.00}},
+                        {"same", {3.001, 3.099, 3.052, 3.018, 3.081, 3.041}}};
 
 TEST(Verdict, AnOrderIsConfirmedContradictedOrTooSmall) {
   const auto word = [](const Claim& claim) { return decide(evidence(claim, kThree)).at(0).word; };
@@ -52,7 +52,7 @@ TEST(Verdict, EqualityWantsBothTests) {
 }
 
 TEST(Verdict, ATrendIsThatOfEachSeed) {
-  Measured widths;
+  ArmNumbers widths;
   for (size_t seed = 0; seed < 6; ++seed)
     for (const auto& [arm, loss] : std::map<std::string, double>{{"d2", 3.0}, {"d4", 2.9}, {"d16", 2.8}})
       widths[arm].push_back(loss + 0.3 * static_cast<double>(seed) +
@@ -68,8 +68,31 @@ TEST(Verdict, ATrendIsThatOfEachSeed) {
   EXPECT_EQ(decide(evidence(claim, widths)).at(0).word, W::no_effect);
 }
 
+TEST(Verdict, ALimitIsOneSampleAndNumbersWithoutNoiseNeedNoTest) {
+  Claim above{.says = "fast", .metric = "loss", .kind = ClaimKind::above, .arms = {"dcmha"}, .limit = 0.745};
+  const ArmNumbers ratios{{"dcmha", {0.90, 0.89, 0.91, 0.90}}, {"slow", {0.744, 0.749, 0.738, 0.75}}};
+  const auto word = [&](const Claim& claim, size_t seeds = 4) {
+    return decide(evidence(claim, ratios, seeds)).at(0).word;
+  };
+  EXPECT_EQ(word(above), W::confirmed);
+  EXPECT_EQ(decide(evidence(above, ratios, 4)).at(0).findings[0].of, "dcmha - 0.745");
+  EXPECT_NEAR(decide(evidence(above, ratios, 4)).at(0).findings[0].difference.mean, 0.155, 1e-12);
+  above.arms = {"dcmha", "slow"};
+  EXPECT_EQ(word(above), W::undecided);
+  above.kind = ClaimKind::below, above.arms = {"dcmha"};
+  EXPECT_EQ(word(above), W::contradicted);
+  above.test = ClaimTest::exact;
+  EXPECT_EQ(word(above, 1), W::contradicted);
+  above.kind = ClaimKind::above;
+  EXPECT_EQ(word(above, 1), W::confirmed);
+  EXPECT_EQ(decide(evidence(above, ratios, 1)).at(0).why, "dcmha - 0.745 = 0.155 (exact)");
+  above.margin = 0.2;
+  EXPECT_EQ(word(above, 1), W::no_effect);
+  EXPECT_EQ(word(above, 5), W::undecided) << "a cell is missing";
+}
+
 TEST(Verdict, MissingSeedsLeaveItOpen) {
-  Measured some = kThree;
+  ArmNumbers some = kThree;
   some["mha"][3] = NAN;
   const Verdict open = decide(evidence(less({"dcmha", "mha"}), some)).at(0);
   EXPECT_EQ(open.word, W::undecided);
@@ -92,7 +115,7 @@ TEST(Verdict, AFailedControlVoidsEveryClaim) {
 }
 
 TEST(Verdict, AllComparisonsOfAnExperimentAreCorrectedTogether) {
-  const Measured weak{{"a", {1, 2, 3, 4, 5, 6}}, {"b", {1.2, 2.9, 3.1, 4.8, 5.1, 6.9}}};
+  const ArmNumbers weak{{"a", {1, 2, 3, 4, 5, 6}}, {"b", {1.2, 2.9, 3.1, 4.8, 5.1, 6.9}}};
   Evidence one = evidence(less({"a", "b"}), weak);
   EXPECT_EQ(decide(one).at(0).word, W::confirmed);
   for (int i = 0; i < 4; ++i) one.claims.push_back(one.claims[0]);
@@ -105,8 +128,8 @@ TEST(Verdict, SignFlipsAreExact) {
               .metric = "loss",
               .kind = ClaimKind::less,
               .arms = {"mha", "dcmha"},
-              .test = motet::Test::sign_flip};
-  const Measured solved{{"mha", {0.3, 0.4, 0.31, 0.35, 0.33, 0.3}}, {"dcmha", {1, 1, 0.99, 1, 0.4, 1}}};
+              .test = ClaimTest::sign_flip};
+  const ArmNumbers solved{{"mha", {0.3, 0.4, 0.31, 0.35, 0.33, 0.3}}, {"dcmha", {1, 1, 0.99, 1, 0.4, 1}}};
   const Verdict six = decide(evidence(jumps, solved)).at(0);
   EXPECT_EQ(six.findings[0].p, 2.0 / 64);
   EXPECT_EQ(six.word, W::confirmed);
@@ -130,7 +153,7 @@ double share(W word, const Claim& claim, const std::vector<double>& means, size_
   constexpr int kExperiments = 3000;
   int found = 0;
   for (int i = 0; i < kExperiments; ++i) {
-    Measured measured;
+    ArmNumbers measured;
     for (size_t seed = 0; seed < seeds; ++seed) {
       const double common = 3 * normal(random);  // what pairs share
       for (size_t arm = 0; arm < means.size(); ++arm) {
@@ -154,7 +177,7 @@ TEST(VerdictRates, ConfirmedFallsAtMostOnceInTwentyWithoutAnEffect) {
     EXPECT_LE(share(W::confirmed, trend, {0, 0, 0}, seeds), 0.05) << seeds;
   }
   Claim flips = less({"a", "b"});
-  flips.test = motet::Test::sign_flip;
+  flips.test = ClaimTest::sign_flip;
   EXPECT_LE(share(W::confirmed, flips, {0, 0}, 8, true), 0.05);
   // Without an effect that is as large as the margin, equality is confirmed; at the margin at most once in twenty.
   EXPECT_LE(share(W::confirmed, equal({"a", "b"}, 1), {0, 1}, 8), 0.055);
