@@ -26,10 +26,12 @@ TABLE = {
     "models": "attention layers mechanisms ops",
     "checkpoints": "formats models layers mechanisms attention ops",
     "probe": "attention mechanisms models ops report",
+    "tasks": "data",
     "train": "data text formats models mechanisms checkpoints ops probe report",
     "generate": "text models checkpoints attention ops",
-    "experiments": "statistics",
+    "experiments": "statistics formats data report",
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
+    "lab": "tasks experiments statistics compare train data text formats models mechanisms layers attention ops bench",
     "serve": "generate text models formats",
     "eval": "train data formats generate models checkpoints ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
@@ -37,7 +39,7 @@ TABLE = {
 }
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
-TORCH_FREE = {"core", "cuda", "formats", "text", "data", "report", "kernels", "statistics", "experiments"}
+TORCH_FREE = {"core", "cuda", "formats", "text", "data", "report", "kernels", "statistics", "experiments", "tasks"}
 OPTIONS = re.compile(r"^motet/[a-z]+/options\.(h|cpp)$")  # tables that the front prints too: torch-free in every folder
 ALONE = {"attention/cpu", "attention/cuda"}  # folders inside a folder that see only themselves, core, motet/cuda and PLAIN: torch-free kernels
 PLAIN = "motet/attention/plain.h"

@@ -17,6 +17,7 @@ Subcommand bench_subcommand();
 Subcommand verify_subcommand();
 Subcommand tokenize_subcommand();
 Subcommand data_subcommand();
+Subcommand experiment_subcommand();
 
 /// How tokens are drawn and kept, of generate and chat.
 std::vector<Flag> sampling_flags();

@@ -17,5 +17,6 @@ int run_bench(const nlohmann::json& request);
 int run_verify(const nlohmann::json& request);
 int run_tokenize(const nlohmann::json& request);
 int run_data(const nlohmann::json& request);
+int run_experiment(const nlohmann::json& request);
 
 }  // namespace motet

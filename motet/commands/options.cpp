@@ -149,6 +149,21 @@ const Fields<PrepareRequest>& prepare_options() {
   return table;
 }
 
+const Fields<ExperimentRequest>& experiment_options() {
+  using E = ExperimentRequest;
+  static const Fields<E> table{
+      {"folder", &E::folder, "where the experiments lie"},
+      {"data", &E::data, "where the prepared data lie that experiments name"},
+      {"scale", &E::scale, "run: one of the experiment's scales; by default the first"},
+      {"arms", &E::arms, "run: these arms alone, between commas"},
+      {"seeds", &E::seeds, {1, 24}, "run: the first N seeds alone; by default all"},
+      {"cells", &E::cells, "run: a part of the cells, as in 1/2, so that several machines or processes share them"},
+      {"minutes", &E::minutes, {0, 1e6}, "run: no cell begins that would end later; 0: all of them"},
+      {"jobs", &E::jobs, {1, 4096}, "run: cells at once; by default one a thread"},
+      {"device", &E::device, kDevice}};
+  return table;
+}
+
 const Fields<BenchRequest>& bench_options() {
   using B = BenchRequest;
   static const Fields<B> table{

@@ -89,6 +89,18 @@ struct PrepareRequest {
 };
 const Fields<PrepareRequest>& prepare_options();
 
+struct ExperimentRequest {
+  std::string folder = "experiments", data = "data";
+  std::string scale;   // "": the first
+  std::string arms;    // "": all
+  int64_t seeds = 0;   // 0: those that the experiment declares
+  std::string cells;   // "": all; "1/2": every second
+  double minutes = 0;  // 0: until all have ended
+  int64_t jobs = 0;    // 0: one a thread
+  std::string device = "cpu";
+};
+const Fields<ExperimentRequest>& experiment_options();
+
 struct BenchRequest {
   std::string shape;    // "": the shapes that a kind measures by itself
   int64_t repeats = 0;  // 0: the kind's own number

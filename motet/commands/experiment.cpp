@@ -1,0 +1,386 @@
+#include <chrono>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "motet/commands/commands.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+#include "motet/core/file.h"
+#include "motet/core/interrupt.h"
+#include "motet/core/log.h"
+#include "motet/core/progress.h"
+#include "motet/experiments/report.h"
+#include "motet/lab/lab.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct Action {
+  const ExperimentRequest& asked;
+  const nlohmann::json& request;
+  std::vector<Experiment> all;    // of the folder
+  std::vector<Experiment> named;  // of the command line; without any: all
+};
+
+LabOptions lab_options(const Action& action, int64_t threads) {
+  return {.data = action.asked.data, .device = action.asked.device, .threads = threads};
+}
+
+// "1/2" -> (0, 2): every second cell, from the first on.
+std::pair<size_t, size_t> part_of(const std::string& cells) {
+  if (cells.empty()) return {0, 1};
+  size_t number = 0, parts = 0;
+  char slash = 0;
+  std::istringstream in(cells);
+  if (!(in >> number >> slash >> parts) || slash != '/' || in.peek() != EOF || number < 1 || number > parts)
+    fail_usage("--cells: ", quote(cells), ", want a part such as 1/2");
+  return {number - 1, parts};
+}
+
+struct OpenCell {
+  const Experiment* experiment;
+  ExperimentCell cell;
+};
+
+const ExperimentScale& scale_asked(const Experiment& experiment, const ExperimentRequest& asked) {
+  return asked.scale.empty() ? experiment.scales.front() : experiment.scale(asked.scale);
+}
+
+// What was asked for and has no result, in order.
+std::vector<OpenCell> cells_to_run(const Action& action) {
+  const auto [part, parts] = part_of(action.asked.cells);
+  const std::vector<std::string> arms =
+      action.asked.arms.empty() ? std::vector<std::string>() : split(action.asked.arms, ',');
+  std::vector<OpenCell> open;
+  for (const Experiment& experiment : action.named) {
+    if (!experiment.not_run.empty()) continue;
+    std::vector<std::string> known;
+    for (const ExperimentArm& arm : experiment.arms) known.push_back(arm.name);
+    for (const std::string& arm : arms)
+      if (std::ranges::find(known, arm) == known.end())
+        fail_usage("--arms: ", experiment.id, ": ", unknown_name("arm", arm, known));
+    const ExperimentResults results = read_results(experiment);
+    size_t number = 0;
+    for (ExperimentCell& cell : cells_of(experiment, scale_asked(experiment, action.asked))) {
+      if (number++ % parts != part || results.cells.contains(cell.hash)) continue;
+      if (!arms.empty() && std::ranges::find(arms, cell.arm) == arms.end()) continue;
+      if (action.asked.seeds > 0 && cell.seed > action.asked.seeds) continue;
+      open.push_back({&experiment, std::move(cell)});
+    }
+  }
+  return open;
+}
+
+void warn_of_void(const Experiment& experiment, const ExperimentResults& results) {
+  for (const auto& [arm, cells] : void_cells(experiment, results))
+    log_warn(text(experiment.id, ": experiment.toml has changed since its results: ", cells, " cells of ", arm,
+                  " are void"));
+}
+
+// What the stored configuration of an arm says, when it resolves otherwise today: its cells would not be equal.
+void check_configuration(Lab& lab, const OpenCell& open, const ExperimentResults& results) {
+  const auto stored = results.configurations.find({open.cell.scale, open.cell.arm});
+  if (stored == results.configurations.end()) return;
+  const std::string changed = changed_key(stored->second, lab.configuration(*open.experiment, open.cell));
+  if (!changed.empty())
+    fail(open.experiment->id, ", ", open.cell.arm, ": ", changed,
+         " since its results, want it as it was, or results.json without them");
+}
+
+void show_plan(const Action& action, const std::vector<OpenCell>& open, int64_t jobs) {
+  at::set_num_threads(1);
+  Lab lab(lab_options(action, 1));
+  Table table{.columns = {{"id", Align::left},
+                          {"scale", Align::left},
+                          {"arm", Align::left},
+                          {"cells"},
+                          {"a cell", Align::right, "min", "cell_minutes"},
+                          {"all", Align::right, "min", "minutes"}}};
+  double total = 0;
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<const OpenCell*>> groups;
+  std::vector<std::tuple<std::string, std::string, std::string>> order;
+  for (const OpenCell& one : open) {
+    const auto key = std::tuple(one.experiment->id, one.cell.scale, one.cell.arm);
+    if (!groups.contains(key)) order.push_back(key);
+    groups[key].push_back(&one);
+  }
+  bool unknown = false;
+  Progress progress("measuring", static_cast<int64_t>(order.size()));
+  for (size_t i = 0; i < order.size(); ++i) {
+    check_interrupt();
+    const auto& cells = groups[order[i]];
+    const std::optional<double> seconds = lab.seconds(*cells[0]->experiment, cells[0]->cell);
+    const double all = seconds.value_or(0) / 60 * static_cast<double>(cells.size());
+    unknown |= !seconds, total += all;
+    const auto& [id, scale, arm] = order[i];
+    table.rows.push_back({id,
+                          scale,
+                          arm,
+                          {std::to_string(cells.size()), cells.size()},
+                          seconds ? Cell(fixed(*seconds / 60, 2), *seconds / 60) : Cell("-"),
+                          seconds ? Cell(fixed(all, 1), all) : Cell("-")});
+    progress.update(static_cast<int64_t>(i) + 1);
+  }
+  progress.finish();
+  table.note =
+      text(open.size(), " cells, ", fixed(total, 1), " minutes of one job", unknown ? " and what is not known" : "",
+           jobs > 1 ? text(", ", fixed(total / static_cast<double>(jobs), 1), " of ", jobs) : "");
+  print_table(table, action.request);
+}
+
+// Works the cells off, some at once; each that ends is in results.json.
+class CellRuns {
+ public:
+  CellRuns(const Action& action, std::vector<OpenCell> open, int64_t jobs, int64_t threads)
+      : action_(action),
+        open_(std::move(open)),
+        jobs_(jobs),
+        lab_(lab_options(action, threads)),
+        parts_(open_.size(), 0),
+        progress_("cells", static_cast<int64_t>(open_.size())) {}
+
+  /// False when it was interrupted or the time was up.
+  bool work() {
+    for (const OpenCell& one : open_) check_configuration(lab_, one, read_results(*one.experiment));
+    std::vector<std::thread> workers;
+    for (int64_t i = 0; i < jobs_; ++i) workers.emplace_back([&] { worker(); });
+    for (std::thread& t : workers) t.join();
+    progress_.finish();
+    if (failure_) std::rethrow_exception(failure_);
+    return ended_ == open_.size();
+  }
+
+  size_t ended() const { return ended_; }
+  bool was_interrupted() const { return interrupted_; }
+
+ private:
+  bool time_is_left(const OpenCell& next) const {
+    if (action_.asked.minutes <= 0) return true;
+    const double gone = std::chrono::duration<double>(Clock::now() - start_).count();
+    const auto known = seconds_.find(next.cell.arm);
+    return gone + (known == seconds_.end() ? 0 : known->second) < action_.asked.minutes * 60;
+  }
+
+  void worker() {
+    at::set_num_threads(static_cast<int>(lab_.options().threads));
+    while (true) {
+      size_t next;
+      {
+        const std::scoped_lock lock(mutex_);
+        if (failure_ || interrupted_ || next_ == open_.size() || !time_is_left(open_[next_])) return;
+        next = next_++;
+      }
+      try {
+        run(next);
+      } catch (const Interrupted&) {
+        const std::scoped_lock lock(mutex_);
+        interrupted_ = true;
+      } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+      }
+    }
+  }
+
+  void run(size_t number) {
+    const auto& [experiment, cell] = open_[number];
+    const CellResult result = lab_.run(*experiment, cell, [&](double part) {
+      const std::scoped_lock lock(mutex_);
+      if (failure_) throw Interrupted("stopped: another cell failed");
+      parts_[number] = part;
+      progress_.update(static_cast<int64_t>(ended_),
+                       text(experiment->id, " ", cell.arm, ", seed ", cell.seed, ", ", std::lround(part * 100), " %"));
+    });
+    const nlohmann::json configuration = lab_.configuration(*experiment, cell);
+    const std::scoped_lock lock(mutex_);
+    add_results(*experiment,
+                {.cells = {{cell.hash, result}}, .configurations = {{{cell.scale, cell.arm}, configuration}}});
+    seconds_[cell.arm] = result.seconds;
+    progress_.update(static_cast<int64_t>(++ended_),
+                     text(experiment->id, " ", cell.arm, ", seed ", cell.seed, " ended"));
+    if (!result.failure.empty())
+      log_warn(text(experiment->id, ", ", cell.arm, ", seed ", cell.seed, ": ", result.failure));
+  }
+
+  const Action& action_;
+  const std::vector<OpenCell> open_;
+  const int64_t jobs_;
+  Lab lab_;
+  std::vector<double> parts_;
+  Progress progress_;
+  const Clock::time_point start_ = Clock::now();
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  std::map<std::string, double> seconds_;
+  bool interrupted_ = false;
+  size_t next_ = 0, ended_ = 0;
+};
+
+std::string text_of(const fs::path& file) { return fs::exists(file) ? read_file(file) : ""; }
+
+std::vector<Reported> reported(const std::vector<Experiment>& experiments) {
+  std::vector<Reported> all;
+  for (const Experiment& one : experiments) all.push_back({one, read_results(one)});
+  return all;
+}
+
+void show_verdicts(const Action& action) {
+  for (const Reported& one : reported(action.named)) warn_of_void(one.experiment, one.results);
+  print_table(experiments_table(reported(action.named)), action.request);
+}
+
+int list(const Action& action) {
+  Table table{
+      .columns = {
+          {"id", Align::left}, {"claim", Align::left}, {"scale", Align::left}, {"cells"}, {"verdict", Align::left}}};
+  for (const auto& [experiment, results] : reported(action.named)) {
+    if (experiment.scales.empty()) table.rows.push_back({experiment.id, experiment.claim, "-", "-", "not run here"});
+    for (const ExperimentScale& scale : experiment.scales) {
+      const size_t all = cells_of(experiment, scale).size(), open = open_cells(experiment, scale, results).size();
+      std::string words;
+      for (const Verdict& verdict : verdicts(experiment, scale, results))
+        words += text(words.empty() ? "" : ", ", word_of(verdict_words(), verdict.word));
+      table.rows.push_back({experiment.id, experiment.claim, scale.name, text(all - open, " of ", all),
+                            words.empty() ? "not run yet" : words});
+    }
+  }
+  print_table(table, action.request);
+  return 0;
+}
+
+int run(const Action& action) {
+  if (action.named.size() == action.all.size() && !action.request.contains("ids"))
+    fail_usage("experiment run: want an id, one of experiment list, or all of them");
+  for (const Experiment& one : action.named)
+    if (!one.not_run.empty()) log_warn(text(one.id, " is not run here: ", one.not_run));
+  const int64_t processors = request_threads(action.request);
+  std::vector<OpenCell> open = cells_to_run(action);
+  const bool alone = std::ranges::any_of(open, [](const OpenCell& one) { return Lab::alone(*one.experiment); });
+  if (alone && action.asked.jobs > 1) fail_usage("--jobs: ", action.asked.jobs, ", want 1: these cells measure time");
+  const int64_t jobs =
+      alone ? 1
+            : std::max<int64_t>(1, std::min<int64_t>(action.asked.jobs > 0 ? action.asked.jobs : processors,
+                                                     static_cast<int64_t>(open.size())));
+  if (action.request.value("dry_run", false)) return show_plan(action, open, jobs), 0;
+  for (const Experiment& one : action.named) warn_of_void(one, read_results(one));
+  if (!open.empty()) {
+    CellRuns runs(action, std::move(open), jobs, std::max<int64_t>(processors / jobs, 1));
+    if (!runs.work()) {
+      const std::string left =
+          text(runs.ended(), " cells have ended; to go on: ", action.request.value("command", "the same command"));
+      if (runs.was_interrupted()) throw Interrupted("experiment: stopped; " + left);
+      log_info("the time is up; " + left);
+    }
+  }
+  show_verdicts(action);
+  return 0;
+}
+
+// What a file holds, and should.
+struct Written {
+  fs::path file;
+  std::string text;
+};
+
+std::vector<Written> texts_of(const Action& action) {
+  std::vector<Written> all;
+  for (const auto& [experiment, results] : reported(action.all)) {
+    const fs::path file = experiment.folder / "README.md";
+    all.push_back({file, readme_with(text_of(file), experiment, results, file.string())});
+  }
+  const fs::path above = fs::path(action.asked.folder).lexically_normal().parent_path();
+  if (fs::exists(above / "docs"))
+    all.push_back({above / "docs/experiments.md", experiments_text(reported(action.all))});
+  const fs::path readme = above / "README.md";
+  if (const std::string whole = text_of(readme); whole.find("<!-- experiments -->") != std::string::npos)
+    all.push_back({readme, between_marks(whole, "experiments", summary_text(reported(action.all)), readme.string())});
+  return all;
+}
+
+int report(const Action& action) {
+  const std::vector<Written> texts = texts_of(action);
+  std::string stale;
+  for (const auto& [experiment, results] : reported(action.all)) {
+    warn_of_void(experiment, results);
+    if (!void_cells(experiment, results).empty())
+      stale += (stale.empty() ? "" : ", ") + (experiment.folder / "results.json").string();
+  }
+  if (action.request.value("check", false)) {
+    for (const Written& one : texts)
+      if (text_of(one.file) != one.text) stale += (stale.empty() ? "" : ", ") + one.file.string();
+    if (!stale.empty())
+      fail("experiment report --check: not what the results say: ", stale, ", want motet experiment report");
+    return show_verdicts(action), 0;
+  }
+  for (const auto& [experiment, results] : reported(action.all)) {
+    if (!void_cells(experiment, results).empty())
+      drop_void(experiment);
+    else if (!results.cells.empty())
+      add_results(experiment, {});  // the verdicts anew
+  }
+  for (const Written& one : texts_of(action)) {
+    write_file_atomic(one.file, one.text);
+  }
+  const fs::path page =
+      fs::path("runs") / "experiments" / (action.named.size() == 1 ? action.named[0].id + ".html" : "all.html");
+  fs::create_directories(page.parent_path());
+  write_file_atomic(page, html_report(experiments_page(reported(action.named), action.request.value("command", ""))));
+  show_verdicts(action);
+  log_info("report: " + page.string());
+  return 0;
+}
+
+// Cells that another machine ran: folders of experiments, or a folder of such folders.
+int merge(const Action& action) {
+  const std::vector<std::string> from = action.request.value("ids", std::vector<std::string>());
+  if (from.size() != 1) fail_usage("experiment merge: want one folder with experiments of another machine");
+  size_t cells = 0;
+  for (const Experiment& other : read_experiments(from[0])) {
+    const Experiment& own = find_experiment(action.all, other.id);
+    ExperimentResults more = read_results(other), known;
+    for (const ExperimentScale& scale : own.scales)
+      for (const ExperimentCell& cell : cells_of(own, scale))
+        if (const auto found = more.cells.find(cell.hash); found != more.cells.end()) {
+          known.cells.insert(*found);
+          if (const auto of = more.configurations.find({cell.scale, cell.arm}); of != more.configurations.end())
+            known.configurations.insert(*of);
+        }
+    if (more.cells.size() > known.cells.size())
+      log_warn(
+          text(own.id, ": ", more.cells.size() - known.cells.size(), " cells there are none of this experiment.toml"));
+    const ExperimentResults here = read_results(own);
+    for (const auto& [who, configuration] : known.configurations)
+      if (const auto stored = here.configurations.find(who); stored != here.configurations.end())
+        if (const std::string changed = changed_key(stored->second, configuration); !changed.empty())
+          fail(own.id, ", ", who.second, ": ", changed, " there, so its cells cannot stand beside ours");
+    cells += known.cells.size();
+    if (!known.cells.empty()) add_results(own, known);
+  }
+  log_info(text(cells, " cells are merged"));
+  return 0;
+}
+
+}  // namespace
+
+int run_experiment(const nlohmann::json& request) {
+  const std::vector<std::pair<std::string, int (*)(const Action&)>> actions{
+      {"list", list}, {"run", run}, {"report", report}, {"merge", merge}};
+  nlohmann::json own = request;
+  std::vector<std::string> words = request.value("arguments", std::vector<std::string>());
+  if (words.empty()) words = {"list"};
+  const auto act = value_of(actions, words[0], "action");
+  words.erase(words.begin());
+  if (!words.empty()) own["ids"] = words;
+  const ExperimentRequest asked = read_request(experiment_options(), request);
+  Action action{.asked = asked, .request = own, .all = read_experiments(asked.folder), .named = {}};
+  if (act != merge)
+    for (const std::string& id : words) action.named.push_back(find_experiment(action.all, id));
+  if (action.named.empty()) action.named = action.all;
+  return act(action);
+}
+
+}  // namespace motet

@@ -1,0 +1,78 @@
+#include "motet/lab/lab.h"
+
+#include <chrono>
+
+#include "motet/bench/machine.h"
+#include "motet/core/error.h"
+#include "motet/ops/device.h"
+#include "motet/train/trainer.h"
+
+namespace motet {
+namespace {
+
+const CellKind& kind_of(const Experiment& experiment) {
+  std::vector<std::string> known;
+  for (const CellKind* kind : {&kTrainCell, &kBenchCell, &kFitCell}) {
+    if (kind->name == experiment.kind) return *kind;
+    known.emplace_back(kind->name);
+  }
+  fail_usage((experiment.folder / "experiment.toml").string(), ": ", unknown_name("kind", experiment.kind, known));
+}
+
+// What a message of a cell begins with.
+template <class Action>
+auto named(const Experiment& experiment, const ExperimentCell& cell, const Action& action) {
+  try {
+    return action();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const UsageError& e) {
+    fail_usage(experiment.id, ", ", cell.arm, ": ", e.what());
+  } catch (const Error& e) {
+    fail(experiment.id, ", ", cell.arm, ", seed ", cell.seed, ": ", e.what());
+  }
+}
+
+}  // namespace
+
+bool Lab::alone(const Experiment& experiment) { return kind_of(experiment).alone; }
+
+nlohmann::json Lab::configuration(const Experiment& experiment, const ExperimentCell& cell) {
+  const CellKind& kind = kind_of(experiment);
+  return named(experiment, cell, [&] { return kind.configuration(*this, cell); });
+}
+
+CellResult Lab::run(const Experiment& experiment, const ExperimentCell& cell, const CellProgress& progress) {
+  const CellKind& kind = kind_of(experiment);
+  CellResult out{.scale = cell.scale, .arm = cell.arm, .seed = cell.seed};
+  const at::Device device = parse_device(options_.device);
+  out.machine = device.is_cpu()
+                    ? text(processor_name(), ", ", options_.threads, options_.threads == 1 ? " thread" : " threads")
+                    : gpu_name();
+  const auto start = std::chrono::steady_clock::now();
+  named(experiment, cell, [&] {
+    try {
+      kind.run(*this, cell, out, progress);
+    } catch (const Diverged& e) {
+      out.failure = e.what();
+    }
+  });
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+std::optional<double> Lab::seconds(const Experiment& experiment, const ExperimentCell& cell) {
+  const CellKind& kind = kind_of(experiment);
+  return named(experiment, cell, [&] { return kind.seconds(*this, cell); });
+}
+
+std::shared_ptr<const TextData> Lab::data_of(const RunConfig& run) {
+  nlohmann::json given = run.as_given();
+  given["data"]["context"] = run.train.context;
+  const std::scoped_lock lock(mutex_);
+  std::shared_ptr<const TextData>& found = data_[given["data"].dump()];
+  if (!found) found = std::make_shared<const TextData>(load_text_data(run));
+  return found;
+}
+
+}  // namespace motet

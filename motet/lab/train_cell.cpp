@@ -1,0 +1,129 @@
+// A cell that trains a model and scores it.
+#include "motet/compare/arms.h"
+#include "motet/core/error.h"
+#include "motet/lab/lab.h"
+#include "motet/models/cost.h"
+#include "motet/ops/device.h"
+#include "motet/train/trainer.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kCurvePoints = 50;
+
+// The options of a cell: sections model, train and data as in a run's configuration, `mechanism` as a contender of a
+// comparison, and what is equal between it and the baseline.
+struct TrainCell {
+  RunConfig run;
+  Match match = Match::parameters;
+};
+
+TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
+  json config = json::object();
+  TrainCell out;
+  for (const auto& [key, value] : options.items()) {
+    if (key == "mechanism")
+      config["model"]["attention"]["mechanism"] = value;
+    else if (key == "match")
+      out.match = value_of(match_words(), value.is_string() ? value.get<std::string>() : value.dump(), "match");
+    else if (key == "model" || key == "train" || key == "data")
+      config[key].merge_patch(value);
+    else
+      fail_usage(unknown_name("option", key, {"data", "match", "mechanism", "model", "train"}));
+  }
+  config["train"]["device"] = lab.options().device;
+  json& data = config["data"];
+  if (data.contains("text") && data["text"].is_string()) {
+    const std::filesystem::path folder = lab.options().data / data["text"].get<std::string>();
+    if (!std::filesystem::exists(folder))
+      fail_usage("its data is not there, want ", quote(folder.string()), ": experiments/README.md says how to make it");
+    data["text"] = folder.string();
+  }
+  out.run = read_run_config(json::object(), config);
+  out.run.train.seed += seed - 1, out.run.train.data_seed += seed - 1;
+  return out;
+}
+
+// The model of a cell, in size equal to the baseline's.
+ModelConfig model_of(const Lab& lab, const ExperimentCell& cell, const TrainCell& own, int64_t vocabulary) {
+  ModelConfig config = own.run.model_config(vocabulary);
+  if (cell.options == cell.baseline || own.match == Match::none) return config;
+  const TrainCell baseline = read_cell(lab, cell.baseline, cell.seed);
+  match_size(config, own.match, size_of(baseline.run.model_config(vocabulary), own.match));
+  return config;
+}
+
+struct Prepared {
+  TrainCell cell;
+  std::shared_ptr<const TextData> data;
+  ModelConfig config;
+};
+
+Prepared prepared(Lab& lab, const ExperimentCell& cell) {
+  Prepared out{.cell = read_cell(lab, cell.options, cell.seed), .data = nullptr, .config = {}};
+  out.data = lab.data_of(out.cell.run);
+  out.config = model_of(lab, cell, out.cell, out.data->tokenizer->vocabulary_size());
+  return out;
+}
+
+json configuration(Lab& lab, const ExperimentCell& cell) {
+  ExperimentCell first = cell;
+  first.seed = 1;
+  const Prepared own = prepared(lab, first);
+  json out = own.cell.run.resolved();
+  out["model"]["intermediate_size"] = own.config.intermediate_size();
+  out["data"].erase("text");  // a path of this machine; the hashes tell what it is
+  out["data"]["name"] = own.data->name;
+  out["data"]["hashes"] = own.data->hashes;
+  for (const char* key : {"device", "keep_last", "keep_best", "checkpoint_every", "async_checkpoint", "diagnose_every"})
+    out["train"].erase(key);  // none of these changes a number
+  return out;
+}
+
+std::unique_ptr<Trainer> trainer_of(const Prepared& own) {
+  Model model(own.config, parse_device(own.cell.run.train.device));
+  model->initialize(static_cast<uint64_t>(own.cell.run.train.seed));
+  return std::make_unique<Trainer>(model, *own.data, own.cell.run.train);
+}
+
+void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgress& progress) {
+  const Prepared own = prepared(lab, cell);
+  const std::unique_ptr<Trainer> trainer = trainer_of(own);
+  const ModelCost cost = model_cost(trainer->model());
+  out.parameters = cost.parameters;
+  TrainEvents events;
+  events.step = [&](const StepRecord& r) {
+    progress(static_cast<double>(r.step) / static_cast<double>(trainer->planned_steps()));
+  };
+  const TrainResult result = train_model(*trainer, events);
+  out.tokens = trainer->steps_done() * trainer->tokens_per_step();
+  out.flops = 3 * cost.flops_per_token * static_cast<double>(out.tokens);
+  const size_t every = result.evals.size() / kCurvePoints + 1;
+  for (size_t i = 0; i < result.evals.size(); ++i)
+    if ((result.evals.size() - 1 - i) % every == 0)
+      out.curve.emplace_back(static_cast<double>(result.evals[i].step * trainer->tokens_per_step()),
+                             result.evals[i].loss);
+  out.metrics["validation_loss"] = result.evals.back().loss;
+}
+
+std::optional<double> seconds(Lab& lab, const ExperimentCell& cell) {
+  Prepared own = prepared(lab, cell);
+  const double steps = static_cast<double>(own.cell.run.train.budget_steps());
+  if (own.cell.run.train.minutes > 0) return own.cell.run.train.minutes * 60;
+  own.cell.run.train.steps = 1'000'000, own.cell.run.train.tokens = 0;
+  const std::unique_ptr<Trainer> trainer = trainer_of(own);
+  trainer->step();
+  double total = 0;
+  int64_t measured = 0;
+  for (; measured < 5 || (total < 0.5 && measured < 50); ++measured) total += trainer->step().seconds;
+  return steps * total / static_cast<double>(measured);
+}
+
+}  // namespace
+
+const CellKind kTrainCell{
+    .name = "train", .alone = false, .configuration = configuration, .run = run, .seconds = seconds};
+
+}  // namespace motet
