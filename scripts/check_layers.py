@@ -31,7 +31,7 @@ TABLE = {
     "generate": "text models checkpoints attention ops",
     "experiments": "statistics formats data report",
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
-    "lab": "tasks experiments statistics compare train data text formats models mechanisms layers attention ops bench",
+    "lab": "tasks experiments statistics compare train eval probe data text formats models mechanisms layers attention ops bench",
     "serve": "generate text models formats",
     "eval": "train data formats generate models checkpoints ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",

@@ -2,13 +2,14 @@
 import json
 import math
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
 
 import eval_reference
 import pytest
-from conftest import MOTET, ROOT, environment, refused, run
+from conftest import MOTET, ROOT, environment, last_checkpoint, refused, run
 
 DATA = ROOT.parent / "shared" / "data" / "eval"
 FILES = {
@@ -212,3 +213,59 @@ def questions_of(task):
     if task == "blimp":
         return zipfile.ZipFile(DATA / "blimp.zip").read("data/" + FILES[task])
     return pathlib.Path(DATA / FILES[task]).read_bytes()
+
+
+def test_a_model_is_scored_beyond_its_context_at_several_lengths(model, tmp_path):
+    """A table over lengths; positions of the rotary embedding as --set says; the last part of long windows is worse."""
+    text = tmp_path / "text.txt"
+    text.write_text((ROOT / "motet/data/tinyshakespeare.txt").read_text()[:5000])
+
+    def rows(*more):
+        done = run("eval", "-m", model, text, "-o", "json", *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    alone = rows()[0]
+    both = rows("-c", "32,128", "--positions", "4")
+    assert [row["window"] for row in both] == [32, 128]
+    assert both[0]["nats_per_token"] == alone["nats_per_token"]
+    assert len(both[1]["by_position"]) == 4
+    scaled = rows("-c", "32,128", "--set", "model.attention.rope_scaling=dynamic", "--set", "model.attention.rope_factor=4")
+    assert scaled[0]["nats_per_token"] == alone["nats_per_token"], "dynamic scaling begins beyond the trained length"
+    assert scaled[1]["nats_per_token"] != both[1]["nats_per_token"]
+    # The same by hand: config.json with the other context and scaling.
+    source = last_checkpoint(model)
+    by_hand = tmp_path / "m"
+    shutil.copytree(source, by_hand)
+    config = json.loads((by_hand / "config.json").read_text())
+    config["max_position_embeddings"] = 128
+    options = {"rope_scaling": "dynamic", "rope_factor": 4.0, "rope_trained_length": 32}
+    config["attention_options"] |= options
+    config |= {"model_type": "motet", "architectures": ["MotetForCausalLM"]}
+    (by_hand / "config.json").write_text(json.dumps(config))
+    done = run("eval", "-m", by_hand, text, "-c", "128", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["nats_per_token"] == scaled[1]["nats_per_token"]
+
+
+def test_the_mean_over_positions_is_the_score(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text((ROOT / "motet/data/tinyshakespeare.txt").read_text()[: 32 * 20 + 1])
+    (row,) = json.loads(run("eval", "-m", model, text, "-o", "json", "--positions", "8").stdout)
+    assert row["by_position"] and abs(sum(row["by_position"]) / 8 - row["nats_per_token"]) < 1e-6
+    for words, line in [
+        (["--set", "model.attention.rank=1"], "model.attention.rank: comes from the checkpoint, want one of rope_base"),
+        (["--set", "train.steps=1"], "--set: 'train.steps', want a key of model.attention.rope_base"),
+        (["-c", "32,many"], "--ctx-size: "),
+        (["--set", "model.attention.rope_scaling=dynamo"], "rope_scaling"),
+    ]:
+        assert line in refused(2, "eval", "-m", model, text, *words)
+    assert "--ctx-size: 8,16, want one window for arc_easy" in refused(2, "eval", "arc_easy", "-m", model, text, "-c", "8,16")
+
+
+def test_training_goes_on_at_another_length(model, tmp_path):
+    done = run("train", "--init", model, "-c", 64, "-b", 2, "--steps", 2, "--set", "model.attention.rope_base=400000", "--out", tmp_path / "r", "-t", 1)
+    assert done.returncode == 0, done.stderr
+    assert "its context of 32 tokens becomes 64" in done.stderr
+    config = json.loads((last_checkpoint(tmp_path / "r") / "config.json").read_text())
+    assert config["max_position_embeddings"] == 64 and config["rope_theta"] == 400000

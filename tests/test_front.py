@@ -144,7 +144,7 @@ def test_defaults_are_those_of_the_documents():
     shown = tomllib.loads(done.stdout)
     del shown["model"]["attention"]  # test_python_package.py
     assert shown == {
-        "model": {"hidden_size": 64, "num_layers": 2, "intermediate_size": 0, "block": "sequential", "activation": "default",
+        "model": {"hidden_size": 64, "num_layers": 2, "embedding_size": 0, "intermediate_size": 0, "block": "sequential", "activation": "default",
                   "causal": True, "norm_eps": 1e-5, "tie_embeddings": False, "initializer": "normal",
                   "initializer_range": 0.02},
         "data": {"tokenizer": "auto", "validation": 0.1, "documents": "packed"},

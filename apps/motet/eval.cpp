@@ -17,11 +17,18 @@ Subcommand eval_subcommand() {
                .short_name = "m"},
               {.long_name = "list", .target = "list", .help = "print the tasks, and stop", .kind = FlagKind::toggle}} +
           flags_of(eval_options().table(), {{"batch_size", {.letter = "b"}},
-                                            {"ctx_size", {.letter = "c"}},
+                                            {"ctx_size", {.letter = "c", .value = "LIST"}},
                                             {"documents", {.value = "HOW"}},
                                             {"items", {.value = "FILE"}},
                                             {"dtype", {.value = "TYPE"}},
-                                            {"device", {.value = "NAME"}}}),
+                                            {"device", {.value = "NAME"}}}) +
+          std::vector<Flag>{
+              {.long_name = "set",
+               .target = "set",
+               .value = "KEY=VALUE",
+               .help = "rotary positions of the model: model.attention.rope_scaling, rope_factor, rope_base; may "
+                       "be repeated",
+               .kind = FlagKind::list}},
       .positional = {.field = "arguments",
                      .name = "[TASK] FILE",
                      .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "

@@ -24,10 +24,10 @@ const Words<at::ScalarType> kAutocasts{{"bfloat16", at::kBFloat16}, {"float16", 
 
 bool is_llama(const ModelConfig& c) {
   const auto& a = c.attention;
-  return a.at("mechanism") == "softmax" && c.gated() && c.activation() == Activation::silu && c.causal() &&
-         a.at("window") == 0 && a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() &&
-         !a.at("output_gate").get<bool>() && a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" &&
-         a.at("rope_fraction") == 1.0;
+  return a.at("mechanism") == "softmax" && c.gated() && c.options.embedding_size == 0 &&
+         c.activation() == Activation::silu && c.causal() && a.at("window") == 0 && a.at("position_bias") == "none" &&
+         !a.at("qk_norm").get<bool>() && !a.at("output_gate").get<bool>() && a.at("rope_pairing") == "half" &&
+         a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
 bool is_token_id(const std::string& key) {
@@ -73,6 +73,7 @@ nlohmann::json config_json(const ModelConfig& c) {
   const nlohmann::json options = model_options().write(c.options);
   for (const auto& [ours, theirs] : kModelKeys) j[theirs] = options.at(ours);
   j["intermediate_size"] = c.intermediate_size();
+  if (c.options.embedding_size > 0) j["embedding_size"] = c.options.embedding_size;
   if (c.autocast) j["autocast"] = word_of(kAutocasts, *c.autocast);
   j["attention_options"].erase("mechanism");
   return j;
@@ -88,6 +89,7 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     if (!j.contains(theirs)) fail(where, ": the key ", theirs, " is missing");
     given[ours] = j[theirs];
   }
+  if (j.contains("embedding_size")) given["embedding_size"] = j["embedding_size"];
   Published words(j, where);
   const std::string activation = read_activation(words, "hidden_act", "");
   given["activation"] = activation == (j["block"] == "sequential" ? "silu" : "gelu") ? "default" : activation;

@@ -133,6 +133,7 @@ std::vector<Row> llama_trunk_rows(const ModelConfig& c) {
                                  "model.layers.{i}.mlp.gate_proj",
                                  "model.layers.{i}.mlp.up_proj",
                                  "model.layers.{i}.mlp.down_proj"};
+  if (c.options.embedding_size > 0) names.push_back("model.embed_projection");
   if (!c.options.tie_embeddings) names.push_back("lm_head");
   for (const std::string& name : names) rows.push_back({name + ".weight", {name + ".weight"}});
   return rows;

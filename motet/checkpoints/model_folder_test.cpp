@@ -46,8 +46,25 @@ TEST(ModelFolder, OnlyWhatALlamaComputesIsCalledOne) {
                                                  {{"rope_fraction", 0.5}},
                                                  {{"mechanism", "dcmha"}}})
     EXPECT_EQ(type({}, attention), "motet") << attention;
-  for (const json& model : std::vector<json>{{{"block", "parallel"}}, {{"causal", false}}, {{"activation", "gelu"}}})
+  for (const json& model : std::vector<json>{{{"block", "parallel"}}, {{"causal", false}}, {{"activation", "gelu"}}, {{"embedding_size", 6}}})
     EXPECT_EQ(type(model, {}), "motet") << model;
+}
+
+TEST(ModelFolder, AFactorisedEmbeddingComesBack) {
+  const TemporaryFolder folder;
+  Model model = fresh(tiny({{"embedding_size", 6}}));
+  const Tensor ids = at::arange(8).view({1, 8});
+  save_model_folder(folder.path() / "m", *model, {});
+  Model again = load_model_folder(folder.path() / "m");
+  EXPECT_EQ(again->config().options.embedding_size, 6);
+  EXPECT_TRUE(at::equal(model->forward(ids), again->forward(ids)));
+  // By hand: rows of the table by the projection.
+  const auto parameters = model->named_parameters();
+  const Tensor rows = parameters["model.embed_tokens.weight"].index_select(0, ids[0]);
+  const Tensor wanted = at::matmul(rows, parameters["model.embed_projection.weight"].t());
+  EXPECT_TRUE(at::allclose(model->embedded(ids)[0], wanted, 1e-6, 1e-7));
+  EXPECT_EQ(message_of<UsageError>([] { fresh(tiny({{"embedding_size", 6}, {"tie_embeddings", true}})); }),
+            "model.embedding_size: 6 with tie_embeddings, want a model with an output matrix of its own");
 }
 
 TEST(ModelFolder, AModelOnAnotherDeviceIsWrittenAlike) {

@@ -11,6 +11,7 @@
 #include "motet/eval/multiple_choice/evaluate.h"
 #include "motet/eval/perplexity/perplexity.h"
 #include "motet/formats/gguf.h"
+#include "motet/models/lengthen.h"
 #include "motet/ops/device.h"
 #include "motet/text/token_bytes.h"
 #include "motet/train/text_data.h"
@@ -68,22 +69,52 @@ std::optional<int64_t> first_token(const Checkpoint& c) {
   return std::nullopt;
 }
 
-Table perplexity_table(const std::string& name, const Perplexity& p) {
-  return {
-      .columns = {{"text", Align::left},
-                  {"tokens"},
-                  {"window"},
-                  {"nats/token", Align::right, "", "nats_per_token"},
-                  {"bits/byte", Align::right, "", "bits_per_byte"},
-                  {"perplexity"},
-                  {"of a word", Align::right, "", "word_perplexity"}},
-      .rows = {{name,
-                {std::to_string(p.tokens), p.tokens},
-                {std::to_string(p.context), p.context},
-                {fixed(p.nats_per_token, 4), p.nats_per_token},
-                {fixed(p.bits_per_byte, 4), p.bits_per_byte},
-                {fixed(p.perplexity, 3), p.perplexity},
-                p.word_perplexity > 0 ? Cell{fixed(p.word_perplexity, 1), p.word_perplexity} : Cell{"-", nullptr}}}};
+Table perplexity_table(const std::string& name, const std::vector<Perplexity>& all) {
+  Table table{.columns = {{"text", Align::left},
+                          {"tokens"},
+                          {"window"},
+                          {"nats/token", Align::right, "", "nats_per_token"},
+                          {"bits/byte", Align::right, "", "bits_per_byte"},
+                          {"perplexity"},
+                          {"of a word", Align::right, "", "word_perplexity"}}};
+  for (const Perplexity& p : all) {
+    table.rows.push_back(
+        {name,
+         {std::to_string(p.tokens), p.tokens},
+         {std::to_string(p.context), p.context},
+         {fixed(p.nats_per_token, 4), p.nats_per_token},
+         {fixed(p.bits_per_byte, 4), p.bits_per_byte},
+         {fixed(p.perplexity, 3), p.perplexity},
+         p.word_perplexity > 0 ? Cell{fixed(p.word_perplexity, 1), p.word_perplexity} : Cell{"-", nullptr}});
+    if (p.by_position.empty()) continue;
+    std::string shown;
+    for (const double nats : p.by_position) shown += text(shown.empty() ? "" : " ", fixed(nats, 3));
+    table.rows.back().push_back({shown, p.by_position});
+  }
+  if (!all.front().by_position.empty())
+    table.columns.push_back({"by position", Align::left, "nats/token", "by_position"});
+  return table;
+}
+
+// "128,512" -> the windows of --ctx-size; none: the model's context.
+std::vector<int64_t> windows_of(const std::string& given) {
+  std::vector<int64_t> all;
+  const Option size{.name = "ctx_size", .type = OptionType::integer, .default_value = 1, .min = 1, .max = 1e9};
+  if (!given.empty())
+    for (const std::string& word : split(given, ',')) all.push_back(checked(size, word, "--ctx-size"));
+  return all;
+}
+
+// The keys of --set, all of them of the model's attention.
+json positions_of(const json& request) {
+  const std::string lead = "model.attention.";
+  json options = json::object();
+  for (const auto& pair : request.value("set", json::array())) {
+    const std::string key = pair[0];
+    if (!key.starts_with(lead)) fail_usage("--set: ", quote(key), ", want a key of ", lead, joined(position_options()));
+    options[key.substr(lead.size())] = pair[1];
+  }
+  return options;
 }
 
 Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& results) {
@@ -156,7 +187,7 @@ int run_eval(const json& request) {
   std::vector<std::string> files = request.value("arguments", std::vector<std::string>());
   const std::string name = take_task(files);
   const ChoiceTask* task = find_task(name);
-  if (task) refuse_flags(request, name, {"stride", "documents"});
+  if (task) refuse_flags(request, name, {"stride", "documents", "positions"});
   if (!task) refuse_flags(request, name, {"limit", "items"});
   const fs::path folder = model_folder(request, "model");
   output_format(request);  // a wrong name is refused before the work
@@ -166,24 +197,38 @@ int run_eval(const json& request) {
   if (scored && !scored->data && scored->examples.empty() && asked.documents == Documents::apart)
     fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
   const at::Device device = parse_device(asked.device);
-  const Checkpoint checkpoint = open_checkpoint(folder);
+  Checkpoint checkpoint = open_checkpoint(folder);
+  const std::vector<int64_t> windows = windows_of(asked.ctx_size);
+  if (task && windows.size() > 1) fail_usage("--ctx-size: ", asked.ctx_size, ", want one window for ", name);
+  const int64_t longest = windows.empty() ? 0 : std::ranges::max(windows);
+  checkpoint.config =
+      lengthened(checkpoint.config, !task && longest > checkpoint.config.context ? longest : 0, positions_of(request));
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
   Model model = load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, device});
   model->set_autocast(autocast_of(dtype));
   if (!task) {
-    const PerplexityOptions options{asked.ctx_size, asked.stride, asked.batch_size,
-                                    asked.documents == Documents::apart};
-    const auto [what, perplexity] = score(*model, tokenizer, companions_of(checkpoint), *scored, options);
-    if (!std::isfinite(perplexity.nats_per_token))
-      fail("eval: ", what, " has ", perplexity.nats_per_token, " nats a token, want a finite number");
+    std::vector<Perplexity> all;
+    std::string what;
+    for (const int64_t window : windows.empty() ? std::vector<int64_t>{0} : windows) {
+      const PerplexityOptions options{.context = window,
+                                      .stride = std::min(asked.stride, window > 0 ? window : asked.stride),
+                                      .rows = asked.batch_size,
+                                      .documents_apart = asked.documents == Documents::apart,
+                                      .positions = asked.positions};
+      auto scores = score(*model, tokenizer, companions_of(checkpoint), *scored, options);
+      what = scores.first;
+      all.push_back(std::move(scores.second));
+      if (!std::isfinite(all.back().nats_per_token))
+        fail("eval: ", what, " has ", all.back().nats_per_token, " nats a token, want a finite number");
+    }
     if (!fs::exists(request.value("model", ""))) log_info("model: " + folder.string());  // a run's :best or :average
-    print_table(perplexity_table(what, perplexity), request);
+    print_table(perplexity_table(what, all), request);
     return 0;
   }
   const ChoiceOptions options{.limit = asked.limit,
                               .batch_size = asked.batch_size > 0 ? asked.batch_size : 16,
-                              .context = asked.ctx_size,
+                              .context = longest,
                               .first = first_token(checkpoint),
                               .items = asked.items};
   print_table(choice_table(*task, evaluate_choices(*model, *tokenizer, *task, files, options)), request);

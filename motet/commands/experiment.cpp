@@ -84,7 +84,11 @@ void warn_of_void(const Experiment& experiment, const ExperimentResults& results
 // What the stored configuration of an arm says, when it resolves otherwise today: its cells would not be equal.
 void check_configuration(Lab& lab, const OpenCell& open, const ExperimentResults& results) {
   const auto stored = results.configurations.find({open.cell.scale, open.cell.arm});
-  if (stored == results.configurations.end()) return;
+  const std::vector<ExperimentCell> cells = cells_of(*open.experiment, open.experiment->scale(open.cell.scale));
+  const bool beside = std::ranges::any_of(cells, [&](const ExperimentCell& cell) {
+    return cell.arm == open.cell.arm && results.cells.contains(cell.hash);
+  });
+  if (stored == results.configurations.end() || !beside) return;
   const std::string changed = changed_key(stored->second, lab.configuration(*open.experiment, open.cell));
   if (!changed.empty())
     fail(open.experiment->id, ", ", open.cell.arm, ": ", changed,

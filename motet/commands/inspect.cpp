@@ -1,10 +1,13 @@
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/data/corpus.h"
 #include "motet/formats/gguf.h"
 #include "motet/formats/model_file.h"
 #include "motet/models/cost.h"
+#include "motet/probe/probe.h"
 
 namespace motet {
 namespace {
@@ -77,10 +80,41 @@ void add_metadata(Lines& lines, const Checkpoint& checkpoint) {
   for (const auto& [key, value] : file.metadata()) lines.row("gguf." + key, file.shown(key), file.shown(key));
 }
 
+// What attention does with the beginning of a text, a layer a row; numbers of heads as their mean.
+Table probe_table(const std::filesystem::path& folder, const Checkpoint& checkpoint, const std::string& text) {
+  constexpr int64_t kMostTokens = 1024;
+  const Model model = load_model(checkpoint);
+  const auto tokenizer = load_tokenizer(folder, checkpoint.config);
+  std::vector<int32_t> ids = tokenizer->encode(load_corpus({text}).text);
+  ids.resize(std::min<size_t>(ids.size(), std::min(kMostTokens, checkpoint.config.context)));
+  if (ids.size() < 2) fail(text, ": has ", ids.size(), " tokens, want at least 2");
+  std::vector<int64_t> wide(ids.begin(), ids.end());
+  const std::vector<LayerProbe> layers = probe(*model.ptr(), at::tensor(wide).unsqueeze(0));
+  Table table{.columns = {{"layer"}, {"largest logit", Align::right, "", "largest_logit"}}};
+  const auto number = [](double x) { return std::isfinite(x) ? Cell{fixed(x, 4), x} : Cell{"-", nullptr}; };
+  for (const HeadNumbers& one : layers.front().numbers) table.columns.push_back({one.name});
+  for (size_t i = 0; i < layers.size(); ++i) {
+    std::vector<Cell> row{{std::to_string(i + 1), i + 1}, number(layers[i].largest_logit)};
+    for (const Column& column : table.columns)
+      for (const HeadNumbers& one : layers[i].numbers)
+        if (one.name == column.name) row.push_back(number(one.mean()));
+    row.resize(table.columns.size(), Cell{"-", nullptr});
+    table.rows.push_back(std::move(row));
+  }
+  table.note = motet::text("Of the first ", ids.size(), " tokens of ", text,
+                           "; numbers of heads are their mean (motet/probe/probe.h).\n");
+  return table;
+}
+
 }  // namespace
 
 int run_inspect(const nlohmann::json& request) {
   const std::filesystem::path path = model_folder(request, "path");
+  if (request.contains("probe")) {
+    request_threads(request);
+    print_table(probe_table(path, open_checkpoint(path, request.value("mechanism", "")), request["probe"]), request);
+    return 0;
+  }
   Lines lines;
   const bool folder = std::filesystem::is_directory(path) || !std::filesystem::exists(path);
   lines.row(folder ? "folder" : "file", path.string(), path.string());

@@ -46,8 +46,12 @@ const Fields<EvalRequest>& eval_options() {
   using E = EvalRequest;
   static const Fields<E> table{
       {"batch_size", &E::batch_size, {0, 1e6}, "windows or items at once; 0: 8192 tokens of windows, 16 items"},
-      {"ctx_size", &E::ctx_size, {0, 1e9}, "tokens in a window, or of an item; 0: the model's context"},
+      {"ctx_size", &E::ctx_size,
+       "tokens in a window, or of an item; perplexity: several between commas, longer ones than the model's context "
+       "too; "
+       "by default that context"},
       {"stride", &E::stride, {0, 1e9}, "perplexity: tokens from one window to the next; 0: a whole window"},
+      {"positions", &E::positions, {0, 1000}, "perplexity: nats a token of N equal parts of the window; 0: none"},
       {"documents",
        &E::documents,
        {{"packed", Documents::packed}, {"apart", Documents::apart}},

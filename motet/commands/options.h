@@ -33,7 +33,8 @@ const nlohmann::json& compare_defaults();
 const nlohmann::json& train_defaults();
 
 struct EvalRequest {
-  int64_t batch_size = 0, ctx_size = 0, stride = 0;
+  int64_t batch_size = 0, stride = 0, positions = 0;
+  std::string ctx_size;  // "": the model's context; "128,512": one after the other
   Documents documents = Documents::packed;
   int64_t limit = 0;
   std::string items;

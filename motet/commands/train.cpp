@@ -12,6 +12,7 @@
 #include "motet/core/log.h"
 #include "motet/formats/toml.h"
 #include "motet/generate/end_tokens.h"
+#include "motet/models/lengthen.h"
 #include "motet/ops/device.h"
 #include "motet/train/freeze.h"
 #include "motet/train/plan.h"
@@ -83,19 +84,27 @@ struct Start {
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 
-// The checkpoint's own sizes replace [model]; flags and --set must not say others.
+// The checkpoint's own sizes replace [model]; flags and --set must not say others, but of where tokens stand.
 Start start_from(const nlohmann::json& request, RunConfig& run) {
-  for (const auto& pair : request.value("set", nlohmann::json::array()))
-    if (const std::string key = pair[0]; key.starts_with("model.") || key == "data.tokenizer")
+  const std::string attention = "model.attention.";
+  nlohmann::json positions = nlohmann::json::object();
+  for (const auto& pair : request.value("set", nlohmann::json::array())) {
+    const std::string key = pair[0], option = key.starts_with(attention) ? key.substr(attention.size()) : "";
+    if (std::ranges::find(position_options(), option) != position_options().end())
+      positions[option] = pair[1];
+    else if (key.starts_with("model.") || key == "data.tokenizer")
       fail_usage("--init: ", key, " comes from the checkpoint, want it left out");
+  }
   const std::filesystem::path folder = model_folder(request, "init");
   Start start{.checkpoint = open_checkpoint(folder)};
+  ModelConfig& own = start.checkpoint->config;
+  if (run.train.context > own.context)
+    log_info(text("--init: its context of ", own.context, " tokens becomes ", run.train.context));
+  own = lengthened(own, run.train.context > own.context ? run.train.context : 0, positions);
   start.model = load_model(*start.checkpoint);
   const ModelConfig& config = start.model->config();
   run.model = config.options;
   run.attention_given = config.attention;
-  if (run.train.context > config.context)
-    fail_usage("train.context: ", run.train.context, ", want at most the ", config.context, " of --init");
   start.tokenizer = load_tokenizer(folder, config);
   return start;
 }

@@ -1,7 +1,9 @@
-// A cell that trains a model and scores it.
+// A cell that trains a model on a text or a task, and scores it.
 #include "motet/compare/arms.h"
 #include "motet/core/error.h"
 #include "motet/lab/lab.h"
+#include "motet/lab/lengths.h"
+#include "motet/lab/task_cell.h"
 #include "motet/models/cost.h"
 #include "motet/ops/device.h"
 #include "motet/train/trainer.h"
@@ -18,6 +20,8 @@ constexpr size_t kCurvePoints = 50;
 struct TrainCell {
   RunConfig run;
   Match match = Match::parameters;
+  std::optional<TaskCell> task;    // in place of a text
+  std::optional<Lengths> lengths;  // at which the trained model is scored
 };
 
 TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
@@ -28,13 +32,22 @@ TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
       config["model"]["attention"]["mechanism"] = value;
     else if (key == "match")
       out.match = value_of(match_words(), value.is_string() ? value.get<std::string>() : value.dump(), "match");
+    else if (key == "lengths")
+      out.lengths = read_lengths(value);
     else if (key == "model" || key == "train" || key == "data")
       config[key].merge_patch(value);
     else
-      fail_usage(unknown_name("option", key, {"data", "match", "mechanism", "model", "train"}));
+      fail_usage(unknown_name("option", key, {"data", "lengths", "match", "mechanism", "model", "train"}));
   }
   config["train"]["device"] = lab.options().device;
   json& data = config["data"];
+  if (data.contains("task")) {
+    if (data.contains("text")) fail_usage("data.text and data.task: want one of them");
+    if (config["train"].contains("context")) fail_usage("train.context: is the length of an episode, want it left out");
+    out.task = read_task(data["task"]);
+    data.erase("task");
+    config["train"]["context"] = out.task->task().length() + 1;
+  }
   if (data.contains("text") && data["text"].is_string()) {
     const std::filesystem::path folder = lab.options().data / data["text"].get<std::string>();
     if (!std::filesystem::exists(folder))
@@ -49,9 +62,12 @@ TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
 // The model of a cell, in size equal to the baseline's.
 ModelConfig model_of(const Lab& lab, const ExperimentCell& cell, const TrainCell& own, int64_t vocabulary) {
   ModelConfig config = own.run.model_config(vocabulary);
+  if (own.task) fit_to_task(config, *own.task);
   if (cell.options == cell.baseline || own.match == Match::none) return config;
   const TrainCell baseline = read_cell(lab, cell.baseline, cell.seed);
-  match_size(config, own.match, size_of(baseline.run.model_config(vocabulary), own.match));
+  ModelConfig first = baseline.run.model_config(vocabulary);
+  if (baseline.task) fit_to_task(first, *baseline.task);
+  match_size(config, own.match, size_of(first, own.match));
   return config;
 }
 
@@ -63,8 +79,17 @@ struct Prepared {
 
 Prepared prepared(Lab& lab, const ExperimentCell& cell) {
   Prepared out{.cell = read_cell(lab, cell.options, cell.seed), .data = nullptr, .config = {}};
-  out.data = lab.data_of(out.cell.run);
-  out.config = model_of(lab, cell, out.cell, out.data->tokenizer->vocabulary_size());
+  const TrainOptions& train = out.cell.run.train;
+  if (const std::optional<TaskCell>& task = out.cell.task) {
+    if (train.minutes > 0)
+      fail_usage("train.minutes: a task wants a budget of steps or tokens, for its episodes are counted");
+    const auto episodes = static_cast<uint64_t>(train.budget_steps() * train.batch_size);
+    out.data = std::make_shared<const TextData>(task_data(*task, episodes, static_cast<uint64_t>(cell.seed)));
+    out.config = model_of(lab, cell, out.cell, task->task().vocabulary());
+  } else {
+    out.data = lab.data_of(out.cell.run);
+    out.config = model_of(lab, cell, out.cell, out.data->tokenizer->vocabulary_size());
+  }
   return out;
 }
 
@@ -76,7 +101,11 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   out["model"]["intermediate_size"] = own.config.intermediate_size();
   out["data"].erase("text");  // a path of this machine; the hashes tell what it is
   out["data"]["name"] = own.data->name;
-  out["data"]["hashes"] = own.data->hashes;
+  if (cell.options.contains("lengths")) out["lengths"] = cell.options["lengths"];
+  if (own.cell.task)
+    out["data"]["task"] = own.cell.task->given;
+  else
+    out["data"]["hashes"] = own.data->hashes;
   for (const char* key : {"device", "keep_last", "keep_best", "checkpoint_every", "async_checkpoint", "diagnose_every"})
     out["train"].erase(key);  // none of these changes a number
   return out;
@@ -85,6 +114,7 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
 std::unique_ptr<Trainer> trainer_of(const Prepared& own) {
   Model model(own.config, parse_device(own.cell.run.train.device));
   model->initialize(static_cast<uint64_t>(own.cell.run.train.seed));
+  if (own.cell.task) fix_embedding(*model, own.cell.task->task());
   return std::make_unique<Trainer>(model, *own.data, own.cell.run.train);
 }
 
@@ -106,6 +136,11 @@ void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgre
       out.curve.emplace_back(static_cast<double>(result.evals[i].step * trainer->tokens_per_step()),
                              result.evals[i].loss);
   out.metrics["validation_loss"] = result.evals.back().loss;
+  if (own.cell.lengths) out.metrics.merge(losses_at(trainer->model(), *own.data->validation, *own.cell.lengths));
+  if (own.cell.task) {
+    out.metrics.merge(accuracies(trainer->model(), *own.cell.task));
+    out.metrics.merge(shares(trainer->model(), *own.cell.task));
+  }
 }
 
 std::optional<double> seconds(Lab& lab, const ExperimentCell& cell) {

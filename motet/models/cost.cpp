@@ -41,7 +41,7 @@ double mean_visible(const Visibility& v, int64_t length) {
 }  // namespace
 
 std::string model_part(const std::string& name) {
-  if (name.find("embed_tokens") != std::string::npos) return "embedding";
+  if (name.find(".embed_") != std::string::npos) return "embedding";
   if (name.find("lm_head") != std::string::npos) return "output";
   if (name.find("self_attn") != std::string::npos) return "attention";
   if (name.find("mlp") != std::string::npos) return "feed-forward";
@@ -57,7 +57,7 @@ ModelCost model_cost(ModelImpl& model) {
     const Tensor& p = item.value();
     cost.parameters += p.numel();
     cost.parts[model_part(item.key())] += p.numel();
-    if (p.dim() >= 2 && model_part(item.key()) != "embedding") work += static_cast<double>(p.numel());
+    if (p.dim() >= 2 && item.key() != "model.embed_tokens.weight") work += static_cast<double>(p.numel());
   }
   if (c.options.tie_embeddings) work += static_cast<double>(c.vocab_size * c.hidden_size());
   const Tensor& like = model.blocks().front()->input_layernorm->weight;

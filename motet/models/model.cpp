@@ -35,7 +35,14 @@ void fill(const std::string& module, Tensor weight, const ModelConfig& config, c
 ModelImpl::ModelImpl(ModelConfig config, at::Device device) : config_(std::move(config)) {
   const int64_t width = config_.hidden_size();
   auto trunk = register_module("model", std::make_shared<Trunk>());
-  embed_tokens = trunk->register_module("embed_tokens", Linear(width, config_.vocab_size, false, device));
+  const int64_t embedding = config_.options.embedding_size;
+  if (embedding > 0 && config_.options.tie_embeddings)
+    fail_usage("model.embedding_size: ", embedding,
+               " with tie_embeddings, want a model with an output matrix of its own");
+  embed_tokens = trunk->register_module("embed_tokens",
+                                        Linear(embedding > 0 ? embedding : width, config_.vocab_size, false, device));
+  if (embedding > 0)
+    embed_projection = trunk->register_module("embed_projection", Linear(embedding, width, false, device));
   auto layers = trunk->register_module("layers", torch::nn::ModuleList());
   for (int64_t i = 0; i < config_.num_layers(); ++i) {
     blocks_.emplace_back(Block(config_, i, device));
@@ -73,7 +80,8 @@ bool ModelImpl::decays(const std::string& name, const Tensor& parameter) const {
 Tensor ModelImpl::embedded(const Tensor& ids) const {
   if (ids.size(1) > config_.context)
     fail_usage("the input has ", ids.size(1), " tokens, want at most the model's context of ", config_.context);
-  return embed_tokens->rows(ids);
+  const Tensor rows = embed_tokens->rows(ids);
+  return embed_projection ? ops::linear(rows, embed_projection->operands()) : rows;
 }
 
 Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {

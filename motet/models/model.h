@@ -111,7 +111,7 @@ class ModelImpl : public torch::nn::Module {
  private:
   ModelConfig config_;
   bool recompute_ = false;
-  Linear embed_tokens{nullptr};
+  Linear embed_tokens{nullptr}, embed_projection{nullptr};  // the latter of an embedding_size
   std::vector<Block> blocks_;
   Norm norm{nullptr};
   Linear lm_head{nullptr};

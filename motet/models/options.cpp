@@ -7,6 +7,10 @@ const Fields<ModelOptions>& model_options() {
   static const Fields<M> table{
       {"hidden_size", &M::hidden_size, {1, 65536}, "width of the residual stream"},
       {"num_layers", &M::num_layers, {1, 1024}, "number of layers"},
+      {"embedding_size",
+       &M::embedding_size,
+       {0, 65536},
+       "width of a token's embedding, which a matrix brings to hidden_size; 0 = hidden_size, without"},
       {"intermediate_size",
        &M::intermediate_size,
        {0, 1e6},

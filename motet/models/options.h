@@ -12,6 +12,7 @@ enum class Initializer { normal, kaiming, xavier, pythia };
 /// [model] beside [model.attention]; vocabulary and context come from the data and the training.
 struct ModelOptions {
   int64_t hidden_size = 64, num_layers = 2;
+  int64_t embedding_size = 0;     // 0: hidden_size; else a matrix makes hidden_size of it
   int64_t intermediate_size = 0;  // 0: ModelConfig::intermediate_size says
   BlockKind block = BlockKind::sequential;
   std::optional<Activation> activation;  // none: ModelConfig::activation says

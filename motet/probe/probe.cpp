@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace motet {
@@ -98,10 +99,12 @@ double HeadNumbers::mean() const {
   return sum / static_cast<double>(by_head.size());
 }
 
-std::vector<LayerProbe> probe(ModelImpl& model, const Tensor& ids, const Tensor& documents, int64_t queries_at_once) {
-  at::NoGradGuard no_grad;
-  const Positions at = ModelImpl::positions(ids, documents);
-  std::vector<LayerProbe> layers;
+namespace {
+
+// Runs the model and shows the operator's arguments of each layer to `look`, behind the layer, for its precision is not
+// that of the definition.
+void each_call(ModelImpl& model, const Tensor& ids, const Positions& at,
+               const std::function<void(const Call&, const std::vector<Diagnostic>&)>& look) {
   Call call;
   std::vector<Diagnostic> own;
   const auto attend = [&](int64_t, BlockImpl& block, const Tensor& normed) {
@@ -110,9 +113,34 @@ std::vector<LayerProbe> probe(ModelImpl& model, const Tensor& ids, const Tensor&
     own = mechanism.diagnostics(normed, call.q, call.k);
     return mechanism.finish(composed_attention(call.q, call.k, call.attention).out_BTHE, normed);
   };
-  // Behind the layer, for its precision is not that of the definition.
-  const auto look = [&](int64_t, const Tensor&) { layers.push_back(probed(call, own, queries_at_once)); };
-  model.walk(model.embedded(ids), attend, look);
+  model.walk(model.embedded(ids), attend, [&](int64_t, const Tensor&) { look(call, own); });
+}
+
+}  // namespace
+
+std::vector<LayerProbe> probe(ModelImpl& model, const Tensor& ids, const Tensor& documents, int64_t queries_at_once) {
+  at::NoGradGuard no_grad;
+  std::vector<LayerProbe> layers;
+  each_call(model, ids, ModelImpl::positions(ids, documents),
+            [&](const Call& call, const std::vector<Diagnostic>& own) {
+              layers.push_back(probed(call, own, queries_at_once));
+            });
+  return layers;
+}
+
+std::vector<std::vector<double>> attention_shares(ModelImpl& model, const Tensor& ids, const Tensor& kinds,
+                                                  int64_t count) {
+  at::NoGradGuard no_grad;
+  const int64_t T = ids.size(1);
+  std::vector<std::vector<double>> layers;
+  each_call(model, ids, ModelImpl::positions(ids, {}), [&](const Call& call, const std::vector<Diagnostic>&) {
+    const Call last = block(call, T - 1, T);
+    const Tensor size_BHS = attention_maps(last.q, last.k, last.attention).mixed_BHTS.abs().squeeze(2);
+    const Tensor share_BS = (size_BHS / size_BHS.sum(-1, true)).mean(1).to(at::kDouble);
+    layers.emplace_back();
+    for (int64_t kind = 0; kind < count; ++kind)
+      layers.back().push_back((share_BS * (kinds == kind)).sum(-1).mean().item<double>());
+  });
   return layers;
 }
 

@@ -31,4 +31,9 @@ struct LayerProbe {
 std::vector<LayerProbe> probe(ModelImpl&, const Tensor& ids_BT, const Tensor& documents_BT = {},
                               int64_t queries_at_once = 0);
 
+/// The part of the last query's attention that falls on keys of each kind: of |U| / sum_s |U|, the mean over rows and
+/// output heads; [layer][kind]. Of ids [B,T] whose keys are of the kinds kinds_BT [B,T] int64, 0 to count - 1.
+std::vector<std::vector<double>> attention_shares(ModelImpl&, const Tensor& ids_BT, const Tensor& kinds_BT,
+                                                  int64_t count);
+
 }  // namespace motet

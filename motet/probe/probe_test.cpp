@@ -121,6 +121,41 @@ void expect_as_the_definition(ModelImpl& model, const Tensor& ids, const Tensor&
   }
 }
 
+// Of the last query, number by number.
+std::vector<double> naive_shares(const Tensor& mixed_BHTS, const Tensor& kinds_BT, int64_t count) {
+  const auto w = mixed_BHTS.accessor<double, 4>();
+  const auto kinds = kinds_BT.accessor<int64_t, 2>();
+  std::vector<double> shares(static_cast<size_t>(count));
+  const int64_t last = w.size(2) - 1;
+  for (int64_t b = 0; b < w.size(0); ++b)
+    for (int64_t h = 0; h < w.size(1); ++h) {
+      double total = 0;
+      for (int64_t s = 0; s < w.size(3); ++s) total += std::abs(w[b][h][last][s]);
+      for (int64_t s = 0; s < w.size(3); ++s)
+        shares[static_cast<size_t>(kinds[b][s])] +=
+            std::abs(w[b][h][last][s]) / total / static_cast<double>(w.size(0) * w.size(1));
+    }
+  return shares;
+}
+
+TEST(Probe, SharesOfTheLastQueryAreThoseOfItsWeights) {
+  at::NoGradGuard no_grad;
+  const Tensor ids = ids_of(2, 13), kinds = ids.remainder(4);
+  for (const std::string& variant : variants()) {
+    Model model = made(variant);
+    const auto shares = attention_shares(*model, ids, kinds, 4);
+    const Positions at = ModelImpl::positions(ids);
+    const std::vector<Tensor> inputs = model->attention_inputs(ids);
+    ASSERT_EQ(shares.size(), 2u);
+    for (size_t layer = 0; layer < shares.size(); ++layer) {
+      Mechanism& m = *model->blocks()[layer]->self_attn;
+      const AttentionMaps maps =
+          attention_maps(m.queries(inputs[layer], at), m.keys(inputs[layer], at), m.attention(at, at, Pass::whole));
+      expect_near(shares[layer], naive_shares(maps.mixed_BHTS, kinds, 4), variant);
+    }
+  }
+}
+
 TEST(Probe, NumbersAreThoseOfTheWeightsThatTheMechanismUses) {
   at::NoGradGuard no_grad;
   const Tensor ids = ids_of(2, 13);

@@ -35,6 +35,7 @@ class NoisyRecall : public Task {
   int64_t vocabulary() const override { return o_.values + o_.keys + o_.noise + o_.keys * o_.values; }
   int64_t length() const override { return o_.tokens + 1; }
   int64_t answers() const override { return o_.values; }
+  std::vector<std::string> kinds() const override { return {"answer", "other needles", "noise", "question"}; }
 
   Episode episode(uint64_t seed, uint64_t number, bool) const override {
     Draws draws(seed, number);
@@ -43,13 +44,16 @@ class NoisyRecall : public Task {
     Episode out;
     for (int64_t i = 0; i < o_.tokens; ++i)
       out.ids.push_back(static_cast<int32_t>(o_.values + o_.keys + draws.below(o_.noise)));
+    out.kinds.assign(static_cast<size_t>(o_.tokens), 2);
     for (int64_t i = 0; i < needles; ++i) {
+      out.kinds[static_cast<size_t>(places[static_cast<size_t>(i)])] = i == 0 ? 0 : 1;
       const int64_t key = keys[static_cast<size_t>(i)], value = draws.below(o_.values);
       out.ids[static_cast<size_t>(places[static_cast<size_t>(i)])] =
           static_cast<int32_t>(o_.values + o_.keys + o_.noise + key * o_.values + value);
       if (i == 0) out.answer = static_cast<int32_t>(value);
     }
     out.ids.push_back(static_cast<int32_t>(o_.values + keys[0]));
+    out.kinds.push_back(3);
     return out;
   }
 

@@ -21,7 +21,10 @@ const std::vector<TaskEntry>& task_registry() {
   return all;
 }
 
-std::unique_ptr<Task> make_task(const nlohmann::json& given, const std::string& section) {
+namespace {
+
+// The row of a name, and the options beside it.
+std::pair<const TaskEntry&, nlohmann::json> found(const nlohmann::json& given, const std::string& section) {
   if (!given.is_object() || !given.contains("name") || !given["name"].is_string())
     fail_usage(section, ": want a table with the name of a task");
   std::vector<std::string> known;
@@ -29,11 +32,25 @@ std::unique_ptr<Task> make_task(const nlohmann::json& given, const std::string& 
     if (given["name"] == entry.name) {
       nlohmann::json options = given;
       options.erase("name");
-      return entry.make(options, section);
+      return {entry, options};
     }
     known.emplace_back(entry.name);
   }
   throw UsageError(section + ": " + unknown_name("task", given["name"].get<std::string>(), known));
+}
+
+}  // namespace
+
+nlohmann::json resolved_task(const nlohmann::json& given, const std::string& section) {
+  const auto [entry, options] = found(given, section);
+  nlohmann::json all = resolve(entry.options, options, section);
+  all["name"] = entry.name;
+  return all;
+}
+
+std::unique_ptr<Task> make_task(const nlohmann::json& given, const std::string& section) {
+  const auto [entry, options] = found(given, section);
+  return entry.make(options, section);
 }
 
 }  // namespace motet

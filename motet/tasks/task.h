@@ -17,7 +17,8 @@ namespace motet {
 struct Episode {
   std::vector<int32_t> ids;
   int32_t answer = 0;
-  std::string slice;  // of what kind it is: "seen", "held out"; "": the task has one kind
+  std::string slice;                // of what kind it is: "seen", "held out"; "": the task has one kind
+  std::vector<int64_t> kinds = {};  // of each id: which of Task::kinds() it is
 };
 
 // Numbers that an episode draws, one after another, from its own stream.
@@ -47,6 +48,8 @@ class Task {
   // Of composite tokens: of which parts each id is made, so that its embedding is the sum of theirs. Empty: each id is
   // its own.
   virtual std::vector<std::vector<int32_t>> parts() const { return {}; }
+  // What tokens are to the question: "answer", "noise".
+  virtual std::vector<std::string> kinds() const = 0;
 };
 
 struct TaskEntry {
@@ -58,7 +61,9 @@ struct TaskEntry {
 };
 const std::vector<TaskEntry>& task_registry();
 
-// {"name": "where-select", options ...} -> the task. Throws UsageError with the nearest name.
+// {"name": "where-select", options ...} -> the same with every option. Throws UsageError with the nearest name.
+nlohmann::json resolved_task(const nlohmann::json& given, const std::string& section);
+// The task. Throws as resolved_task does.
 std::unique_ptr<Task> make_task(const nlohmann::json& given, const std::string& section);
 
 }  // namespace motet

@@ -62,6 +62,9 @@ class WhereSelect : public Task {
     const auto [s, o] = pairs_[static_cast<size_t>(pair)];
     const int64_t a = draws.below(o_.values), found = draws.below(o_.items);
     Episode out{.ids = {}, .answer = 0, .slice = pair < o_.held_out ? "held out" : "seen"};
+    out.kinds.assign(static_cast<size_t>(o_.items), 1);
+    out.kinds[static_cast<size_t>(found)] = 0;
+    out.kinds.insert(out.kinds.end(), 2, 2);
     for (int64_t item = 0; item < o_.items; ++item) {
       int64_t id = 0;
       for (int64_t f = 0; f < o_.fields; ++f) {
@@ -76,6 +79,8 @@ class WhereSelect : public Task {
     out.ids.push_back(static_cast<int32_t>(o_.values + o));
     return out;
   }
+
+  std::vector<std::string> kinds() const override { return {"item", "other items", "question"}; }
 
   // An item is made of its values; everything else is its own.
   std::vector<std::vector<int32_t>> parts() const override {

@@ -5,23 +5,18 @@
 namespace motet {
 namespace {
 
-// The mean over the targets; with `learned` those that are not left out, added up and divided by that number.
-TrainingLoss loss_of(const Tensor& logits_BTV, const Tensor& targets_BT, const TrainOptions& train, int64_t learned) {
-  const bool all = learned < 0;
+// The mean over the targets.
+TrainingLoss loss_of(const Tensor& logits_BTV, const Tensor& targets_BT, const TrainOptions& train) {
   if (train.label_smoothing == 0 && train.z_loss == 0) {
-    const Tensor loss = all ? ops::token_loss(logits_BTV, targets_BT)
-                            : ops::token_loss(logits_BTV, targets_BT, Loss::each).sum() / learned;
+    const Tensor loss = ops::token_loss(logits_BTV, targets_BT);
     return {loss, loss};
   }
   const Tensor wide = logits_BTV.to(at::promote_types(logits_BTV.scalar_type(), at::kFloat));
-  const auto mean = [&](const Tensor& each_BT) {
-    return all ? each_BT.mean() : each_BT.masked_fill(targets_BT == kLeftOut, 0).sum() / learned;
-  };
-  const Tensor sum_BT = wide.logsumexp(-1), known_BT = all ? targets_BT : targets_BT.clamp_min(0);
-  const Tensor own = mean(sum_BT - wide.gather(-1, known_BT.unsqueeze(-1)).squeeze(-1));
+  const Tensor sum_BT = wide.logsumexp(-1);
+  const Tensor own = (sum_BT - wide.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1)).mean();
   Tensor objective = own;
-  if (const double s = train.label_smoothing; s > 0) objective = own * (1 - s) + mean(sum_BT - wide.mean(-1)) * s;
-  if (train.z_loss > 0) objective = objective + mean(sum_BT.square()) * train.z_loss;
+  if (const double s = train.label_smoothing; s > 0) objective = own * (1 - s) + (sum_BT - wide.mean(-1)).mean() * s;
+  if (train.z_loss > 0) objective = objective + sum_BT.square().mean() * train.z_loss;
   return {objective, own.detach()};
 }
 
@@ -31,7 +26,7 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
   // The weight is an operand so that its gradient has a place in the graph.
   static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, const Tensor& hidden_1NC,
                                      const Tensor& weight_VC, ModelImpl* model, const Tensor& targets_1N,
-                                     int64_t learned, const TrainOptions* train) {
+                                     const TrainOptions* train) {
     const at::AutoGradMode with_gradients(true);
     const int64_t count = hidden_1NC.size(1);
     std::vector<Tensor> dhidden;
@@ -40,8 +35,8 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
     for (int64_t at = 0; at < count; at += train->loss_rows) {
       const int64_t end = std::min(at + train->loss_rows, count);
       const Tensor own = hidden_1NC.slice(1, at, end).detach().requires_grad_();
-      const TrainingLoss part = loss_of(model->logits(own), targets_1N.slice(1, at, end), *train, learned);
-      const double share = learned < 0 ? static_cast<double>(end - at) / static_cast<double>(count) : 1;
+      const TrainingLoss part = loss_of(model->logits(own), targets_1N.slice(1, at, end), *train);
+      const double share = static_cast<double>(end - at) / static_cast<double>(count);
       std::vector<Tensor> wanted{own};
       if (weight_VC.requires_grad()) wanted.push_back(weight_VC);
       const auto gradients = torch::autograd::grad({part.objective * share}, wanted);
@@ -56,11 +51,7 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
 
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     const auto saved = context->get_saved_variables();
-    return {saved[0] * gradients[0],
-            saved[1].defined() ? saved[1] * gradients[0] : Tensor(),
-            Tensor(),
-            Tensor(),
-            Tensor(),
+    return {saved[0] * gradients[0], saved[1].defined() ? saved[1] * gradients[0] : Tensor(), Tensor(), Tensor(),
             Tensor()};
   }
 };
@@ -69,10 +60,15 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
 
 TrainingLoss training_loss(ModelImpl& model, const TokenTensors& tokens, const TrainOptions& train,
                            const Dropout& dropout) {
-  const Tensor hidden = model.hidden(tokens.inputs, ModelImpl::positions(tokens.inputs, tokens.documents), dropout);
-  if (train.loss_rows == 0) return loss_of(model.logits(hidden), tokens.targets, train, tokens.learned);
+  Tensor hidden = model.hidden(tokens.inputs, ModelImpl::positions(tokens.inputs, tokens.documents), dropout);
+  Tensor targets = tokens.targets;
+  if (tokens.asked.defined()) {  // logits where they are asked for, nowhere else
+    hidden = hidden.flatten(0, 1).index_select(0, tokens.asked).unsqueeze(0);
+    targets = targets.flatten().index_select(0, tokens.asked).unsqueeze(0);
+  }
+  if (train.loss_rows == 0) return loss_of(model.logits(hidden), targets, train);
   const auto made = LossInParts::apply(hidden.flatten(0, 1).unsqueeze(0), model.output_weight(), &model,
-                                       tokens.targets.flatten().unsqueeze(0), tokens.learned, &train);
+                                       targets.flatten().unsqueeze(0), &train);
   return {made[0], made[1]};
 }
 

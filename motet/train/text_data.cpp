@@ -194,8 +194,14 @@ TokenTensors as_tensors(const Batch& batch, at::Device device) {
   const auto tensor = [&](const std::vector<int64_t>& values) {
     return moved(std::span(values), {batch.rows, batch.columns}, device);
   };
-  return {tensor(batch.inputs), tensor(batch.targets), batch.documents.empty() ? Tensor() : tensor(batch.documents),
-          batch.learned()};
+  TokenTensors out{tensor(batch.inputs), tensor(batch.targets),
+                   batch.documents.empty() ? Tensor() : tensor(batch.documents), Tensor()};
+  if (!batch.leaves_out) return out;
+  std::vector<int64_t> asked;
+  for (size_t i = 0; i < batch.targets.size(); ++i)
+    if (batch.targets[i] != kLeftOut) asked.push_back(static_cast<int64_t>(i));
+  out.asked = moved(std::span(std::as_const(asked)), {static_cast<int64_t>(asked.size())}, device);
+  return out;
 }
 
 }  // namespace motet

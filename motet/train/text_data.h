@@ -42,7 +42,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_p
 /// documents are undefined when the batch has none. Targets may be kLeftOut.
 struct TokenTensors {
   Tensor inputs, targets, documents;
-  int64_t learned = -1;  // targets that are not left out; -1: all
+  Tensor asked;  // [N] int64: where targets stand that are not left out, in the rows one behind another; undefined: all
 };
 TokenTensors as_tensors(const Batch&, at::Device = at::kCPU);
 

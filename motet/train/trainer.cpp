@@ -123,11 +123,12 @@ StepRecord Trainer::step() {
     const TokenTensors tokens = micro_batch(first);
     record.data_seconds += seconds_since(asked);
     rows = tokens.inputs.size(0);
-    if (tokens.learned == 0) continue;
+    const int64_t learned = tokens.asked.defined() ? tokens.asked.size(0) : -1;
+    if (learned == 0) continue;
     TrainingLoss loss = training_loss(*model_, tokens, train_, dropout(first));
     if (rows < train_.batch_size) {
-      const double share = tokens.learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
-                                              : static_cast<double>(tokens.learned) / static_cast<double>(all_learned);
+      const double share = learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
+                                       : static_cast<double>(learned) / static_cast<double>(all_learned);
       loss = {loss.objective * share, loss.cross_entropy.detach() * share};
     }
     (loss_scale_.on() ? loss.objective * loss_scale_.value() : loss.objective).backward();

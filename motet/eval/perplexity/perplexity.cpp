@@ -27,8 +27,38 @@ int64_t words_of(std::string_view text) {
   return words;
 }
 
+// The nats of scored tokens by the part of the window in which they stand.
+class ByPosition {
+ public:
+  explicit ByPosition(int64_t parts) : nats_(static_cast<size_t>(parts)), counts_(static_cast<size_t>(parts)) {}
+
+  // Of the tokens [K] that windows of one length score, one window behind another.
+  void add(const Tensor& log_likelihood_K, std::span<const Window> windows) {
+    if (nats_.empty()) return;
+    const Tensor here = log_likelihood_K.to(at::kCPU, at::kDouble).contiguous();
+    const double* next = here.const_data_ptr<double>();
+    for (const Window& w : windows) {
+      const int64_t length = w.end - w.begin;
+      for (int64_t at = length - w.scored; at < length; ++at) {
+        const auto part = static_cast<size_t>(at * static_cast<int64_t>(nats_.size()) / length);
+        nats_[part] -= *next++, ++counts_[part];
+      }
+    }
+  }
+  std::vector<double> means() const {
+    std::vector<double> all;
+    for (size_t i = 0; i < nats_.size(); ++i)
+      all.push_back(counts_[i] > 0 ? nats_[i] / static_cast<double>(counts_[i]) : NAN);
+    return all;
+  }
+
+ private:
+  std::vector<double> nats_;
+  std::vector<int64_t> counts_;
+};
+
 // The sum over windows of one length.
-double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> windows) {
+double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> windows, ByPosition& by_position) {
   std::vector<Tensor> inputs, targets;
   for (const Window& w : windows) {
     inputs.push_back(tokens.slice(0, w.begin, w.end));
@@ -38,11 +68,36 @@ double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> w
   std::vector<Tensor> rows;
   for (size_t i = 0; i < windows.size(); ++i)
     rows.push_back(hidden[static_cast<int64_t>(i)].slice(0, hidden.size(1) - windows[i].scored));
-  return -token_scores(model, at::cat(rows), at::cat(targets)).log_likelihood.sum().item<double>();
+  const Tensor scores = token_scores(model, at::cat(rows), at::cat(targets)).log_likelihood;
+  by_position.add(scores, windows);
+  return -scores.sum().item<double>();
 }
 
 int64_t rows_of(const PerplexityOptions& options, int64_t context) {
   return options.rows > 0 ? options.rows : std::max<int64_t>(1, kTokensAtOnce / context);
+}
+
+// Those of a text of so many tokens.
+std::vector<Window> windows_of(ModelImpl& model, int64_t count, const PerplexityOptions& options) {
+  const int64_t context = perplexity_context(model, options), stride = options.stride > 0 ? options.stride : context;
+  if (stride > context) fail_usage("eval: a stride of ", stride, " tokens, want at most the window of ", context);
+  if (count < 2) fail("the text has ", count, count == 1 ? " token" : " tokens", ", want at least 2");
+  return score_windows(count, context, stride);
+}
+
+// The nats of all tokens [N] but the first. `progress` is told how many windows are done.
+double sum_of(ModelImpl& model, const Tensor& tokens, const std::vector<Window>& windows,
+              const PerplexityOptions& options, ByPosition& by_position, const std::function<void(size_t)>& progress) {
+  at::NoGradGuard no_grad;
+  const auto rows = static_cast<size_t>(rows_of(options, perplexity_context(model, options)));
+  double nats = 0;
+  for (size_t at = 0; at < windows.size(); at += rows) {
+    check_interrupt();
+    const auto some = std::span(windows).subspan(at, std::min(rows, windows.size() - at));
+    nats += nats_of(model, tokens, some, by_position);
+    progress(at + some.size());
+  }
+  return nats;
 }
 
 }  // namespace
@@ -65,29 +120,29 @@ std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t strid
   return out;
 }
 
+double nats_of_windows(ModelImpl& model, std::span<const int64_t> tokens, int64_t context, int64_t stride) {
+  const Tensor all = at::tensor(at::ArrayRef<int64_t>(tokens.data(), tokens.size())).to(model.device());
+  const PerplexityOptions options{.context = context, .stride = stride};
+  ByPosition none(0);
+  const double nats = sum_of(model, all, windows_of(model, all.size(0), options), options, none, [](size_t) {});
+  return nats / static_cast<double>(tokens.size() - 1);
+}
+
 Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::string_view text,
                            const PerplexityOptions& options) {
-  const int64_t context = perplexity_context(model, options);
-  const int64_t stride = options.stride > 0 ? options.stride : context;
-  if (stride > context) fail_usage("eval: a stride of ", stride, " tokens, want at most the window of ", context);
-  at::NoGradGuard no_grad;
   const std::vector<int32_t> ids = tokenizer.encode(text);
   const auto count = static_cast<int64_t>(ids.size());
-  if (count < 2) fail("the text has ", count, count == 1 ? " token" : " tokens", ", want at least 2");
+  const std::vector<Window> windows = windows_of(model, count, options);
   const Tensor tokens = ids_tensor(std::span<const int32_t>(ids), model.device()).squeeze(0);
-  const std::vector<Window> windows = score_windows(count, context, stride);
-  const size_t rows = static_cast<size_t>(rows_of(options, context));
   Progress progress("perplexity", static_cast<int64_t>(windows.size()));
-  double nats = 0;
-  for (size_t at = 0; at < windows.size(); at += rows) {
-    check_interrupt();
-    nats += nats_of(model, tokens, std::span(windows).subspan(at, std::min(rows, windows.size() - at)));
-    progress.update(static_cast<int64_t>(std::min(at + rows, windows.size())));
-  }
+  ByPosition by_position(options.positions);
+  const double nats = sum_of(model, tokens, windows, options, by_position,
+                             [&](size_t done) { progress.update(static_cast<int64_t>(done)); });
   progress.finish();
   const auto scored = static_cast<double>(count - 1);
-  Perplexity p{.nats_per_token = nats / scored, .tokens = count - 1, .context = context};
+  Perplexity p{.nats_per_token = nats / scored, .tokens = count - 1, .context = perplexity_context(model, options)};
   p.perplexity = std::exp(p.nats_per_token);
+  p.by_position = by_position.means();
   // The first token is not scored; it counts as much as the others do on average.
   const double all = p.nats_per_token * static_cast<double>(count);
   p.bits_per_byte = all / std::numbers::ln2 / static_cast<double>(text.size());
@@ -98,6 +153,7 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
 Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, std::span<const int32_t> token_bytes,
                             const PerplexityOptions& options) {
   if (options.stride > 0) fail_usage("--stride: prepared data and examples are scored window by window, want a text");
+  if (options.positions > 0) fail_usage("--positions: of a text, not of prepared data and examples");
   const int64_t context = perplexity_context(model, options), windows = num_eval_windows(tokens, context);
   Progress progress("perplexity", windows);
   const WindowScore score =

@@ -12,6 +12,7 @@ struct Perplexity {
   double word_perplexity = 0;  // exp of the nats of a word; words are what white space separates; 0: not known
   int64_t tokens = 0;          // scored
   int64_t context = 0;         // tokens of a window
+  std::vector<double> by_position = {};  // nats a token of equal parts of a window, NaN where none is scored
 };
 
 struct PerplexityOptions {
@@ -19,6 +20,7 @@ struct PerplexityOptions {
   int64_t stride = 0;            // 0: the context
   int64_t rows = 0;              // windows at once; 0: some 8192 tokens
   bool documents_apart = false;  // of prepared data: none sees another
+  int64_t positions = 0;         // parts of a window for Perplexity::by_position; 0: none
 };
 
 /// Tokens of a window. Throws UsageError when they are more than the model's context.
@@ -33,6 +35,9 @@ struct Window {
 /// each further one, `stride` tokens on, those that were not scored before; positions begin at 0 in every window. The
 /// last is moved back to be as long as the others.
 std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t stride);
+
+/// The nats a token that text_perplexity scores, of tokens without their text.
+double nats_of_windows(ModelImpl&, std::span<const int64_t> tokens, int64_t context, int64_t stride);
 
 /// Throws UsageError when the window is longer than the model's context or the stride longer than the window, Error
 /// when the text has fewer than two tokens.

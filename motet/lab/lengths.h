@@ -1,0 +1,25 @@
+#pragma once
+#include "motet/lab/lab.h"
+#include "motet/models/model.h"
+
+namespace motet {
+
+/// How a trained model is scored beyond its length.
+struct Lengths {
+  std::vector<int64_t> times = {1, 2, 4, 8};  // windows of so many times the trained length
+  int64_t tokens = 40'000;                    // of the validation text
+  struct Scaling {
+    std::string name;        // "dynamic 4"
+    nlohmann::json options;  // of the rotary embedding
+  };
+  std::vector<Scaling> scalings;  // none: as it was trained, which is always scored
+};
+
+/// Of {"times": [1, 8], "tokens": N, "scaling": ["dynamic 4", "linear 2", "ntk 8"]}. Throws UsageError.
+Lengths read_lengths(const nlohmann::json& given);
+
+/// "loss{8T}" and "loss{8T, dynamic 4}": nats a token of windows, of which each scores one trained length of tokens
+/// that see all of the window before them.
+std::map<std::string, double> losses_at(ModelImpl&, const TokenSequence& validation, const Lengths&);
+
+}  // namespace motet

@@ -1,0 +1,39 @@
+#pragma once
+#include "motet/lab/lab.h"
+#include "motet/models/model.h"
+#include "motet/tasks/task.h"
+
+namespace motet {
+
+/// A task to train on, and what the trained model is asked: the task itself, and variants of it.
+struct TaskCell {
+  struct Test {
+    std::string name;  // "" of the task itself, else of a variant: "n=512"
+    std::shared_ptr<const Task> task;
+  };
+  nlohmann::json given;  // every option
+  std::vector<Test> tests;
+
+  const Task& task() const { return *tests.front().task; }
+  int64_t longest() const;  // ids of an episode, over the tests
+};
+
+/// Of {"name": ..., options, "test": [{"name": "n=512", options that differ}]}. Throws UsageError.
+TaskCell read_task(const nlohmann::json& given);
+
+/// Episodes for training and validation, those of a seed. Without a tokenizer: ids mean what the task says.
+TextData task_data(const TaskCell&, uint64_t episodes, uint64_t seed);
+
+/// The model of a task: a context as long as the longest test, and of composite tokens embeddings of their parts.
+void fit_to_task(ModelConfig&, const TaskCell&);
+/// Makes the embedding of composite tokens the sum of their parts, which stays so: it is not trained.
+void fix_embedding(ModelImpl&, const Task&);
+
+/// How much of the last token's attention falls on tokens of each kind: share{answer}, the mean over layers and heads
+/// (motet/probe), of some episodes of the task.
+std::map<std::string, double> shares(ModelImpl&, const TaskCell&);
+
+/// The share of episodes whose answer is the likeliest token: accuracy, accuracy{slice} and accuracy{variant}.
+std::map<std::string, double> accuracies(ModelImpl&, const TaskCell&);
+
+}  // namespace motet

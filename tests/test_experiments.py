@@ -1,0 +1,320 @@
+"""Experiments: cells that end once, whatever stops them, and reports that are what the results say."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import MOTET, ROOT, environment, records, refused, run
+
+SMALL = """
+claim = "a second layer lowers the loss"
+source = "a test"
+kind = "train"
+
+[options.model]
+hidden_size = 16
+num_layers = 1
+attention = { num_heads = 2 }
+
+[options.train]
+steps = STEPS
+context = 16
+batch_size = 2
+eval_windows = 8
+
+[[scale]]
+name = "xs"
+seeds = 2
+
+[[scale]]
+name = "s"
+seeds = 2
+model = { hidden_size = 32 }
+
+[[arm]]
+name = "one"
+mechanism = "mha"
+
+[[arm]]
+name = "two, talking"
+mechanism = "talking_heads"
+model = { num_layers = 2 }
+match = "none"
+
+[[control]]
+name = "is a number"
+arm = "one"
+metric = "validation_loss"
+below = 10
+
+[[verdict]]
+says = "two below one"
+metric = "validation_loss"
+less = ["two, talking", "one"]
+margin = 0.01
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return written(tmp_path / "experiments" / "T1_small")
+
+
+def written(folder, text=SMALL, steps=6):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "experiment.toml").write_text(text.replace("STEPS", str(steps)))
+    return folder
+
+
+def motet(folder, *words, **more):
+    return run("experiment", *words, "--folder", folder.parent, folder=folder.parent.parent, **more)
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def metrics(folder):
+    """What every cell came to, without what tells of the machine."""
+    return {key: {name: cell[name] for name in ("arm", "seed", "scale", "metrics", "curve")} for key, cell in results(folder)["cells"].items()}
+
+
+def good(done):
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_cells_run_once_and_the_report_is_what_they_say(folder):
+    good(motet(folder, "run", "T1", "-t", 2))
+    stored = (folder / "results.json").read_text()
+    assert sorted((cell["arm"], cell["seed"]) for cell in results(folder)["cells"].values()) == [
+        ("one", 1), ("one", 2), ("two, talking", 1), ("two, talking", 2)]  # fmt: skip
+    again = good(motet(folder, "run", "T1"))
+    assert "cells" not in again.stderr and (folder / "results.json").read_text() == stored
+    assert motet(folder, "report", "--check").returncode == 1, "there is no README yet"
+    (folder.parent.parent / "docs").mkdir()
+    (folder.parent.parent / "README.md").write_text("# A project\n<!-- experiments -->\n<!-- /experiments -->\n")
+    good(motet(folder, "report"))
+    good(motet(folder, "report", "--check"))
+    word = results(folder)["verdicts"]["xs"][0]["verdict"]
+    for text in ("README.md", "docs/experiments.md", "experiments/T1_small/README.md"):
+        assert word in (folder.parent.parent / text).read_text(), text
+    assert word in good(motet(folder, "list")).stdout
+    page = (folder.parent.parent / "runs/experiments/T1.html").read_text()
+    assert "two below one" in page
+    for text in ("README.md", "docs/experiments.md", "experiments/T1_small/README.md"):
+        path = folder.parent.parent / text
+        whole = path.read_text()
+        path.write_text(whole.replace(word, "contradicted by hand"))
+        line = refused(1, "experiment", "report", "--check", "--folder", folder.parent, folder=folder.parent.parent)
+        assert str(path) in line and line.endswith("want motet experiment report")
+        path.write_text(whole)
+    good(motet(folder, "report", "--check"))
+
+
+def test_a_word_that_a_person_wrote_does_not_stay(folder):
+    good(motet(folder, "run", "T1"))
+    good(motet(folder, "report"))
+    true = (folder / "results.json").read_text()
+    word = results(folder)["verdicts"]["xs"][0]["verdict"]
+    (folder / "results.json").write_text(true.replace(f'"verdict":"{word}"', '"verdict":"confirmed!"'))
+    good(motet(folder, "report"))
+    assert (folder / "results.json").read_text() == true
+
+
+def test_parts_jobs_and_machines_come_to_the_same(folder, tmp_path):
+    good(motet(folder, "run", "T1", "-t", 2, "--jobs", 2))
+    first = written(tmp_path / "a" / "experiments" / "T1_small")
+    good(motet(first, "run", "T1", "--cells", "1/2", "-t", 1))
+    assert len(results(first)["cells"]) == 2
+    second = written(tmp_path / "b" / "experiments" / "T1_other_name")
+    good(motet(second, "run", "T1", "--cells", "2/2", "-t", 1))
+    done = good(motet(first, "merge", second.parent))
+    assert "2 cells are merged" in done.stderr
+    assert metrics(first) == metrics(folder)
+    good(motet(folder, "run", "T1", "--scale", "s", "--arms", "one", "--seeds", 1))
+    assert sum(cell["scale"] == "s" for cell in results(folder)["cells"].values()) == 1
+
+
+def test_a_kill_loses_the_cells_that_run_and_nothing_else(folder, tmp_path):
+    never = written(tmp_path / "never" / "experiments" / "T1_small", steps=200)
+    good(motet(never, "run", "T1", "-t", 1))
+    written(folder, steps=200)
+    command = [MOTET, "experiment", "run", "T1", "-t", "1", "--folder", folder.parent]
+    for signals in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL):
+        before = len(results(folder)["cells"]) if (folder / "results.json").exists() else 0
+        process = subprocess.Popen(command, cwd=folder.parent.parent, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        deadline = time.time() + 60
+        while process.poll() is None and time.time() < deadline:
+            if (folder / "results.json").exists() and len(results(folder)["cells"]) > before:
+                break
+            time.sleep(0.01)
+        time.sleep(0.1)
+        process.send_signal(signals)
+        _, error = process.communicate(timeout=60)
+        if signals == signal.SIGINT and process.returncode != 0:
+            assert process.returncode == 130
+            assert re.search(r"motet: experiment: stopped; \d cells have ended; to go on: .*motet experiment run T1", error.splitlines()[-1]), error
+        assert before < len(results(folder)["cells"]) <= 4
+    good(motet(folder, "run", "T1", "-t", 1))
+    assert metrics(folder) == metrics(never)
+
+
+def test_a_file_that_changed_makes_its_cells_void(folder):
+    good(motet(folder, "run", "T1"))
+    good(motet(folder, "report"))
+    written(folder, SMALL.replace("num_layers = 2", "num_layers = 3"))
+    line = motet(folder, "report", "--check")
+    assert line.returncode == 1
+    assert "T1: experiment.toml has changed since its results: 2 cells of two, talking are void" in line.stderr
+    done = good(motet(folder, "run", "T1"))
+    assert "2 cells of two, talking are void" in done.stderr and len(results(folder)["cells"]) == 6
+    good(motet(folder, "report"))
+    assert len(results(folder)["cells"]) == 4
+
+
+def test_what_a_cell_says_is_what_train_says(folder, tmp_path):
+    good(motet(folder, "run", "T1", "-t", 1))
+    config = tmp_path / "one.toml"
+    text = SMALL.replace("STEPS", "6")
+    keys = re.search(r"\[options.model\].*?(?=\n\[\[)", text, re.S).group().replace("options.", "")
+    config.write_text(keys)
+    for seed in (1, 2):
+        out = tmp_path / f"run{seed}"
+        good(run("train", "--config", config, "--set", f"train.seed={seed}", "--set", f"train.data_seed={seed - 1}", "-t", 1, "--out", out))
+        last = [row["validation_loss"] for row in records(out) if "validation_loss" in row][-1]
+        (cell,) = [c for c in results(folder)["cells"].values() if c["arm"] == "one" and c["seed"] == seed]
+        assert cell["metrics"]["validation_loss"] == last
+
+
+def test_the_time_that_is_given_is_kept(folder):
+    done = good(motet(folder, "run", "T1", "-t", 1, "--minutes", "0.00001"))
+    assert "the time is up; " in done.stderr and len(results(folder)["cells"] if (folder / "results.json").exists() else {}) < 4
+
+
+def test_mistakes_are_one_line(folder):
+    def wrong(*words, code=2):
+        return refused(code, "experiment", *words, "--folder", folder.parent, folder=folder.parent.parent)
+
+    assert wrong("run", "T2") == "motet: unknown experiment 'T2': nearest is 'T1'; known: T1"
+    assert wrong("runn") == "motet: unknown action 'runn': nearest is 'run'; known: list, run, report, merge"
+    assert wrong("run", "T1", "--scale", "m") == "motet: T1: unknown scale 'm': nearest is 's'; known: xs, s"
+    assert wrong("run", "T1", "--arms", "three") == "motet: --arms: T1: unknown arm 'three': known: one, two, talking"
+    assert wrong("run", "T1", "--cells", "3/2") == "motet: --cells: '3/2', want a part such as 1/2"
+    assert "want an id" in wrong("run")
+    (folder / "results.json").write_text('{"version": 9}')
+    assert "is of version 9, want 1" in wrong("run", "T1", code=1)
+    (folder / "results.json").unlink()
+    for before, after, line in [
+        ('kind = "train"', 'kind = "traim"', "unknown kind 'traim': nearest is 'train'; known: train, bench, fit"),
+        ("num_layers = 1", "num_layer = 1", "T1, one: unknown key 'num_layer' of model: nearest is 'num_layers'"),
+        ('match = "none"', 'mach = "none"', "T1, two, talking: unknown option 'mach': nearest is 'match'"),
+        ("steps = STEPS", 'steps = STEPS\ndevice = "tpu"', ""),
+        ("[options.model]", '[options.data]\ntext = "books10M"\n\n[options.model]', "T1, one: its data is not there, want 'data/books10M'"),
+        ("[options.model]", '[options.data]\ntask = { name = "where" }\n\n[options.model]', "T1, one: "),
+    ]:
+        written(folder, SMALL.replace(before, after))
+        if line:
+            found = wrong("run", "T1", "-t", 1)
+            assert line in found, found
+    written(folder, SMALL.replace("[[control]]", "[[controll]]"))
+    assert "unknown key 'controll': nearest is 'control'" in wrong("list", code=1)
+
+
+TASK = """
+claim = "it runs"
+source = "a test"
+kind = "train"
+
+[options]
+data = { task = TASK }
+
+[options.model]
+hidden_size = 16
+num_layers = 1
+attention = { num_heads = 2, rope_fraction = 0 }
+
+[options.train]
+steps = STEPS
+batch_size = 32
+learning_rate = 0.01
+
+[[scale]]
+name = "xs"
+seeds = 1
+
+[[arm]]
+name = "mha"
+mechanism = "mha"
+
+[[control]]
+name = "a control"
+arm = "mha"
+metric = "accuracy"
+above = 0
+
+[[verdict]]
+says = "it learns"
+metric = "accuracy"
+above = ["mha"]
+limit = 0.5
+test = "exact"
+"""
+
+
+def test_a_task_is_learned_and_its_slices_are_counted(folder):
+    where = '{ name = "where-select", fields = 3, values = 2, items = 2, held_out = 1 }'
+    recall = '{ name = "noisy-recall", tokens = 4, needles = 1, keys = 2, values = 2, noise = 2, test = [{ name = "n=12", tokens = 12 }] }'
+    for task, slices, steps in ((where, ["held out", "seen"], 5), (recall, ["n=12"], 300)):
+        written(folder, TASK.replace("TASK", task), steps)
+        good(motet(folder, "run", "T1", "-t", 1))
+        (cell,) = [c for c in results(folder)["cells"].values() if any(f"accuracy{{{slices[0]}}}" == m for m in c["metrics"])]
+        accuracies = [name for name in sorted(cell["metrics"]) if name.startswith("accuracy")]
+        assert accuracies == ["accuracy", *(f"accuracy{{{s}}}" for s in slices)]
+        assert abs(sum(number for name, number in cell["metrics"].items() if name.startswith("share")) - 1) < 1e-5
+    assert cell["metrics"]["accuracy"] > 0.95, "one needle among three tokens of noise"
+    assert 0.5 < cell["metrics"]["accuracy{n=12}"] <= cell["metrics"]["accuracy"]
+
+
+def test_a_bench_cell_measures(folder):
+    text = SMALL.replace('"train"', '"bench"')
+    text = re.sub(r"\[options.model\].*?(?=\n\[\[scale)", "[options]\nhidden = 16\nlayers = 1\nheads = 2\nT = 16\nB = 1\nvocab = 32\nrepeats = 1\n", text, flags=re.S)
+    text = text.replace("model = { hidden_size = 32 }", "").replace("model = { num_layers = 2 }", "").replace('match = "none"', "").replace("validation_loss", "speed")
+    written(folder, text.replace("seeds = 2", "seeds = 1"))
+    for measure in ("step", "decode", "attention"):
+        more = "head_dim = 8\n" if measure == "attention" else ""
+        written(folder, text.replace("[options]\n", f'[options]\nmeasure = "{measure}"\n{more}').replace("seeds = 2", "seeds = 1"))
+        good(motet(folder, "run", "T1", "-t", 1))
+    assert len(results(folder)["cells"]) == 6
+    assert all(cell["metrics"]["speed"] > 0 for cell in results(folder)["cells"].values())
+
+
+@pytest.mark.parametrize("id", sorted(path.name.split("_")[0] for path in (ROOT / "experiments").iterdir() if path.is_dir()))
+def test_the_projects_own_experiments_say_what_would_run(id, tmp_path):
+    """Those of a text without it: what is missing is named."""
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    for path in tmp_path.glob("experiments/*/results.json"):
+        path.unlink()
+    done = run("experiment", "run", id, "--dry-run", folder=tmp_path)
+    text = next((ROOT / "experiments").glob(f"{id}_*/experiment.toml")).read_text()
+    if 'text = "books10M"' in text:
+        assert done.returncode == 2 and "books10M" in done.stderr and len(done.stderr.splitlines()) == 1
+    else:
+        good(done)
+
+
+@pytest.mark.slow
+def test_the_curves_of_x3_are_still_those(tmp_path):
+    """A change of an operator that changes what is learned shows here; float64, so that processors agree."""
+    stored = json.loads((ROOT / "experiments/X3_curves/results.json").read_text())["cells"]
+    shutil.copytree(ROOT / "experiments/X3_curves", tmp_path / "experiments/X3_curves", ignore=shutil.ignore_patterns("results.json"))
+    good(run("experiment", "run", "X3", folder=tmp_path, timeout=1200))
+    found = json.loads((tmp_path / "experiments/X3_curves/results.json").read_text())["cells"]
+    assert found.keys() == stored.keys() and len(found) == 8
+    for key, cell in found.items():
+        for (tokens, loss), (at, was) in zip(cell["curve"], stored[key]["curve"], strict=True):
+            assert tokens == at and abs(loss - was) < 1e-4, (cell["arm"], tokens, loss, was)
