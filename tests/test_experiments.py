@@ -211,7 +211,7 @@ def test_mistakes_are_one_line(folder):
     (folder / "results.json").unlink()
     for before, after, line in [
         ('kind = "train"', 'kind = "traim"', "unknown kind 'traim': nearest is 'train'; known: train, bench, fit"),
-        ("num_layers = 1", "num_layer = 1", "T1, one: unknown key 'num_layer' of model: nearest is 'num_layers'"),
+        ("num_layers = 1", "num_layer = 1", "T1, one: unknown key 'model.num_layer': nearest is 'model.num_layers'"),
         ('match = "none"', 'mach = "none"', "T1, two, talking: unknown option 'mach': nearest is 'match'"),
         ("steps = STEPS", 'steps = STEPS\ndevice = "tpu"', ""),
         ("[options.model]", '[options.data]\ntext = "books10M"\n\n[options.model]', "T1, one: its data is not there, want 'data/books10M'"),

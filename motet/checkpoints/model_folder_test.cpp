@@ -46,7 +46,8 @@ TEST(ModelFolder, OnlyWhatALlamaComputesIsCalledOne) {
                                                  {{"rope_fraction", 0.5}},
                                                  {{"mechanism", "dcmha"}}})
     EXPECT_EQ(type({}, attention), "motet") << attention;
-  for (const json& model : std::vector<json>{{{"block", "parallel"}}, {{"causal", false}}, {{"activation", "gelu"}}, {{"embedding_size", 6}}})
+  for (const json& model : std::vector<json>{
+           {{"block", "parallel"}}, {{"causal", false}}, {{"activation", "gelu"}}, {{"embedding_size", 6}}})
     EXPECT_EQ(type(model, {}), "motet") << model;
 }
 

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <iostream>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "motet/commands/commands.h"
@@ -81,15 +82,17 @@ void warn_of_void(const Experiment& experiment, const ExperimentResults& results
                   " are void"));
 }
 
-// What the stored configuration of an arm says, when it resolves otherwise today: its cells would not be equal.
+// Refuses what its kind does not know, before anything runs, and an arm that resolves otherwise than it did when the
+// cells ran that it has: they would not be equal.
 void check_configuration(Lab& lab, const OpenCell& open, const ExperimentResults& results) {
+  const nlohmann::json now = lab.configuration(*open.experiment, open.cell);
   const auto stored = results.configurations.find({open.cell.scale, open.cell.arm});
   const std::vector<ExperimentCell> cells = cells_of(*open.experiment, open.experiment->scale(open.cell.scale));
   const bool beside = std::ranges::any_of(cells, [&](const ExperimentCell& cell) {
     return cell.arm == open.cell.arm && results.cells.contains(cell.hash);
   });
   if (stored == results.configurations.end() || !beside) return;
-  const std::string changed = changed_key(stored->second, lab.configuration(*open.experiment, open.cell));
+  const std::string changed = changed_key(stored->second, now);
   if (!changed.empty())
     fail(open.experiment->id, ", ", open.cell.arm, ": ", changed,
          " since its results, want it as it was, or results.json without them");
@@ -149,7 +152,10 @@ class CellRuns {
 
   /// False when it was interrupted or the time was up.
   bool work() {
-    for (const OpenCell& one : open_) check_configuration(lab_, one, read_results(*one.experiment));
+    std::set<std::pair<const Experiment*, std::string>> checked;
+    for (const OpenCell& one : open_)
+      if (checked.insert({one.experiment, one.cell.arm}).second)
+        check_configuration(lab_, one, read_results(*one.experiment));
     std::vector<std::thread> workers;
     for (int64_t i = 0; i < jobs_; ++i) workers.emplace_back([&] { worker(); });
     for (std::thread& t : workers) t.join();
