@@ -122,6 +122,7 @@ def test_a_word_that_a_person_wrote_does_not_stay(folder):
     true = (folder / "results.json").read_text()
     word = results(folder)["verdicts"]["xs"][0]["verdict"]
     (folder / "results.json").write_text(true.replace(f'"verdict":"{word}"', '"verdict":"confirmed!"'))
+    assert str(folder / "results.json") in motet(folder, "report", "--check").stderr
     good(motet(folder, "report"))
     assert (folder / "results.json").read_text() == true
 
@@ -174,6 +175,8 @@ def test_a_file_that_changed_makes_its_cells_void(folder):
     done = good(motet(folder, "run", "T1"))
     assert "2 cells of two, talking are void" in done.stderr and len(results(folder)["cells"]) == 6
     good(motet(folder, "report"))
+    assert len(results(folder)["cells"]) == 6, "numbers of another file stay until their experiment is named"
+    good(motet(folder, "report", "T1"))
     assert len(results(folder)["cells"]) == 4
 
 

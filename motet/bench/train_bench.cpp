@@ -138,7 +138,8 @@ TrainTimes measure_training(const TrainBench& bench) {
   for (int64_t turn = 0; turn < bench.turns.warmups + bench.turns.repeats; ++turn) {
     progress.update(turn, "");
     const bool counts = turn >= bench.turns.warmups;
-    for (size_t i = 0; i < trainers.size(); ++i) {
+    for (size_t place = 0; place < trainers.size(); ++place) {
+      const size_t i = turn % 2 == 0 ? place : trainers.size() - 1 - place;  // none is always behind the same one
       StepRecord record;
       const Time mine = timed([&] { record = trainers[i].step(); }, bench.device);
       if (!counts) continue;

@@ -212,7 +212,7 @@ int run_eval(const json& request) {
     std::string what;
     for (const int64_t window : windows.empty() ? std::vector<int64_t>{0} : windows) {
       const PerplexityOptions options{.context = window,
-                                      .stride = std::min(asked.stride, window > 0 ? window : asked.stride),
+                                      .stride = windows.size() > 1 ? std::min(asked.stride, window) : asked.stride,
                                       .rows = asked.batch_size,
                                       .documents_apart = asked.documents == Documents::apart,
                                       .positions = asked.positions};

@@ -31,7 +31,7 @@ LabOptions lab_options(const Action& action, int64_t threads) {
   return {.data = action.asked.data, .device = action.asked.device, .threads = threads};
 }
 
-// "1/2" -> (0, 2): every second cell, from the first on.
+// "1/2" -> (0, 2): every second seed, from the first on. The arms of a seed stay together, for their difference counts.
 std::pair<size_t, size_t> part_of(const std::string& cells) {
   if (cells.empty()) return {0, 1};
   size_t number = 0, parts = 0;
@@ -65,9 +65,8 @@ std::vector<OpenCell> cells_to_run(const Action& action) {
       if (std::ranges::find(known, arm) == known.end())
         fail_usage("--arms: ", experiment.id, ": ", unknown_name("arm", arm, known));
     const ExperimentResults results = read_results(experiment);
-    size_t number = 0;
     for (ExperimentCell& cell : cells_of(experiment, scale_asked(experiment, action.asked))) {
-      if (number++ % parts != part || results.cells.contains(cell.hash)) continue;
+      if (static_cast<size_t>(cell.seed - 1) % parts != part || results.cells.contains(cell.hash)) continue;
       if (!arms.empty() && std::ranges::find(arms, cell.arm) == arms.end()) continue;
       if (action.asked.seeds > 0 && cell.seed > action.asked.seeds) continue;
       open.push_back({&experiment, std::move(cell)});
@@ -88,10 +87,16 @@ void check_configuration(Lab& lab, const OpenCell& open, const ExperimentResults
   const nlohmann::json now = lab.configuration(*open.experiment, open.cell);
   const auto stored = results.configurations.find({open.cell.scale, open.cell.arm});
   const std::vector<ExperimentCell> cells = cells_of(*open.experiment, open.experiment->scale(open.cell.scale));
-  const bool beside = std::ranges::any_of(cells, [&](const ExperimentCell& cell) {
-    return cell.arm == open.cell.arm && results.cells.contains(cell.hash);
-  });
-  if (stored == results.configurations.end() || !beside) return;
+  const auto has_cells = [&](const std::string& arm) {
+    return std::ranges::any_of(
+        cells, [&](const ExperimentCell& cell) { return cell.arm == arm && results.cells.contains(cell.hash); });
+  };
+  for (const auto& [who, other] : results.configurations)
+    if (who.first == open.cell.scale && has_cells(who.second) && now.contains("data") && other.contains("data"))
+      if (const std::string changed = changed_key(other["data"], now["data"], "data"); !changed.empty())
+        fail(open.experiment->id, ", ", open.cell.arm, ": ", changed, " since the results of ", who.second,
+             ", want the data that it had");
+  if (stored == results.configurations.end() || !has_cells(open.cell.arm)) return;
   const std::string changed = changed_key(stored->second, now);
   if (!changed.empty())
     fail(open.experiment->id, ", ", open.cell.arm, ": ", changed,
@@ -139,6 +144,20 @@ void show_plan(const Action& action, const std::vector<OpenCell>& open, int64_t 
   print_table(table, action.request);
 }
 
+// A metric that a claim or a control wants of the cell's arm and that it has not; "" when it has all.
+std::string missing_metric(const Experiment& experiment, const CellResult& result) {
+  std::vector<std::string> known;
+  for (const auto& [name, value] : result.metrics) known.push_back(name);
+  std::string missing;
+  const auto want = [&](const std::string& metric, const std::string& arm) {
+    if (arm == result.arm && !result.metrics.contains(metric)) missing = unknown_name("metric", metric, known);
+  };
+  for (const Claim& claim : experiment.claims)
+    for (const std::string& arm : claim.arms) want(claim.metric, arm);
+  for (const Control& control : experiment.controls) want(control.metric, control.arm);
+  return result.failure.empty() ? missing : "";
+}
+
 // Works the cells off, some at once; each that ends is in results.json.
 class CellRuns {
  public:
@@ -147,7 +166,6 @@ class CellRuns {
         open_(std::move(open)),
         jobs_(jobs),
         lab_(lab_options(action, threads)),
-        parts_(open_.size(), 0),
         progress_("cells", static_cast<int64_t>(open_.size())) {}
 
   /// False when it was interrupted or the time was up.
@@ -171,8 +189,8 @@ class CellRuns {
   bool time_is_left(const OpenCell& next) const {
     if (action_.asked.minutes <= 0) return true;
     const double gone = std::chrono::duration<double>(Clock::now() - start_).count();
-    const auto known = seconds_.find(next.cell.arm);
-    return gone + (known == seconds_.end() ? 0 : known->second) < action_.asked.minutes * 60;
+    const auto known = seconds_.find({next.experiment->id, next.cell.arm});
+    return gone + (known == seconds_.end() ? longest_ : known->second) < action_.asked.minutes * 60;
   }
 
   void worker() {
@@ -201,17 +219,19 @@ class CellRuns {
     const CellResult result = lab_.run(*experiment, cell, [&](double part) {
       const std::scoped_lock lock(mutex_);
       if (failure_) throw Interrupted("stopped: another cell failed");
-      parts_[number] = part;
       progress_.update(static_cast<int64_t>(ended_),
                        text(experiment->id, " ", cell.arm, ", seed ", cell.seed, ", ", std::lround(part * 100), " %"));
     });
     const nlohmann::json configuration = lab_.configuration(*experiment, cell);
+    const std::string missing = missing_metric(*experiment, result);
     const std::scoped_lock lock(mutex_);
     add_results(*experiment,
                 {.cells = {{cell.hash, result}}, .configurations = {{{cell.scale, cell.arm}, configuration}}});
-    seconds_[cell.arm] = result.seconds;
+    seconds_[{experiment->id, cell.arm}] = result.seconds;
+    longest_ = std::max(longest_, result.seconds);
     progress_.update(static_cast<int64_t>(++ended_),
                      text(experiment->id, " ", cell.arm, ", seed ", cell.seed, " ended"));
+    if (!missing.empty()) fail(experiment->id, ", ", cell.arm, ": ", missing);
     if (!result.failure.empty())
       log_warn(text(experiment->id, ", ", cell.arm, ", seed ", cell.seed, ": ", result.failure));
   }
@@ -220,12 +240,12 @@ class CellRuns {
   const std::vector<OpenCell> open_;
   const int64_t jobs_;
   Lab lab_;
-  std::vector<double> parts_;
   Progress progress_;
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;
   std::exception_ptr failure_;
-  std::map<std::string, double> seconds_;
+  std::map<std::pair<std::string, std::string>, double> seconds_;  // of a cell, by experiment and arm
+  double longest_ = 0;                                             // of those
   bool interrupted_ = false;
   size_t next_ = 0, ended_ = 0;
 };
@@ -301,6 +321,7 @@ std::vector<Written> texts_of(const Action& action) {
   for (const auto& [experiment, results] : reported(action.all)) {
     const fs::path file = experiment.folder / "README.md";
     all.push_back({file, readme_with(text_of(file), experiment, results, file.string())});
+    if (!results.cells.empty()) all.push_back({experiment.folder / "results.json", results_json(experiment)});
   }
   const fs::path above = fs::path(action.asked.folder).lexically_normal().parent_path();
   if (fs::exists(above / "docs"))
@@ -326,15 +347,10 @@ int report(const Action& action) {
       fail("experiment report --check: not what the results say: ", stale, ", want motet experiment report");
     return show_verdicts(action), 0;
   }
-  for (const auto& [experiment, results] : reported(action.all)) {
-    if (!void_cells(experiment, results).empty())
-      drop_void(experiment);
-    else if (!results.cells.empty())
-      add_results(experiment, {});  // the verdicts anew
-  }
-  for (const Written& one : texts_of(action)) {
-    write_file_atomic(one.file, one.text);
-  }
+  if (action.request.contains("ids"))  // who names an experiment has done with what it no longer has
+    for (const auto& [experiment, results] : reported(action.named))
+      if (!void_cells(experiment, results).empty()) drop_void(experiment);
+  for (const Written& one : texts_of(action)) write_file_atomic(one.file, one.text);
   const fs::path page =
       fs::path("runs") / "experiments" / (action.named.size() == 1 ? action.named[0].id + ".html" : "all.html");
   fs::create_directories(page.parent_path());
@@ -344,31 +360,53 @@ int report(const Action& action) {
   return 0;
 }
 
-// Cells that another machine ran: folders of experiments, or a folder of such folders.
+// What of the other machine's cells is of this experiment and not here yet.
+ExperimentResults mergeable(const Experiment& own, const ExperimentResults& other) {
+  const ExperimentResults here = read_results(own);
+  ExperimentResults more;
+  size_t known = 0;
+  for (const ExperimentScale& scale : own.scales)
+    for (const ExperimentCell& cell : cells_of(own, scale)) {
+      const auto found = other.cells.find(cell.hash);
+      if (found == other.cells.end()) continue;
+      ++known;
+      if (const auto ours = here.cells.find(cell.hash); ours != here.cells.end()) {
+        if (ours->second.metrics != found->second.metrics)
+          log_warn(
+              text(own.id, ", ", cell.arm, ", seed ", cell.seed, ": is there already with other numbers, which stay"));
+        continue;
+      }
+      more.cells.insert(*found);
+      if (const auto of = other.configurations.find({cell.scale, cell.arm}); of != other.configurations.end())
+        more.configurations.insert(*of);
+    }
+  if (other.cells.size() > known)
+    log_warn(text(own.id, ": ", other.cells.size() - known, " cells there are none of this experiment.toml"));
+  const auto refuse = [&](const std::string& arm, const std::string& changed) {
+    if (!changed.empty()) fail(own.id, ", ", arm, ": ", changed, " there, so its cells cannot stand beside ours");
+  };
+  for (const auto& [who, theirs] : more.configurations)
+    for (const auto& [ours_of, ours] : here.configurations) {
+      if (who == ours_of) refuse(who.second, changed_key(ours, theirs));
+      if (who.first == ours_of.first && ours.contains("data") && theirs.contains("data"))
+        refuse(who.second, changed_key(ours["data"], theirs["data"], "data"));
+    }
+  return more;
+}
+
+// Cells that another machine ran, of a folder of experiments.
 int merge(const Action& action) {
   const std::vector<std::string> from = action.request.value("ids", std::vector<std::string>());
   if (from.size() != 1) fail_usage("experiment merge: want one folder with experiments of another machine");
-  size_t cells = 0;
-  for (const Experiment& other : read_experiments(from[0])) {
+  std::vector<std::pair<const Experiment*, ExperimentResults>> taken;
+  for (const Experiment& other : read_experiments(from[0])) {  // all are looked at before anything is written
     const Experiment& own = find_experiment(action.all, other.id);
-    ExperimentResults more = read_results(other), known;
-    for (const ExperimentScale& scale : own.scales)
-      for (const ExperimentCell& cell : cells_of(own, scale))
-        if (const auto found = more.cells.find(cell.hash); found != more.cells.end()) {
-          known.cells.insert(*found);
-          if (const auto of = more.configurations.find({cell.scale, cell.arm}); of != more.configurations.end())
-            known.configurations.insert(*of);
-        }
-    if (more.cells.size() > known.cells.size())
-      log_warn(
-          text(own.id, ": ", more.cells.size() - known.cells.size(), " cells there are none of this experiment.toml"));
-    const ExperimentResults here = read_results(own);
-    for (const auto& [who, configuration] : known.configurations)
-      if (const auto stored = here.configurations.find(who); stored != here.configurations.end())
-        if (const std::string changed = changed_key(stored->second, configuration); !changed.empty())
-          fail(own.id, ", ", who.second, ": ", changed, " there, so its cells cannot stand beside ours");
-    cells += known.cells.size();
-    if (!known.cells.empty()) add_results(own, known);
+    taken.emplace_back(&own, mergeable(own, read_results(other)));
+  }
+  size_t cells = 0;
+  for (const auto& [own, more] : taken) {
+    cells += more.cells.size();
+    if (!more.cells.empty()) add_results(*own, more);
   }
   log_info(text(cells, " cells are merged"));
   return 0;

@@ -161,7 +161,8 @@ const Fields<ExperimentRequest>& experiment_options() {
       {"scale", &E::scale, "run: one of the experiment's scales; by default the first"},
       {"arms", &E::arms, "run: these arms alone, between commas"},
       {"seeds", &E::seeds, {1, 24}, "run: the first N seeds alone; by default all"},
-      {"cells", &E::cells, "run: a part of the cells, as in 1/2, so that several machines or processes share them"},
+      {"cells", &E::cells,
+       "run: a part of the seeds, as in 1/2, so that several machines or processes share the cells"},
       {"minutes", &E::minutes, {0, 1e6}, "run: no cell begins that would end later; 0: all of them"},
       {"jobs", &E::jobs, {1, 4096}, "run: cells at once; by default one a thread"},
       {"device", &E::device, kDevice}};

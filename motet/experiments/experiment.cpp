@@ -112,7 +112,19 @@ Claim claim_of(const json& values, const std::string& place) {
   out.margin = section.number("margin", 0);
   if (limited != section.has("limit")) fail(section.place(), " ", quote(out.says), ": a limit is of above and below");
   out.limit = section.number("limit", 0);
-  out.test = value_of(claim_tests(), section.string("test", "t"), "test");
+  try {
+    out.test = value_of(claim_tests(), section.string("test", "t"), "test");
+  } catch (const UsageError& e) {
+    fail(section.place(), " ", quote(out.says), ": ", e.what());
+  }
+  const size_t least = limited ? 1 : 2;
+  if (out.arms.size() < least) fail(section.place(), " ", quote(out.says), ": want at least ", least, " arms");
+  if (!out.places.empty() && out.places.size() != out.arms.size())
+    fail(section.place(), " ", quote(out.says), ": has ", out.places.size(), " places, want one for each of its ",
+         out.arms.size(), " arms");
+  if (!out.places.empty() && std::ranges::max(out.places) == std::ranges::min(out.places))
+    fail(section.place(), " ", quote(out.says), ": all places are equal");
+  if (out.margin < 0) fail(section.place(), " ", quote(out.says), ": margin is ", out.margin, ", want at least 0");
   if (out.kind == ClaimKind::equal && out.margin <= 0)
     fail(section.place(), " ", quote(out.says), ": to be equal wants a margin above 0");
   section.finish();

@@ -140,6 +140,12 @@ TEST_F(ExperimentFile, MistakesAreNamed) {
   EXPECT_EQ(wrong("name = \"dcmha\"", "name = \"mha\""), "arm 'mha' is there twice");
   EXPECT_EQ(wrong("less = ", "lesser = "),
             "verdict 'dcmha below mha': want one of less, equal, falls, rises, above, below");
+  EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "falls = [\"dcmha\", \"mha\"]\nplaces = [1]"),
+            "verdict 'dcmha below mha': has 1 places, want one for each of its 2 arms");
+  EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "falls = [\"dcmha\", \"mha\"]\nplaces = [1, 1]"),
+            "verdict 'dcmha below mha': all places are equal");
+  EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "less = [\"dcmha\"]"),
+            "verdict 'dcmha below mha': want at least 2 arms");
   EXPECT_EQ(wrong("less = ", "equal = "), "verdict 'dcmha below mha': to be equal wants a margin above 0");
   EXPECT_EQ(wrong("below = 4", ""), "control: want one of below and above");
   EXPECT_EQ(wrong("seeds = 3", "seeds = 0"), "scale xs: seeds is 0, want 1 to 24");
@@ -180,6 +186,11 @@ TEST_F(ExperimentFile, CellsThatEndedAreFoundAgainAndVerdictsFollow) {
   run_all(one, xs);
   const ExperimentResults results = read_results(one);
   EXPECT_TRUE(open_cells(one, xs, results).empty());
+  ExperimentResults some = results;
+  some.cells.erase(some.cells.begin());
+  EXPECT_EQ(shown_scale(one, some), nullptr) << "what has not ended says nothing yet";
+  EXPECT_EQ(experiments_table({{one, some}}).rows[0][4].shown, "begun");
+  EXPECT_EQ(summary_text({{one, some}}), "");
   EXPECT_EQ(open_cells(one, one.scale("s"), results).size(), 4u);
   const std::vector<Verdict> decided = verdicts(one, xs, results);
   ASSERT_EQ(decided.size(), 1u);
@@ -202,6 +213,18 @@ TEST_F(ExperimentFile, AChangedFileMakesItsCellsVoid) {
   EXPECT_EQ(verdicts(changed, changed.scale("xs"), read_results(changed))[0].word, VerdictWord::undecided);
   drop_void(changed);
   EXPECT_EQ(read_results(changed).cells.size(), 3u);
+}
+
+TEST_F(ExperimentFile, WhatHasEndedStaysAndANumberThatIsNoneIsNoDamage) {
+  const Experiment one = with();
+  const ExperimentCell first = cells_of(one, one.scale("xs"))[0];
+  add_results(one, {.cells = {{first.hash, ended(first, 3)}}, .configurations = {}});
+  add_results(one, {.cells = {{first.hash, ended(first, 4)}}, .configurations = {}});
+  EXPECT_EQ(read_results(one).cells.at(first.hash).metrics.at("loss"), 3);
+  std::string text = read_file(folder_ / "results.json");
+  text.replace(text.find("\"loss\":3.0"), 10, "\"loss\":null");
+  write_file_atomic(folder_ / "results.json", text);
+  EXPECT_TRUE(read_results(one).cells.at(first.hash).metrics.empty());
 }
 
 TEST_F(ExperimentFile, AFileOfAnotherVersionIsRefused) {
@@ -238,7 +261,7 @@ TEST_F(ExperimentFile, TheReadmeHasWhatTheResultsSay) {
   EXPECT_EQ(readme_with("own words\n" + made, one, read_results(one), "x"), "own words\n" + made)
       << "a person may add text";
   EXPECT_EQ(message_of<Error>([&] { readme_with("# D4\n", one, {}, "D4/README.md"); }),
-            "D4/README.md: want the marks <!-- results --> and <!-- /results -->");
+            "D4/README.md: want the marks <!-- claim --> and <!-- /claim -->");
 }
 
 TEST_F(ExperimentFile, ScalesThatDisagreeAreNamedAndTheLargestIsShown) {

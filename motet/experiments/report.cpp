@@ -111,6 +111,12 @@ std::string cost(double seconds) {
   return seconds >= 90 ? text(std::lround(seconds / 60), " min") : text(std::lround(seconds), " s");
 }
 
+// Of one without a scale that is done.
+std::string state_of(const Experiment& experiment, const ExperimentResults& results) {
+  if (!experiment.not_run.empty()) return "not run here";
+  return results.cells.empty() ? "not run yet" : "begun";
+}
+
 // Whether two scales of an experiment say different things of a claim; "" when not.
 std::string disagreement(const Experiment& experiment, const ExperimentResults& results) {
   std::string out;
@@ -166,15 +172,13 @@ std::string between_marks(const std::string& whole, const std::string& name, con
 
 std::string readme_with(const std::string& readme, const Experiment& experiment, const ExperimentResults& results,
                         const std::string& where) {
-  std::string whole = readme;
-  if (whole.empty()) {
-    whole =
-        "# " + experiment.id + ": " + experiment.title + "\n\n" + experiment.claim + " (" + experiment.source + ").\n";
-    if (!experiment.published.empty()) whole += "Published: " + experiment.published + ".\n";
-    if (!experiment.deviations.empty()) whole += "\nWhat differs from how it was published:\n\n";
-    for (const std::string& one : experiment.deviations) whole += "- " + one + "\n";
-    whole += "\n<!-- results -->\n<!-- /results -->\n";
-  }
+  std::string head =
+      "# " + experiment.id + ": " + experiment.title + "\n\n" + experiment.claim + " (" + experiment.source + ").\n";
+  if (!experiment.published.empty()) head += "Published: " + experiment.published + ".\n";
+  if (!experiment.deviations.empty()) head += "\nWhat differs from how it was published:\n\n";
+  for (const std::string& one : experiment.deviations) head += "- " + one + "\n";
+  const std::string fresh = "<!-- claim -->\n<!-- /claim -->\n\n<!-- results -->\n<!-- /results -->\n";
+  const std::string whole = between_marks(readme.empty() ? fresh : readme, "claim", head, where);
   return between_marks(whole, "results", results_text(experiment, results), where);
 }
 
@@ -189,8 +193,8 @@ Table experiments_table(const std::vector<Reported>& all) {
   for (const auto& [experiment, results] : all) {
     const ExperimentScale* scale = shown_scale(experiment, results);
     if (!scale) {
-      table.rows.push_back({experiment.id, experiment.claim, experiment.published, "-",
-                            experiment.not_run.empty() ? "not run yet" : "not run here", "-", "-"});
+      table.rows.push_back(
+          {experiment.id, experiment.claim, experiment.published, "-", state_of(experiment, results), "-", "-"});
       continue;
     }
     const std::vector<Verdict> decided = verdicts(experiment, *scale, results);
@@ -220,18 +224,28 @@ std::string experiments_text(const std::vector<Reported>& all) {
 }
 
 std::string summary_text(const std::vector<Reported>& all, size_t most) {
-  std::string out;
-  size_t lines = 0;
-  for (const auto& [experiment, results] : all) {
+  // Each experiment's first claims before anyone's later ones, in the order of the ids.
+  std::vector<std::vector<std::string>> lines(all.size());
+  size_t longest = 0, count = 0;
+  for (size_t e = 0; e < all.size(); ++e) {
+    const auto& [experiment, results] = all[e];
     const ExperimentScale* scale = shown_scale(experiment, results);
     if (!scale) continue;
     const std::vector<Verdict> decided = verdicts(experiment, *scale, results);
-    for (size_t i = 0; i < decided.size() && lines < most; ++i, ++lines) {
+    for (size_t i = 0; i < decided.size(); ++i) {
       const Finding* f = deciding(decided[i]);
-      out += "- " + experiment.id + ", **" + word(decided[i]) + "**: " + experiment.claims[i].says +
-             (f ? " (" + shown_finding(*f) + ")" : "") + "\n";
+      lines[e].push_back("- " + experiment.id + ", **" + word(decided[i]) + "**: " + experiment.claims[i].says +
+                         (f ? " (" + shown_finding(*f) + ")" : "") + "\n");
     }
+    longest = std::max(longest, lines[e].size());
   }
+  std::vector<size_t> taken(all.size());
+  for (size_t round = 0; round < longest; ++round)
+    for (size_t e = 0; e < all.size(); ++e)
+      if (round < lines[e].size() && count < most) ++taken[e], ++count;
+  std::string out;
+  for (size_t e = 0; e < all.size(); ++e)
+    for (size_t i = 0; i < taken[e]; ++i) out += lines[e][i];
   return out;
 }
 

@@ -36,7 +36,9 @@ CellResult cell_of(const json& stored) {
   CellResult out{.scale = stored.at("scale"), .arm = stored.at("arm"), .seed = stored.at("seed")};
   out.machine = stored.at("machine"), out.seconds = stored.at("seconds");
   out.failure = stored.value("failure", "");
-  if (stored.contains("metrics")) out.metrics = stored["metrics"].get<std::map<std::string, double>>();
+  if (stored.contains("metrics"))
+    for (const auto& [name, number] : stored["metrics"].items())
+      if (number.is_number()) out.metrics[name] = number;
   if (stored.contains("curve")) out.curve = stored["curve"].get<std::vector<std::pair<double, double>>>();
   out.tokens = stored.value("tokens", int64_t{0}), out.parameters = stored.value("parameters", int64_t{0});
   out.flops = stored.value("flops", 0.0);
@@ -67,7 +69,7 @@ json verdict_records(const Experiment& experiment, const ExperimentResults& resu
   return out;
 }
 
-void write(const Experiment& experiment, const ExperimentResults& results) {
+std::string text_of(const Experiment& experiment, const ExperimentResults& results) {
   json out{{"version", kVersion}, {"cells", json::object()}, {"configurations", json::object()}};
   for (const auto& [hash, cell] : results.cells) out["cells"][hash] = record(cell);
   for (const auto& [who, configuration] : results.configurations)
@@ -86,7 +88,11 @@ void write(const Experiment& experiment, const ExperimentResults& results) {
       lines += (lines.empty() ? "\n" : ",\n") + json(name).dump() + ": " + one.dump();
     text += "{" + lines + "\n}";
   }
-  write_file_atomic(file_of(experiment), text + "\n}\n");
+  return text + "\n}\n";
+}
+
+void write(const Experiment& experiment, const ExperimentResults& results) {
+  write_file_atomic(file_of(experiment), text_of(experiment, results));
 }
 
 // One process at a time reads, changes and writes a results.json.
@@ -106,12 +112,14 @@ class Lock {
 
 }  // namespace
 
+std::string results_json(const Experiment& experiment) { return text_of(experiment, read_results(experiment)); }
+
 ExperimentResults read_results(const Experiment& experiment) {
   ExperimentResults out;
   const fs::path file = file_of(experiment);
   if (!fs::exists(file)) return out;
   const json stored = read_json(file.string());
-  const int version = stored.is_object() ? stored.value("version", 0) : 0;
+  const json version = stored.is_object() && stored.contains("version") ? stored["version"] : json(0);
   if (version != kVersion) fail(file.string(), ": is of version ", version, ", want ", kVersion, ": of another Motet");
   try {
     for (const auto& [hash, cell] : stored.at("cells").items()) out.cells[hash] = cell_of(cell);
@@ -126,7 +134,7 @@ ExperimentResults read_results(const Experiment& experiment) {
 void add_results(const Experiment& experiment, const ExperimentResults& more) {
   const Lock lock(experiment.folder);
   ExperimentResults all = read_results(experiment);
-  for (const auto& [hash, cell] : more.cells) all.cells[hash] = cell;
+  all.cells.insert(more.cells.begin(), more.cells.end());  // what has ended stays
   for (const auto& [who, configuration] : more.configurations) all.configurations[who] = configuration;
   write(experiment, all);
 }
@@ -204,7 +212,7 @@ std::vector<Verdict> verdicts(const Experiment& experiment, const ExperimentScal
 const ExperimentScale* shown_scale(const Experiment& experiment, const ExperimentResults& results) {
   const ExperimentScale* found = nullptr;
   for (const ExperimentScale& scale : experiment.scales)
-    if (!verdicts(experiment, scale, results).empty()) found = &scale;
+    if (open_cells(experiment, scale, results).empty()) found = &scale;
   return found;
 }
 

@@ -28,9 +28,12 @@ struct ExperimentResults {
 /// Empty where there is no results.json yet. Throws Error for one that is damaged or of another version.
 ExperimentResults read_results(const Experiment&);
 
-/// Writes results.json with these cells beside those that another process has written meanwhile, and with the verdicts
+/// Writes results.json with these cells beside those that are there, which stay as they are, and with the verdicts
 /// that follow from all of them. `configurations` replace those of the same arms.
 void add_results(const Experiment&, const ExperimentResults& more);
+
+/// results.json as its cells and the rules have it: what the file should hold.
+std::string results_json(const Experiment&);
 
 /// Without the cells that the experiment no longer has.
 void drop_void(const Experiment&);
@@ -48,7 +51,7 @@ std::string changed_key(const nlohmann::json& stored, const nlohmann::json& now,
 /// The verdicts at a scale, one a claim; empty while nothing has run there.
 std::vector<Verdict> verdicts(const Experiment&, const ExperimentScale&, const ExperimentResults&);
 
-/// The largest scale with results; null without.
+/// The largest scale whose cells have all ended; null without.
 const ExperimentScale* shown_scale(const Experiment&, const ExperimentResults&);
 
 /// The numbers of a metric by arm and seed, NaN where a cell has none.

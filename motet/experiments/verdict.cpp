@@ -83,21 +83,34 @@ double p_of(const Claim& claim, const std::vector<double>& differences) {
   return claim.test == ClaimTest::sign_flip ? sign_flip(differences) : difference_of(differences).p;
 }
 
-VerdictWord word_for(const Claim& claim, const Finding& f, size_t seeds) {
+// P of a mean as far from +- margin as this one, on the other side of it, if the true one were there.
+double beyond(const Difference& d, double margin) {
+  const double past = std::abs(d.mean) - margin, freedom = static_cast<double>(d.pairs - 1);
+  const double error = (d.high - d.mean) / t_quantile(0.05, freedom);
+  if (past <= 0) return 1;
+  return error > 0 ? two_sided_t(past / error, freedom) : 0;
+}
+
+// Of `comparisons` in the experiment.
+VerdictWord word_for(const Claim& claim, const Finding& f, const std::vector<double>& differences, size_t seeds,
+                     size_t comparisons) {
   const Difference& d = f.difference;
   const bool exact = claim.test == ClaimTest::exact;
   if (d.pairs < std::max<size_t>(seeds, exact ? 1 : 2)) return VerdictWord::undecided;
   const bool positive = claim.kind == ClaimKind::rises || claim.kind == ClaimKind::above;
-  if (exact) {
-    if (claim.kind == ClaimKind::equal)
-      return std::abs(d.mean) < claim.margin ? VerdictWord::confirmed : VerdictWord::contradicted;
-    if (std::abs(d.mean) <= claim.margin) return VerdictWord::no_effect;
-    return (d.mean > 0) == positive ? VerdictWord::confirmed : VerdictWord::contradicted;
+  if (exact) {  // of every seed
+    const auto all = [&](const auto& holds) { return std::ranges::all_of(differences, holds); };
+    const auto small = [&](double x) { return std::abs(x) <= claim.margin; };
+    if (claim.kind == ClaimKind::equal) return all(small) ? VerdictWord::confirmed : VerdictWord::contradicted;
+    if (claim.margin > 0 && all(small)) return VerdictWord::no_effect;
+    if (all([&](double x) { return positive ? x > claim.margin : x < -claim.margin; })) return VerdictWord::confirmed;
+    return all([&](double x) { return positive ? x < 0 : x > 0; }) ? VerdictWord::contradicted : VerdictWord::undecided;
   }
-  const bool within =
-      d.low > -claim.margin && d.high<claim.margin, beyond = d.low> claim.margin || d.high < -claim.margin;
+  const bool within = d.low > -claim.margin && d.high < claim.margin;
   if (claim.kind == ClaimKind::equal)
-    return f.p < kAlpha ? VerdictWord::confirmed : beyond ? VerdictWord::contradicted : VerdictWord::undecided;
+    return f.p < kAlpha                                                          ? VerdictWord::confirmed
+           : beyond(d, claim.margin) * static_cast<double>(comparisons) < kAlpha ? VerdictWord::contradicted
+                                                                                 : VerdictWord::undecided;
   if (within) return VerdictWord::no_effect;
   if (!(f.p < kAlpha)) return VerdictWord::undecided;
   return (d.mean > 0) == positive ? VerdictWord::confirmed : VerdictWord::contradicted;
@@ -174,11 +187,14 @@ const Words<ClaimTest>& claim_tests() {
 std::vector<Verdict> decide(const Evidence& evidence) {
   std::vector<Verdict> verdicts;
   std::vector<double> p;
+  std::vector<std::vector<double>> differences;
   for (const Claim& claim : evidence.claims) {
     verdicts.emplace_back();
     for (Compared& one : compared(evidence, claim)) {
       verdicts.back().findings.push_back({.of = std::move(one.of), .difference = difference_of(one.differences)});
+      differences.push_back(one.differences);
       p.push_back(p_of(claim, one.differences));
+      if (claim.test != ClaimTest::exact && std::isnan(p.back())) p.back() = 1;  // it counts among the comparisons
     }
   }
   const std::vector<double> corrected = holm(p);
@@ -189,8 +205,9 @@ std::vector<Verdict> decide(const Evidence& evidence) {
     const Claim& claim = evidence.claims[i];
     Verdict& verdict = verdicts[i];
     for (Finding& f : verdict.findings) {
-      f.p = corrected[next++];
-      f.word = word_for(claim, f, evidence.seeds);
+      f.p = corrected[next];
+      f.word = word_for(claim, f, differences[next], evidence.seeds, p.size());
+      ++next;
       verdict.why += (verdict.why.empty() ? "" : "; ") + shown(claim, f, evidence.seeds);
     }
     verdict.word = weakest(verdict.findings);

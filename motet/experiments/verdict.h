@@ -33,7 +33,7 @@ enum class ClaimKind : uint8_t {
 enum class ClaimTest : uint8_t {
   paired_t,   // of a limit: one sample
   sign_flip,  // exact; for accuracies that jump
-  exact       // the numbers have no noise: their sign decides, of one seed
+  exact       // the numbers have no noise: each seed's has to be on the claimed side
 };
 const Words<ClaimKind>& claim_kinds();
 const Words<ClaimTest>& claim_tests();

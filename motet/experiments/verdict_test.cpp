@@ -89,6 +89,8 @@ TEST(Verdict, ALimitIsOneSampleAndNumbersWithoutNoiseNeedNoTest) {
   above.margin = 0.2;
   EXPECT_EQ(word(above, 1), W::no_effect);
   EXPECT_EQ(word(above, 5), W::undecided) << "a cell is missing";
+  above.margin = 0, above.arms = {"slow"};
+  EXPECT_EQ(word(above), W::undecided) << "exact wants every seed on one side";
 }
 
 TEST(Verdict, MissingSeedsLeaveItOpen) {
@@ -121,6 +123,16 @@ TEST(Verdict, AllComparisonsOfAnExperimentAreCorrectedTogether) {
   for (int i = 0; i < 4; ++i) one.claims.push_back(one.claims[0]);
   EXPECT_EQ(decide(one).at(0).word, W::undecided);
   EXPECT_GT(decide(one).at(0).findings[0].p, 0.05);
+}
+
+TEST(Verdict, AComparisonWithoutNumbersCounts) {
+  ArmNumbers some{
+      {"a", {1, 2, 3, 4, 5, 6}}, {"b", {1.2, 2.9, 3.1, 4.8, 5.1, 6.9}}, {"c", {NAN, NAN, NAN, NAN, NAN, NAN}}};
+  Evidence all = evidence(less({"a", "b"}), some);
+  const double alone = decide(all).at(0).findings[0].p;
+  all.claims.push_back(less({"a", "c"}));
+  EXPECT_NEAR(decide(all).at(0).findings[0].p, 2 * alone, 1e-12)
+      << "that an arm did not end makes no other claim easier";
 }
 
 TEST(Verdict, SignFlipsAreExact) {

@@ -101,7 +101,11 @@ Rates attention_rates(const BenchOptions& o, const LabOptions& lab, CellResult&)
   return rates;
 }
 
-json configuration(Lab&, const ExperimentCell& cell) { return bench_cell_options().write(read(cell)); }
+json configuration(Lab& lab, const ExperimentCell& cell) {
+  json all = bench_cell_options().write(read(cell));
+  all["machine"] = lab.machine();  // times of two machines are not one measurement
+  return all;
+}
 
 void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgress&) {
   const BenchOptions o = read(cell);

@@ -1,6 +1,7 @@
 #include "motet/lab/lab.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "motet/bench/machine.h"
 #include "motet/core/error.h"
@@ -35,6 +36,11 @@ auto named(const Experiment& experiment, const ExperimentCell& cell, const Actio
 
 }  // namespace
 
+std::string Lab::machine() const {
+  if (!parse_device(options_.device).is_cpu()) return gpu_name();
+  return text(processor_name(), ", ", options_.threads, options_.threads == 1 ? " thread" : " threads");
+}
+
 bool Lab::alone(const Experiment& experiment) { return kind_of(experiment).alone; }
 
 nlohmann::json Lab::configuration(const Experiment& experiment, const ExperimentCell& cell) {
@@ -45,10 +51,7 @@ nlohmann::json Lab::configuration(const Experiment& experiment, const Experiment
 CellResult Lab::run(const Experiment& experiment, const ExperimentCell& cell, const CellProgress& progress) {
   const CellKind& kind = kind_of(experiment);
   CellResult out{.scale = cell.scale, .arm = cell.arm, .seed = cell.seed};
-  const at::Device device = parse_device(options_.device);
-  out.machine = device.is_cpu()
-                    ? text(processor_name(), ", ", options_.threads, options_.threads == 1 ? " thread" : " threads")
-                    : gpu_name();
+  out.machine = machine();
   const auto start = std::chrono::steady_clock::now();
   named(experiment, cell, [&] {
     try {
@@ -56,6 +59,11 @@ CellResult Lab::run(const Experiment& experiment, const ExperimentCell& cell, co
     } catch (const Diverged& e) {
       out.failure = e.what();
     }
+  });
+  std::erase_if(out.metrics, [&](const auto& metric) {
+    if (std::isfinite(metric.second)) return false;
+    if (out.failure.empty()) out.failure = text(metric.first, " is ", metric.second);
+    return true;
   });
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;

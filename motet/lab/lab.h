@@ -34,6 +34,8 @@ class Lab {
   /// that is not known.
   static bool alone(const Experiment&);
 
+  /// The processor and the threads of a cell, or the GPU.
+  std::string machine() const;
   const LabOptions& options() const { return options_; }
   /// The data of a run, read once.
   std::shared_ptr<const TextData> data_of(const RunConfig&);

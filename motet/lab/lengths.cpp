@@ -1,8 +1,9 @@
 #include "motet/lab/lengths.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
 #include "motet/core/fields.h"
-#include "motet/core/interrupt.h"
 #include "motet/eval/perplexity/perplexity.h"
 #include "motet/models/lengthen.h"
 
@@ -25,17 +26,21 @@ Lengths read_lengths(const nlohmann::json& given) {
   if (!given.is_object()) fail_usage("lengths: want a table");
   Lengths out;
   for (const auto& [key, value] : given.items()) {
-    if (key == "times" && value.is_array()) {
+    const auto all = [&](const auto& holds) { return value.is_array() && std::ranges::all_of(value, holds); };
+    if (key == "times" && all([](const auto& one) { return one.is_number_integer(); })) {
       out.times = value.get<std::vector<int64_t>>();
-    } else if (key == "tokens" && value.is_number_integer()) {
+    } else if (key == "tokens" && value.is_number_integer() && value > 1) {
       out.tokens = value;
-    } else if (key == "scaling" && value.is_array()) {
+    } else if (key == "scaling" && all([](const auto& one) { return one.is_string(); })) {
       for (const std::string name : value) {
         const std::vector<std::string> words = split(name, ' ');
         if (words.size() != 2)
           fail_usage("lengths.scaling: ", quote(name), ", want a kind and a factor, as in dynamic 4");
         out.scalings.push_back({name, {{"rope_scaling", words[0]}, {"rope_factor", words[1]}}});
       }
+    } else if (key == "times" || key == "tokens" || key == "scaling") {
+      fail_usage("lengths.", key, ": ", value.dump(),
+                 ", want times = [1, 8], tokens = 40000 or scaling = [\"dynamic 4\"]");
     } else {
       fail_usage(unknown_name("option", "lengths." + key, {"lengths.times", "lengths.tokens", "lengths.scaling"}));
     }
@@ -43,6 +48,13 @@ Lengths read_lengths(const nlohmann::json& given) {
   for (const int64_t times : out.times)
     if (times < 1 || times > 1024) fail_usage("lengths.times: ", times, ", want 1 to 1024");
   return out;
+}
+
+void check_lengths(const ModelConfig& config, const Lengths& lengths) {
+  for (const Lengths::Scaling& scaling : lengths.scalings)
+    for (const int64_t times : lengths.times) lengthened(config, times * config.context, scaling.options);
+  if (lengths.tokens <= std::ranges::max(lengths.times) * config.context)
+    fail_usage("lengths.tokens: ", lengths.tokens, ", want more than the longest window");
 }
 
 std::map<std::string, double> losses_at(ModelImpl& model, const TokenSequence& validation, const Lengths& lengths) {

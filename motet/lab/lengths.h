@@ -18,8 +18,11 @@ struct Lengths {
 /// Of {"times": [1, 8], "tokens": N, "scaling": ["dynamic 4", "linear 2", "ntk 8"]}. Throws UsageError.
 Lengths read_lengths(const nlohmann::json& given);
 
-/// "loss{8T}" and "loss{8T, dynamic 4}": nats a token of windows, of which each scores one trained length of tokens
-/// that see all of the window before them.
+/// Throws UsageError for scalings that the model does not take and windows that the tokens do not fill.
+void check_lengths(const ModelConfig&, const Lengths&);
+
+/// "loss{8T}" and "loss{8T, dynamic 4}": what `motet eval -c 8T --stride T` says of the tokens, T being the trained
+/// length: a window scores the tokens that those before it did not, the first one all of its own.
 std::map<std::string, double> losses_at(ModelImpl&, const TokenSequence& validation, const Lengths&);
 
 }  // namespace motet

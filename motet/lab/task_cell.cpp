@@ -55,6 +55,11 @@ TaskCell read_task(const nlohmann::json& given) {
   for (const nlohmann::json& test : given["test"]) {
     if (!test.is_object() || !test.contains("name") || !test["name"].is_string())
       fail_usage("data.task.test: want tables with a name and the options that differ");
+    const std::string name = test["name"];
+    if (name.find(',') == name.npos && name.find('=') == name.npos)
+      fail_usage("data.task.test: ", quote(name), ", want a name that says the sizes, as in n=512");
+    for (const TaskCell::Test& other : out.tests)
+      if (other.name == name) fail_usage("data.task.test: ", quote(name), " is there twice");
     nlohmann::json variant = own;
     for (const auto& [key, value] : test.items())
       if (key != "name") variant[key] = value;

@@ -28,13 +28,15 @@ TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
   json config = json::object();
   TrainCell out;
   for (const auto& [key, value] : options.items()) {
+    const bool section = key == "model" || key == "train" || key == "data";
+    if (section && !value.is_object()) fail_usage("options.", key, ": want a table");
     if (key == "mechanism")
       config["model"]["attention"]["mechanism"] = value;
     else if (key == "match")
       out.match = value_of(match_words(), value.is_string() ? value.get<std::string>() : value.dump(), "match");
     else if (key == "lengths")
       out.lengths = read_lengths(value);
-    else if (key == "model" || key == "train" || key == "data")
+    else if (section)
       config[key].merge_patch(value);
     else
       fail_usage(unknown_name("option", key, {"data", "lengths", "match", "mechanism", "model", "train"}));
@@ -101,7 +103,7 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   out["model"]["intermediate_size"] = own.config.intermediate_size();
   out["data"].erase("text");  // a path of this machine; the hashes tell what it is
   out["data"]["name"] = own.data->name;
-  if (cell.options.contains("lengths")) out["lengths"] = cell.options["lengths"];
+  if (own.cell.lengths) check_lengths(own.config, *own.cell.lengths), out["lengths"] = cell.options["lengths"];
   if (own.cell.task)
     out["data"]["task"] = own.cell.task->given;
   else

@@ -136,7 +136,8 @@ std::vector<std::vector<double>> attention_shares(ModelImpl& model, const Tensor
   each_call(model, ids, ModelImpl::positions(ids, {}), [&](const Call& call, const std::vector<Diagnostic>&) {
     const Call last = block(call, T - 1, T);
     const Tensor size_BHS = attention_maps(last.q, last.k, last.attention).mixed_BHTS.abs().squeeze(2);
-    const Tensor share_BS = (size_BHS / size_BHS.sum(-1, true)).mean(1).to(at::kDouble);
+    const Tensor share_BS =
+        (size_BHS / size_BHS.sum(-1, true).clamp_min(std::numeric_limits<float>::min())).mean(1).to(at::kDouble);
     layers.emplace_back();
     for (int64_t kind = 0; kind < count; ++kind)
       layers.back().push_back((share_BS * (kinds == kind)).sum(-1).mean().item<double>());
