@@ -163,3 +163,27 @@ def test_a_model_that_is_not_causal_has_a_report_without_a_text(tmp_path):
     page = (tmp_path / "r" / "report.html").read_text()
     assert "motet eval" in page and "motet generate" not in page
     assert "a model that is not causal continues no text" in refused(2, "train", *sizes, "-p", "A", "--out", tmp_path / "s")
+
+
+@pytest.mark.parametrize("mechanism", list(BESIDE))
+def test_inspect_probes_any_model(mechanism, tmp_path):
+    """The numbers that a diagnosis has, of the beginning of a text: those of its first tokens alone."""
+    done = run("train", *TINY, *LAYERS, "--mechanism", mechanism, "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    text = tmp_path / "text.txt"
+    text.write_text("First Citizen: We are accounted poor citizens, the patricians good.\n" * 2)
+
+    def rows(path):
+        done = run("inspect", tmp_path / "r", "--probe", path, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    found = rows(text)
+    assert [row["layer"] for row in found] == [1, 2]
+    assert set(found[0]) == {"layer", "largest_logit", "entropy", "first_token"} | BESIDE[mechanism]
+    assert all(0 < row["entropy"] < 3.47 and 0 < row["first_token"] < 1 for row in found), "ln 32 at most"
+    (tmp_path / "begun.txt").write_text(text.read_text()[:32])
+    assert rows(tmp_path / "begun.txt") == found, "the context is 32 characters"
+    (tmp_path / "short.txt").write_text("F")
+    assert "has 1 tokens, want at least 2" in refused(1, "inspect", tmp_path / "r", "--probe", tmp_path / "short.txt")
+    assert "nothing" in refused(1, "inspect", tmp_path / "r", "--probe", tmp_path / "nothing")
