@@ -175,7 +175,7 @@ TEST_F(ExperimentFile, IdsAreInOrderAndTheNearestIsNamed) {
 TEST_F(ExperimentFile, AnExperimentThatIsNotRunSaysWhy) {
   const Experiment one = with("claim = \"c\"\nsource = \"s\"\nnot_run = \"it wants 400 GPUs\"");
   EXPECT_EQ(results_text(one, {}), "Not run here, which is no verdict: it wants 400 GPUs\n");
-  EXPECT_EQ(experiments_table({{one, {}}}).rows[0][4].shown, "not run here");
+  EXPECT_EQ(experiments_table({{one, {}}}).rows[0][2].shown, "not run here");
 }
 
 TEST_F(ExperimentFile, CellsThatEndedAreFoundAgainAndVerdictsFollow) {
@@ -189,7 +189,7 @@ TEST_F(ExperimentFile, CellsThatEndedAreFoundAgainAndVerdictsFollow) {
   ExperimentResults some = results;
   some.cells.erase(some.cells.begin());
   EXPECT_EQ(shown_scale(one, some), nullptr) << "what has not ended says nothing yet";
-  EXPECT_EQ(experiments_table({{one, some}}).rows[0][4].shown, "begun");
+  EXPECT_EQ(experiments_table({{one, some}}).rows[0][2].shown, "begun");
   EXPECT_EQ(summary_text({{one, some}}), "");
   EXPECT_EQ(open_cells(one, one.scale("s"), results).size(), 4u);
   const std::vector<Verdict> decided = verdicts(one, xs, results);
@@ -275,7 +275,7 @@ TEST_F(ExperimentFile, ScalesThatDisagreeAreNamedAndTheLargestIsShown) {
   EXPECT_NE(results_text(one, results).find("Scales disagree: 'dcmha below mha' is confirmed at xs, undecided at s."),
             std::string::npos)
       << results_text(one, results);
-  EXPECT_EQ(experiments_table({{one, results}}).rows[0][5].shown, "s");
+  EXPECT_EQ(experiments_table({{one, results}}).rows[0][4].shown, "s");
   EXPECT_NE(summary_text({{one, results}}).find("- D4, **undecided**: dcmha below mha (dcmha - mha -0.1 ["),
             std::string::npos)
       << summary_text({{one, results}});

@@ -185,24 +185,25 @@ std::string readme_with(const std::string& readme, const Experiment& experiment,
 Table experiments_table(const std::vector<Reported>& all) {
   Table table{.columns = {{"id", Align::left},
                           {"claim", Align::left},
-                          {"published", Align::left},
-                          {"ours, 95 % interval", Align::left, "", "ours"},
                           {"verdict", Align::left},
+                          {"ours, 95 % interval", Align::left, "", "ours"},
                           {"scale", Align::left},
-                          {"cost"}}};
+                          {"cost"},
+                          {"published", Align::left}}};
   for (const auto& [experiment, results] : all) {
     const ExperimentScale* scale = shown_scale(experiment, results);
     if (!scale) {
       table.rows.push_back(
-          {experiment.id, experiment.claim, experiment.published, "-", state_of(experiment, results), "-", "-"});
+          {experiment.id, experiment.claim, state_of(experiment, results), "-", "-", "-", experiment.published});
       continue;
     }
     const std::vector<Verdict> decided = verdicts(experiment, *scale, results);
     for (size_t i = 0; i < decided.size(); ++i) {
       const Finding* f = deciding(decided[i]);
-      table.rows.push_back({i == 0 ? experiment.id : "", experiment.claims[i].says, i == 0 ? experiment.published : "",
-                            f ? shown_finding(*f) : "-", word(decided[i]), scale->name,
-                            i == 0 ? cost(seconds_of(experiment, *scale, results)) : ""});
+      table.rows.push_back({i == 0 ? experiment.id : "", experiment.claims[i].says, word(decided[i]),
+                            f ? shown_finding(*f) : "-", scale->name,
+                            i == 0 ? cost(seconds_of(experiment, *scale, results)) : "",
+                            i == 0 ? experiment.published : ""});
     }
   }
   return table;
