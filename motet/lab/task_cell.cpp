@@ -4,6 +4,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/layers/streams.h"
 #include "motet/probe/probe.h"
 #include "motet/tasks/episodes.h"
 #include "motet/train/freeze.h"
@@ -88,7 +89,7 @@ void fit_to_task(ModelConfig& config, const TaskCell& cell) {
   }
 }
 
-void fix_embedding(ModelImpl& model, const Task& task) {
+void fix_embedding(ModelImpl& model, const Task& task, int64_t seed) {
   const auto parts = task.parts();
   if (parts.empty()) return;
   at::NoGradGuard no_grad;
@@ -98,6 +99,9 @@ void fix_embedding(ModelImpl& model, const Task& task) {
   for (size_t id = 0; id < parts.size(); ++id)
     for (const int32_t part : parts[id]) rows[static_cast<int64_t>(id)][part] += 1;
   table.copy_(made);
+  // Parts as far apart as PyTorch's embeddings begin: a step of the optimiser then moves them little.
+  const std::string projection = "model.embed_projection.weight";
+  Streams(static_cast<uint64_t>(seed)).normal(projection, model.named_parameters()[projection], 1);
   freeze(model, {kTable});
 }
 

@@ -27,7 +27,7 @@ TextData task_data(const TaskCell&, uint64_t episodes, uint64_t seed);
 /// The model of a task: a context as long as the longest test, and of composite tokens embeddings of their parts.
 void fit_to_task(ModelConfig&, const TaskCell&);
 /// Makes the embedding of composite tokens the sum of their parts, which stays so: it is not trained.
-void fix_embedding(ModelImpl&, const Task&);
+void fix_embedding(ModelImpl&, const Task&, int64_t seed);
 
 /// How much of the last token's attention falls on tokens of each kind: share{answer}, the mean over layers and heads
 /// (motet/probe), of some episodes of the task.

@@ -116,7 +116,7 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
 std::unique_ptr<Trainer> trainer_of(const Prepared& own) {
   Model model(own.config, parse_device(own.cell.run.train.device));
   model->initialize(static_cast<uint64_t>(own.cell.run.train.seed));
-  if (own.cell.task) fix_embedding(*model, own.cell.task->task());
+  if (own.cell.task) fix_embedding(*model, own.cell.task->task(), own.cell.run.train.seed);
   return std::make_unique<Trainer>(model, *own.data, own.cell.run.train);
 }
 

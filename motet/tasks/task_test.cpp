@@ -22,32 +22,33 @@ std::shared_ptr<const Task> task(const json& options) { return make_task(options
 const json kWhere{{"name", "where-select"}, {"fields", 4}, {"values", 3}, {"items", 5}, {"held_out", 3}};
 constexpr int kEpisodes = 4000;
 
-// Ids of where-select: 3 values, 4 fields, 12 of "s is a", items of base 3.
+// Ids of where-select: 3 values, 4 fields, one that asks, 12 of "s is a", items of base 3.
 struct Read {
   std::vector<std::vector<int>> items;
   int s, a, o;
 };
 Read read_where(const Episode& e) {
   Read out;
-  for (size_t i = 0; i + 2 < e.ids.size(); ++i) {
-    int id = e.ids[i] - 19;
+  EXPECT_EQ(e.ids.back(), 7);
+  for (size_t i = 2; i + 1 < e.ids.size(); ++i) {
+    int id = e.ids[i] - 20;
     std::vector<int> fields(4);
     for (int f = 3; f >= 0; --f) fields[f] = id % 3, id /= 3;
     out.items.push_back(fields);
   }
-  const int where = e.ids[e.ids.size() - 2] - 7;
-  out.s = where / 3, out.a = where % 3, out.o = e.ids.back() - 3;
+  const int where = e.ids[0] - 8;
+  out.s = where / 3, out.a = where % 3, out.o = e.ids[1] - 3;
   return out;
 }
 
 TEST(WhereSelect, TheAnswerIsTheFieldOfTheOneItemThatIsFound) {
   const auto own = task(kWhere);
-  EXPECT_EQ(own->vocabulary(), 3 + 4 + 12 + 81);
-  EXPECT_EQ(own->length(), 7);
+  EXPECT_EQ(own->vocabulary(), 3 + 4 + 1 + 12 + 81);
+  EXPECT_EQ(own->length(), 8);
   EXPECT_EQ(own->answers(), 3);
   for (int n = 0; n < kEpisodes; ++n) {
     const Episode e = own->episode(1, n, n % 2 == 0);
-    ASSERT_EQ(e.ids.size(), 7u);
+    ASSERT_EQ(e.ids.size(), 8u);
     for (const int32_t id : e.ids) ASSERT_TRUE(id >= 0 && id < own->vocabulary());
     const Read r = read_where(e);
     ASSERT_NE(r.s, r.o);
@@ -96,9 +97,9 @@ TEST(WhereSelect, AGuessIsRightOnceInThree) {
 
 TEST(WhereSelect, AnItemIsTheSumOfItsValues) {
   const auto parts = task(kWhere)->parts();
-  ASSERT_EQ(parts.size(), 100u);
-  EXPECT_EQ(parts[18], (std::vector<int32_t>{18}));
-  EXPECT_EQ(parts[19 + 27 * 2 + 9 * 0 + 3 * 1 + 2], (std::vector<int32_t>{19 + 9 + 2, 19 + 6 + 1, 19 + 3 + 0, 19 + 2}));
+  ASSERT_EQ(parts.size(), 101u);
+  EXPECT_EQ(parts[19], (std::vector<int32_t>{19}));
+  EXPECT_EQ(parts[20 + 27 * 2 + 9 * 0 + 3 * 1 + 2], (std::vector<int32_t>{20 + 9 + 2, 20 + 6 + 1, 20 + 3 + 0, 20 + 2}));
 }
 
 TEST(NoisyRecall, TheKeyStandsOnceAndTellsTheAnswer) {
@@ -168,26 +169,25 @@ TEST(Tasks, MistakesAreNamed) {
 TEST(EpisodeTokens, AreRowsOfWhichTheAnswerIsLearned) {
   const auto own = task(kWhere);
   const EpisodeTokens tokens(own, 4, 10, false);
-  EXPECT_EQ(tokens.row_length(), 8u);
-  EXPECT_EQ(tokens.size(), 81u);
-  Batches batches(tokens, {.batch_size = 10, .context = 8, .seed = 2});
+  EXPECT_EQ(tokens.row_length(), 9u);
+  EXPECT_EQ(tokens.size(), 91u);
+  Batches batches(tokens, {.batch_size = 10, .context = 9, .seed = 2});
   const Batch batch = batches.batch(0);
   EXPECT_EQ(batch.learned(), 10);
   std::multiset<std::vector<int64_t>> rows, episodes;
   for (int row = 0; row < 10; ++row) {
-    rows.insert({batch.inputs.begin() + 8 * row, batch.inputs.begin() + 8 * row + 8});
-    EXPECT_EQ(batch.targets[8 * row + 6], batch.inputs[8 * row + 7]) << "the answer is what is asked for";
-    for (const int i : {0, 1, 2, 3, 4, 5, 7}) EXPECT_EQ(batch.targets[8 * row + i], kLeftOut);
+    rows.insert({batch.inputs.begin() + 9 * row, batch.inputs.begin() + 9 * row + 9});
+    EXPECT_EQ(batch.targets[9 * row + 7], batch.inputs[9 * row + 8]) << "the answer is what is asked for";
+    for (const int i : {0, 1, 2, 3, 4, 5, 6, 8}) EXPECT_EQ(batch.targets[9 * row + i], kLeftOut);
     const Episode e = own->episode(4, row, false);
     std::vector<int64_t> whole(e.ids.begin(), e.ids.end());
     whole.push_back(e.answer);
     episodes.insert(whole);
   }
   EXPECT_EQ(rows, episodes) << "each episode once in a pass";
-  EXPECT_EQ(tokens.slice(13, 5),
-            (std::vector<int64_t>{tokens.slice(8, 8)[5], tokens.slice(8, 8)[6], tokens.slice(8, 8)[7],
-                                  tokens.slice(16, 8)[0], tokens.slice(16, 8)[1]}));
-  EXPECT_EQ(tokens.document_starts(0, 17), (std::vector<uint64_t>{8, 16}));
+  const std::vector<int64_t> first = tokens.slice(9, 9), second = tokens.slice(18, 9);
+  EXPECT_EQ(tokens.slice(15, 5), (std::vector<int64_t>{first[6], first[7], first[8], second[0], second[1]}));
+  EXPECT_EQ(tokens.document_starts(0, 19), (std::vector<uint64_t>{9, 18}));
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // WHERE and SELECT: among items with several fields, find the one whose field s is a, and say its field o. Plain heads
 // bind what they look for to what they take; heads that are composed do not (DCFormer's argument).
 //
-// An episode: items, each one composite token; "s is a", true of exactly one of them; o, another field. The answer is
-// that item's value of o.
+// An episode: "s is a"; o, another field; items, each one composite token, of exactly one of which s is a; a token that
+// asks. The answer is that item's value of o. The question stands first, so that in causal attention the items see it.
+#include <algorithm>
+
 #include "motet/core/error.h"
 #include "motet/core/fields.h"
 #include "motet/tasks/entries.h"
@@ -50,9 +52,9 @@ class WhereSelect : public Task {
     return true;
   }
 
-  // Answers, fields that are asked for, "s is a", items.
+  // Answers, fields that are asked for, the token that asks, "s is a", items.
   int64_t vocabulary() const override { return first_item() + all_items_; }
-  int64_t length() const override { return o_.items + 2; }
+  int64_t length() const override { return o_.items + 3; }
   int64_t answers() const override { return o_.values; }
 
   Episode episode(uint64_t seed, uint64_t number, bool test) const override {
@@ -62,9 +64,11 @@ class WhereSelect : public Task {
     const auto [s, o] = pairs_[static_cast<size_t>(pair)];
     const int64_t a = draws.below(o_.values), found = draws.below(o_.items);
     Episode out{.ids = {}, .answer = 0, .slice = pair < o_.held_out ? "held out" : "seen"};
-    out.kinds.assign(static_cast<size_t>(o_.items), 1);
-    out.kinds[static_cast<size_t>(found)] = 0;
-    out.kinds.insert(out.kinds.end(), 2, 2);
+    out.ids.push_back(static_cast<int32_t>(o_.values + o_.fields + 1 + s * o_.values + a));
+    out.ids.push_back(static_cast<int32_t>(o_.values + o));
+    out.kinds.assign(static_cast<size_t>(length()), 2);
+    std::fill_n(out.kinds.begin() + 2, o_.items, 1);
+    out.kinds[static_cast<size_t>(2 + found)] = 0;
     for (int64_t item = 0; item < o_.items; ++item) {
       int64_t id = 0;
       for (int64_t f = 0; f < o_.fields; ++f) {
@@ -75,8 +79,7 @@ class WhereSelect : public Task {
       }
       out.ids.push_back(static_cast<int32_t>(first_item() + id));
     }
-    out.ids.push_back(static_cast<int32_t>(o_.values + o_.fields + s * o_.values + a));
-    out.ids.push_back(static_cast<int32_t>(o_.values + o));
+    out.ids.push_back(static_cast<int32_t>(o_.values + o_.fields));
     return out;
   }
 
@@ -96,7 +99,7 @@ class WhereSelect : public Task {
   }
 
  private:
-  int64_t first_item() const { return o_.values + o_.fields + o_.fields * o_.values; }
+  int64_t first_item() const { return o_.values + o_.fields + 1 + o_.fields * o_.values; }
 
   Options o_;
   int64_t all_items_ = 1;
