@@ -100,7 +100,7 @@ double Trainer::rate_factor() const {
   return learning_rate_factor(train_, progress() + own, planned_steps());
 }
 
-TokenTensors Trainer::micro_batch(int64_t first) const {
+TokenTensors Trainer::micro_batch(int64_t first) {
   const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
   return as_tensors(batches_.rows(step_, first, std::min(most, train_.batch_size - first)), model_->device());
 }
@@ -165,7 +165,7 @@ StepRecord Trainer::step() {
 }
 
 // The numbers of the documents of each row, or its tokens where there are no documents.
-std::string Trainer::data_of_step() const {
+std::string Trainer::data_of_step() {
   constexpr size_t kMostRows = 16;
   std::string documents, tokens;
   bool any = false;

@@ -81,15 +81,15 @@ class Trainer {
   double progress() const;  // of the budget, 0 to 1
   double rate_factor() const;
   std::vector<int64_t> eval_windows() const;
-  TokenTensors micro_batch(int64_t first) const;
+  TokenTensors micro_batch(int64_t first);
   Dropout dropout(int64_t first_row) const;
   [[noreturn]] void fail_not_finite(const StepRecord&);
-  std::string data_of_step() const;
+  std::string data_of_step();
 
   Model model_;
   TrainOptions train_;
   const TokenSequence& tokens_;
-  mutable Batches batches_;
+  Batches batches_;
   ScoredTokens validation_;
   Optimizer optimizer_;
   Outliers outliers_;
