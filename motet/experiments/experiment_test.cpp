@@ -96,6 +96,10 @@ TEST_F(ExperimentFile, OptionsOfExperimentScaleAndArmLieOverEachOther) {
   EXPECT_EQ(cells[1].options.dump(),
             R"({"mechanism":"dcmha","model":{"hidden_size":128,"num_layers":4},"train":{"tokens":1000}})");
   EXPECT_EQ(cells[1].baseline, cells[0].options);
+  std::string text = kFile;
+  text.replace(text.find("num_layers = 4"), 14, "hidden_size = 256");
+  const Experiment other = with(text);
+  EXPECT_EQ(cells_of(other, other.scale("s"))[1].options["model"]["hidden_size"], 256) << "an arm wins over its scale";
   EXPECT_EQ(cells[0].seed, 1);
   EXPECT_EQ(cells[2].arm, "mha");
   EXPECT_EQ(cells[2].seed, 2);
