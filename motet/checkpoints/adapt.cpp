@@ -18,7 +18,7 @@ int64_t rotary_heads(const ModelConfig& c, const std::string& name) {
 
 void pair_rotary_dimensions(Adaptation& a, const std::string& pairing) {
   std::string own = a.config.attention.at("rope_pairing");
-  if (own == pairing || a.config.attention.at("mechanism") == "coca") return;
+  if (own == pairing || a.config.learned_positions() || a.config.attention.at("mechanism") == "coca") return;
   if (a.config.attention.at("rope_fraction") != 1.0)
     fail("attention.rope_pairing = ", own, ": rotary dimensions are paired anew only where whole heads rotate");
   a.config.attention["rope_pairing"] = pairing;
@@ -36,7 +36,7 @@ void weigh_head_norm(Adaptation& a, const std::string& kind) {
   if (kind.empty() || own == kind || a.config.attention.value("version", "") != "v1") return;
   if (own == "none") return;  // said by check_same_function
   const int64_t heads = a.config.attention.at("num_heads").get<int64_t>() / 2, width = 2 * head_width(a.config);
-  for (int64_t i = 0; i < a.config.num_layers(); ++i) {
+  for (int64_t i = 0; i < a.config.num_blocks(); ++i) {
     const std::string layer = text("model.layers.", i, ".self_attn."), norm = layer + "subln.weight";
     if (kind == "affine") {
       a.tensors[norm] = [width, like = a.tensors.at(layer + "o_proj.weight")] {

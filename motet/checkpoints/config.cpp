@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/companions.h"
 #include "motet/checkpoints/model_folder.h"
@@ -20,14 +22,21 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
     {"initializer_range", "initializer_range"},
 };
 
+// Written where they are not at their default, so that files of earlier versions are those of this one.
+constexpr const char* kLaterKeys[] = {"embedding_size", "embedding_norm", "positions",     "first_position",
+                                      "token_types",    "norm_place",     "shared_layers", "head"};
+
 const Words<at::ScalarType> kAutocasts{{"bfloat16", at::kBFloat16}, {"float16", at::kHalf}};
 
 bool is_llama(const ModelConfig& c) {
   const auto& a = c.attention;
-  return a.at("mechanism") == "softmax" && c.gated() && c.options.embedding_size == 0 &&
-         c.activation() == Activation::silu && c.causal() && a.at("window") == 0 && a.at("position_bias") == "none" &&
-         !a.at("qk_norm").get<bool>() && !a.at("output_gate").get<bool>() && a.at("rope_pairing") == "half" &&
-         a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
+  const ModelOptions otherwise;
+  const nlohmann::json own = model_options().write(c.options), plain = model_options().write(otherwise);
+  const bool later = std::ranges::any_of(kLaterKeys, [&](const char* key) { return own[key] != plain[key]; });
+  return a.at("mechanism") == "softmax" && c.gated() && !later && c.activation() == Activation::silu && c.causal() &&
+         a.at("window") == 0 && a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() &&
+         !a.at("output_gate").get<bool>() && a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" &&
+         a.at("rope_fraction") == 1.0;
 }
 
 bool is_token_id(const std::string& key) {
@@ -73,7 +82,9 @@ nlohmann::json config_json(const ModelConfig& c) {
   const nlohmann::json options = model_options().write(c.options);
   for (const auto& [ours, theirs] : kModelKeys) j[theirs] = options.at(ours);
   j["intermediate_size"] = c.intermediate_size();
-  if (c.options.embedding_size > 0) j["embedding_size"] = c.options.embedding_size;
+  const nlohmann::json otherwise = model_options().write({});
+  for (const char* key : kLaterKeys)
+    if (options.at(key) != otherwise.at(key)) j[key] = options.at(key);
   if (c.autocast) j["autocast"] = word_of(kAutocasts, *c.autocast);
   j["attention_options"].erase("mechanism");
   return j;
@@ -89,7 +100,8 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     if (!j.contains(theirs)) fail(where, ": the key ", theirs, " is missing");
     given[ours] = j[theirs];
   }
-  if (j.contains("embedding_size")) given["embedding_size"] = j["embedding_size"];
+  for (const char* key : kLaterKeys)
+    if (j.contains(key)) given[key] = j[key];
   Published words(j, where);
   const std::string activation = read_activation(words, "hidden_act", "");
   given["activation"] = activation == (j["block"] == "sequential" ? "silu" : "gelu") ? "default" : activation;

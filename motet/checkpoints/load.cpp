@@ -26,11 +26,10 @@ void check_sizes(const Checkpoint& c) {
     if (found == rows.end()) fail(c.tensors.where, ": tensor ", ours, " is missing");
     if (found->second->order == Order::same) want_shape(c, found->second->stored, shape);
   };
-  const int64_t embedding = c.config.options.embedding_size;
-  check("model.embed_tokens.weight", {c.config.vocab_size, embedding > 0 ? embedding : width});
-  for (int64_t i = 0; i < c.config.num_layers(); ++i) {
+  check("model.embed_tokens.weight", {c.config.vocab_size, c.config.embedding_width()});
+  for (int64_t i = 0; i < c.config.num_blocks(); ++i) {
     const std::string layer = text("model.layers.", i, ".");
-    check(layer + "input_layernorm.weight", {width});
+    check(layer + "post_attention_layernorm.weight", {width});
     check(layer + "mlp.down_proj.weight", {width, c.config.intermediate_size()});
   }
 }

@@ -166,6 +166,10 @@ ModelConfig normal(ModelConfig c) {
   c.options.initializer_range = otherwise.initializer_range;
   a["head_dim"] = head_width(c);
   a["num_kv_heads"] = kv_heads(c);
+  if (c.learned_positions()) {
+    a["rope_fraction"] = 0.0;
+    at_default({"rope_base", "rope_pairing", "rope_scaling"});
+  }
   const std::string scaling = a.at("rope_scaling");
   if (scaling == "dynamic" || scaling == "llama3") {
     if (a["rope_trained_length"] == 0) a["rope_trained_length"] = c.context;

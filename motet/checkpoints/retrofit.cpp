@@ -31,7 +31,7 @@ struct Work {
 
   template <class Change>
   void each_layer(Change change) {
-    for (int64_t i = 0; i < a.config.num_layers(); ++i) change(text("model.layers.", i, ".self_attn."));
+    for (int64_t i = 0; i < a.config.num_blocks(); ++i) change(text("model.layers.", i, ".self_attn."));
   }
 
   // Changes a tensor, and its bias when there is one.

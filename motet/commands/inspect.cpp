@@ -60,6 +60,10 @@ void add_model(Lines& lines, const Checkpoint& checkpoint) {
   for (const char* key : {"hidden_size", "num_layers", "block", "causal"}) lines.option(key, options.at(key));
   lines.count("intermediate_size", c.intermediate_size());
   lines.option("activation", options.at("activation"));
+  const nlohmann::json plain = model_options().write({});  // of the rest what is not as it mostly is
+  for (const char* key : {"embedding_size", "embedding_norm", "positions", "first_position", "token_types",
+                          "norm_place", "shared_layers", "head"})
+    if (options.at(key) != plain.at(key)) lines.option(key, options.at(key));
   lines.count("vocab_size", c.vocab_size);
   lines.count("context", c.context);
   nlohmann::json attention = c.attention;  // what is derived is shown as it comes out

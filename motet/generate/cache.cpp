@@ -117,6 +117,9 @@ int64_t LayerCache::bytes() const {
 Cache::Cache(const ModelConfig& config, int64_t capacity, std::vector<int64_t> padding, CacheOptions options)
     : padding_(std::move(padding)), options_(options), capacity_(capacity) {
   if (!config.causal()) fail("cache: the model is not causal, want one whose tokens see only those before them");
+  const int64_t longest = capacity - *std::ranges::min_element(padding_);
+  if (config.learned_positions() && longest > config.context)
+    fail("cache: the model has learned positions for ", config.context, " tokens, want no ", longest);
   for (int64_t i = 0; i < config.num_layers(); ++i) layers_.emplace_back(options.type, capacity);
 }
 
@@ -155,7 +158,7 @@ Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
     if (const int64_t window = mechanism.window(Pass::cached); window > 0) layer.keep_window(window);
     return attended;
   };
-  const Tensor x = model.walk(model.embedded(ids), attend);
+  const Tensor x = model.walk(model.embedded(ids, at), attend);
   size_ = end;
   return model.normed(x);
 }
@@ -183,8 +186,8 @@ int64_t Cache::bytes() const {
 
 int64_t cache_bytes(ModelImpl& model, int64_t tokens, const CacheOptions& options) {
   at::NoGradGuard no_grad;
-  const Block first = model.blocks().front();
-  const Tensor x = at::zeros({1, 1, model.config().hidden_size()}, first->input_layernorm->weight.options());
+  const Tensor x =
+      at::zeros({1, 1, model.config().hidden_size()}, at::TensorOptions(model.dtype()).device(model.device()));
   const Positions at = Positions::range(0, 1, 1, x.device());
   int64_t sum = 0;
   for (const Block& block : model.blocks()) {

@@ -87,6 +87,40 @@ TEST(Cache, CachedDecodingEqualsFullForward) {
     }
 }
 
+std::vector<json> all_forms() {
+  const json learned{{"positions", "learned"}, {"token_types", 2}};
+  json post = learned, shared = learned;
+  post.update({{"norm_place", "post"}, {"embedding_norm", true}, {"block", "sequential_layer_norm"}});
+  shared.update({{"shared_layers", true}, {"num_layers", 3}, {"first_position", 2}, {"head", "masked"}});
+  return {learned, post, shared, {{"norm_place", "post"}}};
+}
+
+// In pieces, behind padding and after a truncation.
+TEST(Cache, EveryFormOfAModelDecodesAsItComputesWhole) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(10);
+  for (const json& form : all_forms())
+    for (const char* mechanism : {"softmax", "dcmha", "differential"}) {
+      Model model = wide({{"mechanism", mechanism}}, form);
+      const Tensor ids = random_ids(model, 2, kTokens);
+      for (const std::vector<int64_t>& pieces : {std::vector<int64_t>{1}, {17, 1, 1, 1}, {3, 5}, {kTokens}}) {
+        const std::vector<int64_t> padding{0, pieces[0] > 5 ? 5 : 0};  // a first step holds a token of each row
+        Cache cache(model->config(), kTokens, padding);
+        Tensor got = stepped(cache, model, ids, pieces, kTokens);
+        ASSERT_TRUE(cache.truncate(20));
+        got = at::cat({got.slice(1, 0, 20), stepped(cache, model, ids.slice(1, 20), {7, 1}, kTokens)}, 1);
+        for (int64_t b = 0; b < 2; ++b)
+          EXPECT_LE(difference(got.narrow(0, b, 1).slice(1, padding[b]),
+                               model->hidden(ids.narrow(0, b, 1).slice(1, padding[b]))),
+                    1e-10)
+              << form << " " << mechanism << " pieces of " << pieces[0] << ", row " << b;
+      }
+      EXPECT_EQ(
+          cache_bytes(*model, 7, {}),
+          model->config().num_layers() * cache_bytes(*wide({{"mechanism", mechanism}}, {{"num_layers", 1}}), 7, {}));
+    }
+}
+
 // float32 goes through the small kernels (motet/kernels), the rest of these tests does not.
 TEST(Cache, Float32DecodingIsNearTheFullForwardInFloat64) {
   at::NoGradGuard no_grad;
@@ -266,6 +300,11 @@ TEST(Cache, RefusesWhatDoesNotFit) {
             "cache: 2 sequences, want the 1 of the cache");
   EXPECT_FALSE(cache.truncate(7));
   EXPECT_THROW(parse_cache_type("int4"), UsageError);
+  const auto of_form = [](const json& form) { return wide({}, form)->config(); };
+  EXPECT_EQ(message_of<Error>([&] { Cache(of_form({{"positions", "learned"}}), kTokens + 6, {5, 9}); }),
+            "cache: the model has learned positions for 40 tokens, want no 41");
+  EXPECT_EQ(message_of<Error>([&] { Cache(of_form({{"causal", false}}), 8, {0}); }),
+            "cache: the model is not causal, want one whose tokens see only those before them");
 }
 
 }  // namespace

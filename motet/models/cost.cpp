@@ -42,7 +42,7 @@ double mean_visible(const Visibility& v, int64_t length) {
 
 std::string model_part(const std::string& name) {
   if (name.find(".embed_") != std::string::npos) return "embedding";
-  if (name.find("lm_head") != std::string::npos) return "output";
+  if (name.find("lm_head") != std::string::npos || name.starts_with("masked_head.")) return "output";
   if (name.find("self_attn") != std::string::npos) return "attention";
   if (name.find("mlp") != std::string::npos) return "feed-forward";
   return "norms";
@@ -57,12 +57,13 @@ ModelCost model_cost(ModelImpl& model) {
     const Tensor& p = item.value();
     cost.parameters += p.numel();
     cost.parts[model_part(item.key())] += p.numel();
-    if (p.dim() >= 2 && item.key() != "model.embed_tokens.weight") work += static_cast<double>(p.numel());
+    const bool layered = item.key().starts_with("model.layers.");
+    const int64_t times = layered ? c.num_layers() / c.num_blocks() : 1;  // shared layers are used again
+    if (p.dim() >= 2 && !Embedding::is_table(item.key())) work += static_cast<double>(times * p.numel());
   }
-  if (c.options.tie_embeddings) work += static_cast<double>(c.vocab_size * c.hidden_size());
-  const Tensor& like = model.blocks().front()->input_layernorm->weight;
-  const Positions at = Positions::range(0, 1, 1, like.device());
-  const Tensor x = at::zeros({1, 1, c.hidden_size()}, like.options());
+  if (c.options.tie_embeddings) work += static_cast<double>(c.vocab_size * c.embedding_width());
+  const Positions at = Positions::range(0, 1, 1, model.device());
+  const Tensor x = at::zeros({1, 1, c.hidden_size()}, at::TensorOptions(model.dtype()).device(model.device()));
   for (const Block& block : model.blocks()) {
     const Queries q = block->self_attn->queries(x, at);
     const Keys k = block->self_attn->keys(x, at);

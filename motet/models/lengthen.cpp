@@ -17,8 +17,13 @@ ModelConfig lengthened(ModelConfig config, int64_t context, const nlohmann::json
   for (const auto& [key, value] : options.items()) {
     if (std::ranges::find(position_options(), key) == position_options().end())
       fail_usage("model.attention.", key, ": comes from the checkpoint, want one of ", joined(position_options()));
+    if (config.learned_positions())
+      fail_usage("model.attention.", key, ": the model has learned positions, want it left out");
     attention[key] = value;
   }
+  if (config.learned_positions() && context > config.context)
+    fail_usage("the model has learned positions for ", config.context,
+               " tokens, want a context of at most that and not ", context);
   if (context > 0 && context != config.context) {
     if (attention.at("rope_trained_length") == 0) attention["rope_trained_length"] = config.context;
     config.context = context;

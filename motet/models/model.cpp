@@ -34,42 +34,41 @@ void fill(const std::string& module, Tensor weight, const ModelConfig& config, c
 
 ModelImpl::ModelImpl(ModelConfig config, at::Device device) : config_(std::move(config)) {
   const int64_t width = config_.hidden_size();
+  check_form(config_);
   auto trunk = register_module("model", std::make_shared<Trunk>());
-  const int64_t embedding = config_.options.embedding_size;
-  if (embedding > 0 && config_.options.tie_embeddings)
-    fail_usage("model.embedding_size: ", embedding,
-               " with tie_embeddings, want a model with an output matrix of its own");
-  embed_tokens = trunk->register_module("embed_tokens",
-                                        Linear(embedding > 0 ? embedding : width, config_.vocab_size, false, device));
-  if (embedding > 0)
-    embed_projection = trunk->register_module("embed_projection", Linear(embedding, width, false, device));
+  embedding_ = Embedding(config_, *trunk, device);
   auto layers = trunk->register_module("layers", torch::nn::ModuleList());
-  for (int64_t i = 0; i < config_.num_layers(); ++i) {
+  for (int64_t i = 0; i < config_.num_blocks(); ++i) {
     blocks_.emplace_back(Block(config_, i, device));
     layers->push_back(blocks_.back());
   }
-  norm = trunk->register_module(
-      "norm", Norm(width, config_.gated() ? NormKind::rms : NormKind::layer, config_.options.norm_eps, device));
+  const Block first = blocks_.front();
+  blocks_.resize(static_cast<size_t>(config_.num_layers()), first);
+  if (!config_.post_norm())
+    norm = trunk->register_module("norm", Norm(width, config_.norm_kind(), config_.options.norm_eps, device));
+  if (config_.masked_head()) masked_head = register_module("masked_head", MaskedHead(config_, device));
   if (!config_.options.tie_embeddings)
-    lm_head = register_module("lm_head", Linear(width, config_.vocab_size, false, device));
+    lm_head = register_module("lm_head", Linear(config_.masked_head() ? config_.embedding_width() : width,
+                                                config_.vocab_size, false, device));
 }
 
 void ModelImpl::initialize(uint64_t seed) {
   at::NoGradGuard no_grad;
   const Streams random(seed);
-  random.normal("model.embed_tokens.weight", embed_tokens->weight, config_.options.initializer_range);
+  embedding_.initialize(random, config_.options.initializer_range);
   for (const auto& item : named_modules()) {
     auto* linear = item.value()->as<LinearImpl>();
-    if (!linear || linear == embed_tokens.get()) continue;
+    if (!linear || Embedding::is_table(item.key() + ".weight")) continue;
     fill(item.key(), linear->weight, config_, random);
     if (linear->bias.defined()) linear->bias.zero_();
   }
-  for (size_t i = 0; i < blocks_.size(); ++i)
+  if (masked_head) masked_head->bias.zero_();
+  for (size_t i = 0; i < static_cast<size_t>(config_.num_blocks()); ++i)
     blocks_[i]->self_attn->initialize_extras(random.of(text("model.layers.", i, ".self_attn")));
 }
 
 bool ModelImpl::decays(const std::string& name, const Tensor& parameter) const {
-  if (parameter.dim() < 2 || name == "model.embed_tokens.weight") return false;
+  if (parameter.dim() < 2 || Embedding::is_table(name)) return false;
   static const std::string kLayer = "model.layers.", kAttention = ".self_attn.";
   const size_t at = name.find(kAttention);
   if (at == std::string::npos) return true;
@@ -77,11 +76,11 @@ bool ModelImpl::decays(const std::string& name, const Tensor& parameter) const {
   return block->self_attn->decays(name.substr(at + kAttention.size()));
 }
 
-Tensor ModelImpl::embedded(const Tensor& ids) const {
+Tensor ModelImpl::embedded(const Tensor& ids, const Positions& at, const Tensor& types) {
   if (ids.size(1) > config_.context)
     fail_usage("the input has ", ids.size(1), " tokens, want at most the model's context of ", config_.context);
-  const Tensor rows = embed_tokens->rows(ids);
-  return embed_projection ? ops::linear(rows, embed_projection->operands()) : rows;
+  const AutocastScope scope(config_.autocast, device().type());
+  return embedding_(ids, at, types);
 }
 
 Tensor ModelImpl::hidden(const Tensor& ids, int64_t length) {
@@ -96,7 +95,7 @@ Tensor ModelImpl::walk(Tensor x, const Attend& attend, const OnLayer& on_layer, 
     const auto layer = static_cast<int64_t>(i);
     const auto run = [this, block = blocks_[i].ptr(), layer, attend, own = dropout.at(i)](const Tensor& input) {
       const AutocastScope scope(config_.autocast, device().type());
-      return block->after(input, attend(layer, *block, block->input_layernorm(input)), own);
+      return block->after(input, attend(layer, *block, block->normed(input)), own);
     };
     x = recompute_ ? recomputed(x, run) : run(x);
     if (on_layer) on_layer(layer, x);
@@ -111,9 +110,9 @@ Tensor ModelImpl::walk(Tensor x, const Positions& at, const OnLayer& on_layer, c
   return walk(std::move(x), attend, on_layer, dropout);
 }
 
-Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at, const Dropout& dropout) {
+Tensor ModelImpl::hidden(const Tensor& ids, const Positions& at, const Dropout& dropout, const Tensor& types) {
   const AutocastScope scope(config_.autocast, device().type());
-  return norm(walk(embedded(ids), at, {}, dropout));
+  return normed(walk(embedded(ids, at, types), at, {}, dropout));
 }
 
 Positions ModelImpl::positions(const Tensor& ids, const Tensor& documents) {
@@ -122,19 +121,26 @@ Positions ModelImpl::positions(const Tensor& ids, const Tensor& documents) {
 }
 
 std::vector<Tensor> ModelImpl::states(const Tensor& ids, const Positions& at) {
-  std::vector<Tensor> all{embedded(ids)};
+  std::vector<Tensor> all{embedded(ids, at)};
   walk(all[0], at, [&](int64_t, const Tensor& output) { all.push_back(output); });
   return all;
 }
 
-Tensor ModelImpl::logits(const Tensor& hidden) {
+Tensor ModelImpl::before_decoding(const Tensor& hidden) {
   const AutocastScope scope(config_.autocast, device().type());
-  return lm_head ? lm_head(hidden) : embed_tokens->forward(hidden);
+  return masked_head ? masked_head(hidden) : hidden;
 }
 
-Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents) {
+Tensor ModelImpl::decoded(const Tensor& transformed) {
   const AutocastScope scope(config_.autocast, device().type());
-  return logits(hidden(ids, positions(ids, documents)));
+  return ops::linear(transformed, {decoder()->operands().weight_NK, output_bias()});
+}
+
+Tensor ModelImpl::logits(const Tensor& hidden) { return decoded(before_decoding(hidden)); }
+
+Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents, const Tensor& types) {
+  const AutocastScope scope(config_.autocast, device().type());
+  return logits(hidden(ids, positions(ids, documents), {}, types));
 }
 
 void ModelImpl::prepare(WeightType type) {
@@ -153,7 +159,7 @@ void ModelImpl::prepare(WeightType type) {
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   std::vector<Tensor> inputs;
   const Positions at = positions(ids, {});
-  walk(embedded(ids), [&](int64_t, BlockImpl& block, const Tensor& normed) {
+  walk(embedded(ids, at), [&](int64_t, BlockImpl& block, const Tensor& normed) {
     inputs.push_back(normed);
     return block.self_attn->forward(normed, at);
   });
@@ -163,14 +169,15 @@ std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
 std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documents) {
   at::NoGradGuard no_grad;
   const auto finite = [](const Tensor& t) { return t.isfinite().all().item<bool>(); };
-  const Tensor x = embedded(ids);
+  const Positions at = positions(ids, documents);
+  const Tensor x = embedded(ids, at);
   if (!finite(x)) return "the embedding";
   std::string first;
-  const Tensor last = walk(x, positions(ids, documents), [&](int64_t layer, const Tensor& output) {
+  const Tensor last = walk(x, at, [&](int64_t layer, const Tensor& output) {
     if (first.empty() && !finite(output)) first = text("layer ", layer);
   });
   const AutocastScope scope(config_.autocast, device().type());
-  return !first.empty() || finite(logits(norm(last))) ? first : "the output";
+  return !first.empty() || finite(logits(normed(last))) ? first : "the output";
 }
 
 int64_t ModelImpl::num_parameters() const {

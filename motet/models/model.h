@@ -4,43 +4,30 @@
 #include "motet/layers/feed_forward.h"
 #include "motet/mechanisms/mechanism.h"
 #include "motet/models/autocast.h"
-#include "motet/models/options.h"
+#include "motet/models/embedding.h"
+#include "motet/models/masked_head.h"
+#include "motet/models/model_config.h"
 #include "motet/ops/dropout.h"
 
 namespace motet {
 
-/// What a model is made of.
-struct ModelConfig {
-  ModelOptions options;
-  nlohmann::json attention;  // [model.attention], resolved for its mechanism
-  int64_t vocab_size = 0;
-  int64_t context = 0;  // trained length: the longest input
-  /// Of matrix products, bfloat16 or float16, as in training with that train.dtype; none: that of the parameters.
-  std::optional<at::ScalarType> autocast = {};
-
-  int64_t hidden_size() const { return options.hidden_size; }
-  int64_t num_layers() const { return options.num_layers; }
-  int64_t intermediate_size() const;  // resolved: 0 means 8/3 hidden (gated) or 4 hidden
-  bool causal() const { return options.causal; }
-  bool gated() const { return options.block == BlockKind::sequential; }  // and RMS norms
-  bool parallel() const { return options.block == BlockKind::parallel; }
-  Activation activation() const;  // of the feed-forward, resolved: silu (gated) or gelu
-};
-
-/// One layer, pre-norm: sequential residual (h = x + att(norm x), h + ffn(norm h)) or parallel (x + att(norm x) +
-/// ffn(norm' x)); RMS norm and SwiGLU (LLaMA), or layer norm, GELU and biases (GPT-NeoX). Memory undefined:
-/// self-attention.
+/// One layer. Pre-norm: sequential residual (h = x + att(norm x), h + ffn(norm h)) or parallel (x + att(norm x) +
+/// ffn(norm' x)); post-norm: h = norm(x + att x), norm'(h + ffn h). RMS norm and SwiGLU (LLaMA), or layer norm, GELU
+/// and biases (GPT-NeoX, BERT). Memory undefined: self-attention.
 class BlockImpl : public torch::nn::Module {
  public:
   BlockImpl(const ModelConfig&, int64_t layer, at::Device = at::kCPU);
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
                  const Positions& memory_at = {});
-  /// The layer's output from its input and what the attention made of input_layernorm(x). Dropout is of what the
-  /// attention and the feed-forward add.
+  /// What the attention reads of the layer's input: input_layernorm(x), or x itself in post-norm.
+  Tensor normed(const Tensor& x_BTC);
+  /// The layer's output from its input and what the attention made of normed(x). Dropout is of what the attention and
+  /// the feed-forward add.
   Tensor after(const Tensor& x_BTC, const Tensor& attended_BTC, const Dropout& = {});
 
   std::shared_ptr<Mechanism> self_attn;
-  Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr};
+  /// The first of pre-norm, the last of post-norm.
+  Norm input_layernorm{nullptr}, post_attention_layernorm{nullptr}, post_feedforward_layernorm{nullptr};
 
  private:
   bool parallel_;
@@ -56,17 +43,23 @@ class ModelImpl : public torch::nn::Module {
 
   /// ids [B,T] int64 -> logits [B,T,V]. With documents [B,T] int64 each document is computed as if it were alone: it
   /// sees itself only and its positions begin at 0. Throws UsageError when T exceeds the context.
-  Tensor forward(const Tensor& ids_BT, const Tensor& documents_BT = {});
+  /// `types_BT` [B,T] int64 below token_types; undefined: all 0.
+  Tensor forward(const Tensor& ids_BT, const Tensor& documents_BT = {}, const Tensor& types_BT = {});
   /// ids [B,T] -> hidden states after the final norm [B,T,C]. `length` is what dynamic position scaling is based on:
   /// the planned total of a request, so that its base stays one; 0: T, as in training and scoring. Throws UsageError
   /// when T exceeds the context or the length.
   Tensor hidden(const Tensor& ids_BT, int64_t length = 0);
-  Tensor hidden(const Tensor& ids_BT, const Positions&, const Dropout& = {});
+  Tensor hidden(const Tensor& ids_BT, const Positions&, const Dropout& = {}, const Tensor& types_BT = {});
+  /// decoded(before_decoding(hidden)): what the head makes [B,T,E] of hidden states, and its output matrix's logits.
   Tensor logits(const Tensor& hidden_BTC);
+  Tensor before_decoding(const Tensor& hidden_BTC);
+  Tensor decoded(const Tensor& transformed_BTE);
   /// The embedding and the output of each layer, [B,T,C] each; normed(the last) is hidden(ids).
   std::vector<Tensor> states(const Tensor& ids_BT, const Positions&);
-  Tensor embedded(const Tensor& ids_BT) const;
-  Tensor normed(const Tensor& x_BTC) { return norm(x_BTC); }
+  /// What the first layer reads of tokens at their positions. Throws UsageError when they are more than the context.
+  Tensor embedded(const Tensor& ids_BT, const Positions&, const Tensor& types_BT = {});
+  /// Behind the last layer: the final norm of pre-norm.
+  Tensor normed(const Tensor& x_BTC) { return norm ? norm(x_BTC) : x_BTC; }
 
   /// What the attention of a layer makes of its normed input [B,T,C].
   using Attend = std::function<Tensor(int64_t layer, BlockImpl&, const Tensor& normed_BTC)>;
@@ -82,8 +75,8 @@ class ModelImpl : public torch::nn::Module {
 
   /// Draws all parameters anew, each from its own stream (layers/streams.h).
   void initialize(uint64_t seed);
-  /// Whether weight decay applies to a parameter: matrices decay; vectors, the embedding and what a mechanism excepts
-  /// do not.
+  /// Whether weight decay applies to a parameter: matrices decay; vectors, the tables of the embedding and what a
+  /// mechanism excepts do not.
   bool decays(const std::string& name, const Tensor& parameter) const;
 
   /// The normed input of each layer's attention, for pictures.
@@ -103,17 +96,23 @@ class ModelImpl : public torch::nn::Module {
   void set_recompute(bool on) { recompute_ = on; }
 
   const ModelConfig& config() const { return config_; }
-  at::Device device() const { return embed_tokens->weight.device(); }  // of parameters, inputs and results
-  const std::vector<Block>& blocks() const { return blocks_; }
-  const Tensor& output_weight() const { return (lm_head ? lm_head : embed_tokens)->weight; }  // [V,C] of logits()
+  at::Device device() const { return embedding_.tokens()->weight.device(); }  // of parameters, inputs and results
+  at::ScalarType dtype() const { return embedding_.tokens()->weight.scalar_type(); }  // of parameters
+  const std::vector<Block>& blocks() const { return blocks_; }  // num_layers; those that share parameters are one
+  /// Of decoded(): the weight [V,E] and the bias [V], which may be undefined.
+  const Tensor& output_weight() const { return decoder()->weight; }
+  Tensor output_bias() const { return masked_head ? masked_head->bias : Tensor(); }
   int64_t num_parameters() const;
 
  private:
+  const Linear& decoder() const { return lm_head ? lm_head : embedding_.tokens(); }
+
   ModelConfig config_;
   bool recompute_ = false;
-  Linear embed_tokens{nullptr}, embed_projection{nullptr};  // the latter of an embedding_size
+  Embedding embedding_;
   std::vector<Block> blocks_;
   Norm norm{nullptr};
+  MaskedHead masked_head{nullptr};
   Linear lm_head{nullptr};
 };
 TORCH_MODULE(Model);

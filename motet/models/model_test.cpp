@@ -216,7 +216,7 @@ TEST(Model, StatesAreTheEmbeddingAndTheOutputOfEachLayer) {
   const Positions at = Positions::range(0, kIds.size(1), kIds.size(1));
   const std::vector<Tensor> states = model->states(kIds, at);
   ASSERT_EQ(states.size(), 4u);
-  EXPECT_TRUE(states[0].equal(model->embedded(kIds)));
+  EXPECT_TRUE(states[0].equal(model->embedded(kIds, at)));
   Block second = model->blocks()[1];
   EXPECT_TRUE(states[2].equal(second->forward(states[1], at)));
   EXPECT_TRUE(model->normed(states[3]).equal(model->hidden(kIds)));

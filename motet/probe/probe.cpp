@@ -113,7 +113,7 @@ void each_call(ModelImpl& model, const Tensor& ids, const Positions& at,
     own = mechanism.diagnostics(normed, call.q, call.k);
     return mechanism.finish(composed_attention(call.q, call.k, call.attention).out_BTHE, normed);
   };
-  model.walk(model.embedded(ids), attend, [&](int64_t, const Tensor&) { look(call, own); });
+  model.walk(model.embedded(ids, at), attend, [&](int64_t, const Tensor&) { look(call, own); });
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
 void expect_as_the_definition(ModelImpl& model, const Tensor& ids, const Tensor& documents, const std::string& what) {
   const Positions at = ModelImpl::positions(ids, documents);
   std::vector<Tensor> inputs;
-  model.walk(model.embedded(ids), [&](int64_t, BlockImpl& block, const Tensor& normed) {
+  model.walk(model.embedded(ids, at), [&](int64_t, BlockImpl& block, const Tensor& normed) {
     inputs.push_back(normed);
     return block.self_attn->forward(normed, at);
   });

@@ -20,39 +20,41 @@ TrainingLoss loss_of(const Tensor& logits_BTV, const Tensor& targets_BT, const T
   return {objective, own.detach()};
 }
 
-// The loss of hidden states [1,N,C] and its gradients, `rows` of N at a time.
+// The loss of what the output matrix reads [1,N,E] and its gradients, `rows` of N at a time.
 class LossInParts : public torch::autograd::Function<LossInParts> {
  public:
-  // The weight is an operand so that its gradient has a place in the graph.
-  static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, const Tensor& hidden_1NC,
-                                     const Tensor& weight_VC, ModelImpl* model, const Tensor& targets_1N,
-                                     const TrainOptions* train) {
+  // Weight and bias (which may be undefined) are operands so that their gradients have a place in the graph.
+  static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, const Tensor& hidden_1NE,
+                                     const Tensor& weight_VE, const Tensor& bias_V, ModelImpl* model,
+                                     const Tensor& targets_1N, const TrainOptions* train) {
     const at::AutoGradMode with_gradients(true);
-    const int64_t count = hidden_1NC.size(1);
+    const int64_t count = hidden_1NE.size(1);
     std::vector<Tensor> dhidden;
-    Tensor dweight, objective, cross_entropy;
+    Tensor dweight, dbias, objective, cross_entropy;
     const auto add = [](Tensor& sum, const Tensor& part) { sum = sum.defined() ? sum.add_(part) : part; };
     for (int64_t at = 0; at < count; at += train->loss_rows) {
       const int64_t end = std::min(at + train->loss_rows, count);
-      const Tensor own = hidden_1NC.slice(1, at, end).detach().requires_grad_();
-      const TrainingLoss part = loss_of(model->logits(own), targets_1N.slice(1, at, end), *train);
+      const Tensor own = hidden_1NE.slice(1, at, end).detach().requires_grad_();
+      const TrainingLoss part = loss_of(model->decoded(own), targets_1N.slice(1, at, end), *train);
       const double share = static_cast<double>(end - at) / static_cast<double>(count);
       std::vector<Tensor> wanted{own};
-      if (weight_VC.requires_grad()) wanted.push_back(weight_VC);
+      for (const Tensor& parameter : {weight_VE, bias_V})
+        if (parameter.defined() && parameter.requires_grad()) wanted.push_back(parameter);
       const auto gradients = torch::autograd::grad({part.objective * share}, wanted);
       dhidden.push_back(gradients[0]);
-      if (wanted.size() > 1) add(dweight, gradients[1]);
+      if (weight_VE.requires_grad()) add(dweight, gradients[1]);
+      if (bias_V.defined() && bias_V.requires_grad()) add(dbias, gradients.back());
       add(objective, part.objective.detach() * share), add(cross_entropy, part.cross_entropy.detach() * share);
     }
-    context->save_for_backward({at::cat(dhidden, 1), dweight});
+    context->save_for_backward({at::cat(dhidden, 1), dweight, dbias});
     context->mark_non_differentiable({cross_entropy});
     return {objective, cross_entropy};
   }
 
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     const auto saved = context->get_saved_variables();
-    return {saved[0] * gradients[0], saved[1].defined() ? saved[1] * gradients[0] : Tensor(), Tensor(), Tensor(),
-            Tensor()};
+    const auto times = [&](const Tensor& own) { return own.defined() ? own * gradients[0] : Tensor(); };
+    return {times(saved[0]), times(saved[1]), times(saved[2]), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -66,9 +68,10 @@ TrainingLoss training_loss(ModelImpl& model, const TokenTensors& tokens, const T
     hidden = hidden.flatten(0, 1).index_select(0, tokens.asked).unsqueeze(0);
     targets = targets.flatten().index_select(0, tokens.asked).unsqueeze(0);
   }
-  if (train.loss_rows == 0) return loss_of(model.logits(hidden), targets, train);
-  const auto made = LossInParts::apply(hidden.flatten(0, 1).unsqueeze(0), model.output_weight(), &model,
-                                       targets.flatten().unsqueeze(0), &train);
+  hidden = model.before_decoding(hidden);
+  if (train.loss_rows == 0) return loss_of(model.decoded(hidden), targets, train);
+  const auto made = LossInParts::apply(hidden.flatten(0, 1).unsqueeze(0), model.output_weight(), model.output_bias(),
+                                       &model, targets.flatten().unsqueeze(0), &train);
   return {made[0], made[1]};
 }
 

@@ -31,15 +31,15 @@ Tensor hidden_after(ModelImpl& model, const Tensor& contexts, const Tensor& ids,
   const at::Device device = model.device();
   const Positions before = Positions::range(0, shared, total, device),
                   own = Positions::range(shared, total, total, device), all = Positions::range(0, total, total, device);
-  Tensor context = model.embedded(contexts);
+  Tensor context = model.embedded(contexts, before);
   const auto attend = [&](int64_t, BlockImpl& block, const Tensor& normed) {  // the contexts walk along
     Mechanism& mechanism = *block.self_attn;
-    const Tensor normed_context = block.input_layernorm(context);
+    const Tensor normed_context = block.normed(context);
     const Tensor memory = at::cat({normed_context.index_select(0, item_of_row), normed}, 1);
     context = block.after(context, mechanism.forward(normed_context, before));
     return mechanism.forward(normed, own, memory, all);
   };
-  return model.normed(model.walk(model.embedded(ids), attend));
+  return model.normed(model.walk(model.embedded(ids, own), attend));
 }
 
 // The scores of sequences from the hidden states [R,T,C] of their inputs from `begin` on.

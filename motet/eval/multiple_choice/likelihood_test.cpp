@@ -9,8 +9,8 @@ namespace {
 
 using nlohmann::json;
 
-Model model_of(const json& attention, int64_t context = 40) {
-  Model model = testing::fresh(testing::tiny({}, attention, 50, context), 7);
+Model model_of(const json& attention, int64_t context = 40, const json& form = json::object()) {
+  Model model = testing::fresh(testing::tiny(form, attention, 50, context), 7);
   model->to(at::kDouble);
   at::NoGradGuard no_grad;
   at::manual_seed(3);
@@ -37,6 +37,21 @@ double log_likelihood(ModelImpl& model, const ScoredSequence& s) {
   return logits.gather(1, ids.slice(0, 1).unsqueeze(1)).slice(0, s.inputs() - s.scored).sum().item<double>();
 }
 
+void expect_each_alone(Model model, const std::string& what) {
+  const std::vector<ScoredItem> items{item_of(13, {4, 1, 7}), item_of(13, {2, 2}), item_of(0, {5, 9}), item_of(20, {6}),
+                                      item_of(1, {3, 3, 3, 3})};
+  size_t seen = 0;
+  for (const auto& batch : item_batches(items, 3)) {
+    std::vector<const ScoredItem*> own;
+    for (const size_t index : batch) own.push_back(&items[index]);
+    const auto scores = score_items(*model, own);
+    for (size_t i = 0; i < own.size(); ++i, ++seen)
+      for (size_t c = 0; c < own[i]->choices.size(); ++c)
+        EXPECT_NEAR(scores[i].log_likelihood[c], log_likelihood(*model, own[i]->choices[c]), 1e-10) << what;
+  }
+  EXPECT_EQ(seen, items.size());
+}
+
 TEST(Likelihood, OfABatchIsThatOfEachSequenceAlone) {
   at::NoGradGuard no_grad;
   at::manual_seed(1);
@@ -52,20 +67,17 @@ TEST(Likelihood, OfABatchIsThatOfEachSequenceAlone) {
            {{"mechanism", "differential"}, {"num_heads", 4}},
            {{"mechanism", "talking_heads"}, {"num_heads", 4}, {"dynamic", "both"}},
            {{"mechanism", "coca"}, {"num_heads", 2}, {"form", "slack"}}}) {
-    Model model = model_of(attention);
-    std::vector<ScoredItem> items{item_of(13, {4, 1, 7}), item_of(13, {2, 2}), item_of(0, {5, 9}), item_of(20, {6}),
-                                  item_of(1, {3, 3, 3, 3})};
-    size_t seen = 0;
-    for (const auto& batch : item_batches(items, 3)) {
-      std::vector<const ScoredItem*> own;
-      for (const size_t index : batch) own.push_back(&items[index]);
-      const auto scores = score_items(*model, own);
-      for (size_t i = 0; i < own.size(); ++i, ++seen)
-        for (size_t c = 0; c < own[i]->choices.size(); ++c)
-          EXPECT_NEAR(scores[i].log_likelihood[c], log_likelihood(*model, own[i]->choices[c]), 1e-10) << attention;
-    }
-    EXPECT_EQ(seen, items.size());
+    expect_each_alone(model_of(attention), attention.dump());
   }
+}
+
+TEST(Likelihood, EveryFormOfAModelScoresAsItComputesWhole) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(4);
+  for (const json& form : std::vector<json>{{{"norm_place", "post"}},
+                                            {{"positions", "learned"}, {"first_position", 2}},
+                                            {{"shared_layers", true}, {"head", "masked"}, {"token_types", 2}}})
+    expect_each_alone(model_of({{"num_heads", 2}}, 40, form), form.dump());
 }
 
 TEST(Likelihood, TheLikeliestTokensAreGreedy) {
