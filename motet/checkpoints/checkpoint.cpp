@@ -28,17 +28,28 @@ bool ignorable(const Layout& layout, const std::string& name) {
                      [&](const std::string& ending) { return name.ends_with(ending); });
 }
 
-// The output matrix of a model with tied embeddings must be the embedding, if it is stored at all.
-bool same_as_embedding(const Checkpoint& c, const std::string& name) {
-  if (!c.config.options.tie_embeddings) return false;
-  if (name != "lm_head.weight" && name != "embed_out.weight" && name != "output.weight") return false;
+// Which tensor of ours a stored one repeats, "" for none: the output matrix of tied embeddings, and what a layout
+// names.
+std::string repeated_by(const Checkpoint& c, const std::string& name) {
+  const std::string embedding = "model.embed_tokens.weight";
+  for (const auto& [stored, ours] : c.layout->repeated)
+    if (stored == name && (ours != embedding || c.config.options.tie_embeddings)) return ours;
+  const bool output = name == "lm_head.weight" || name == "embed_out.weight" || name == "output.weight";
+  return output && c.config.options.tie_embeddings ? embedding : "";
+}
+
+// A tensor that is stored twice must be the same both times.
+bool repeats_another(const Checkpoint& c, const std::string& name) {
+  const std::string ours = repeated_by(c, name);
+  if (ours.empty()) return false;
   for (const Row& row : c.rows) {
-    if (row.ours[0] != "model.embed_tokens.weight") continue;
-    const StoredTensor &embedding = c.tensors.all.at(row.stored), &output = c.tensors.all.at(name);
-    if (embedding.shape == output.shape && embedding.dtype == output.dtype && embedding.load().equal(output.load()))
-      return true;
+    if (row.ours[0] != ours) continue;
+    const StoredTensor &first = c.tensors.all.at(row.stored), &second = c.tensors.all.at(name);
+    if (first.shape == second.shape && first.dtype == second.dtype && first.load().equal(second.load())) return true;
   }
-  fail(c.tensors.where, ": tensor ", name, " differs from the embedding, though tie_word_embeddings is true");
+  if (ours == "model.embed_tokens.weight")
+    fail(c.tensors.where, ": tensor ", name, " differs from the embedding, though tie_word_embeddings is true");
+  fail(c.tensors.where, ": tensor ", name, " differs from the tensor that it repeats");
 }
 
 // transformers 5 calls GPT-NeoX's output matrix lm_head inside the module, and some files follow it.
@@ -47,6 +58,17 @@ void rename_output(Checkpoint& c) {
   if (c.layout->model_type != "gpt_neox" || all.contains("embed_out.weight") || !all.contains("lm_head.weight")) return;
   for (Row& row : c.rows)
     if (row.stored == "embed_out.weight") row.stored = "lm_head.weight";
+}
+
+// Google's files of BERT, and those made of them, call the weight and bias of a layer norm gamma and beta.
+void rename_norms(Checkpoint& c) {
+  for (Row& row : c.rows)
+    for (const auto& [ending, older] :
+         {std::pair<std::string, const char*>(".LayerNorm.weight", "gamma"), {".LayerNorm.bias", "beta"}}) {
+      if (!row.stored.ends_with(ending) || c.tensors.all.contains(row.stored)) continue;
+      const std::string name = row.stored.substr(0, row.stored.rfind('.') + 1) + older;
+      if (c.tensors.all.contains(name)) row.stored = name;
+    }
 }
 
 // The released files of DCFormer hold an identity where a static map could be.
@@ -73,6 +95,7 @@ void check_unused_maps(const Checkpoint& c) {
 
 void match_names(Checkpoint& c) {
   rename_output(c);
+  rename_norms(c);
   std::map<std::string, bool> known;
   for (const Row& row : c.rows) {
     if (!c.tensors.all.contains(row.stored)) fail_missing(c, row);
@@ -80,7 +103,7 @@ void match_names(Checkpoint& c) {
   }
   for (const auto& [name, stored] : c.tensors.all) {
     if (known.contains(name)) continue;
-    if (!ignorable(*c.layout, name) && !same_as_embedding(c, name))
+    if (!ignorable(*c.layout, name) && !repeats_another(c, name))
       fail(c.tensors.where, ": tensor ", name, " belongs to no part of the model");
     c.ignored.push_back(name);
   }

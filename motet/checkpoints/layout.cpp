@@ -18,6 +18,9 @@ const std::vector<Layout>& layouts() {
       dcpythia_layout(),
       coca_llama_layout(),
       coca_neox_layout(),
+      bert_layout(),
+      roberta_layout(),
+      albert_layout(),
   };
   return all;
 }

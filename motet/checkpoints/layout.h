@@ -13,8 +13,10 @@ struct Layout {
   nlohmann::json (*write)(const ModelConfig&) = nullptr;
   std::vector<Row> (*rows)(const ModelConfig&) = nullptr;
   std::vector<std::string> ignored = {};  // ends of the names of stored tensors that are no parameters
-  const char* rope_pairing = "half";      // the only one it holds
-  const char* head_norm = "";             // differential attention: the only one it holds
+  /// Stored tensors that repeat one of ours, which must be equal where a file has them.
+  std::vector<std::pair<std::string, std::string>> repeated = {};
+  const char* rope_pairing = "half";  // the only one it holds
+  const char* head_norm = "";         // differential attention: the only one it holds
 };
 
 /// Our own first ("motet": `read`, `write` and `rows` are null, config_json and config_from_json are its words).
@@ -49,5 +51,8 @@ Layout dcformer_layout();
 Layout dcpythia_layout();
 Layout coca_neox_layout();
 Layout coca_llama_layout();
+Layout bert_layout();
+Layout roberta_layout();
+Layout albert_layout();
 
 }  // namespace motet
