@@ -145,10 +145,11 @@ def test_defaults_are_those_of_the_documents():
     del shown["model"]["attention"]  # test_python_package.py
     assert shown == {
         "model": {"hidden_size": 64, "num_layers": 2, "embedding_size": 0, "intermediate_size": 0, "block": "sequential", "activation": "default",
-                  "causal": True, "norm_eps": 1e-5, "tie_embeddings": False, "initializer": "normal",
+                  "embedding_norm": False, "positions": "rope", "first_position": 0, "token_types": 0, "norm_place": "pre",
+                  "shared_layers": False, "head": "linear", "causal": True, "norm_eps": 1e-5, "tie_embeddings": False, "initializer": "normal",
                   "initializer_range": 0.02},
         "data": {"tokenizer": "auto", "validation": 0.1, "documents": "packed"},
-        "train": {"steps": 500, "tokens": 0, "minutes": 0, "context": 128, "batch_size": 16, "optimizer": "adamw",
+        "train": {"steps": 500, "tokens": 0, "minutes": 0, "objective": "next", "mask_whole_words": False, "context": 128, "batch_size": 16, "optimizer": "adamw",
                   "learning_rate": 0.003, "muon_learning_rate": 0.02, "schedule": "cosine", "final_learning_rate": 0.1,
                   "warmup": 0.05, "decay": 0.2, "decay_shape": "linear", "weight_decay": 0.1, "no_decay": "",
                   "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "momentum": 0.95, "clip": 1.0, "label_smoothing": 0.0,

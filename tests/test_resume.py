@@ -25,6 +25,9 @@ VARIANTS = {
     "documents apart": ["--steps", STEPS, "--set", "data.documents=apart", "DATA"],
     "dropout, average": ["--steps", STEPS, "--set", "train.dropout=0.1", "--set", "train.average=last:3"],
     "mixture": ["--steps", STEPS, "--config", "DATA/mixture.toml"],
+    "masked": ["--steps", STEPS, "--set", "train.objective=masked", "--set", "model.causal=false", "--set", "train.mask_whole_words=true",
+               "--set", "model.norm_place=post", "--set", "model.positions=learned", "--set", "model.head=masked",
+               "--set", "train.micro_batch_size=5", "--set", "train.loss_rows=50"],
     "outliers, asynchronous": ["--steps", STEPS, "--set", "train.skip_outliers=3", "--set", "train.async_checkpoint=true",
                                "--set", "train.optimizer=sgd", "--learning-rate", "0.3"],
 }

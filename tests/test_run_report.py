@@ -157,11 +157,11 @@ def test_a_report_that_cannot_be_written_hides_nothing(tmp_path):
 
 
 def test_a_model_that_is_not_causal_has_a_report_without_a_text(tmp_path):
-    sizes = ["--steps", "2", "--hidden-size", "16", "--ctx-size", "16", "--batch-size", "2", "-t", "1", "--set", "model.causal=false"]
+    sizes = ["--steps", "2", "--hidden-size", "16", "--ctx-size", "16", "--batch-size", "2", "-t", "1", "--set", "model.causal=false", "--set", "train.objective=masked"]
     done = run("train", *sizes, "--out", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "r" / "report.html").read_text()
-    assert "motet eval" in page and "motet generate" not in page
+    assert "motet eval masked -m" in page and "motet generate" not in page
     assert "a model that is not causal continues no text" in refused(2, "train", *sizes, "-p", "A", "--out", tmp_path / "s")
 
 

@@ -78,14 +78,15 @@ int64_t checkpoint_bytes(const std::vector<Comparison>& plans, const RunConfig& 
   return bytes;
 }
 
-// A continuation of the prompt by each model that was trained to the end, else ""; after Ctrl-C none is waited for.
+// A continuation of the prompt by each causal model that was trained to the end, else ""; after Ctrl-C none is waited
+// for.
 std::vector<std::string> samples(const Comparison& all, const TextData& data, const std::string& prompt,
                                  int64_t tokens) {
   std::vector<std::string> texts;
   const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
   for (const ArmResult& arm : all.arms) {
     texts.emplace_back();
-    if (!arm.model || all.interrupted) continue;
+    if (!arm.model || all.interrupted || !arm.config.causal()) continue;
     arm.model.ptr()->set_autocast({});  // as generate computes
     texts.back() = generate(*arm.model.ptr(), *data.tokenizer, prompt, options)[0].text;
   }

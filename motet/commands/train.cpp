@@ -15,6 +15,7 @@
 #include "motet/models/lengthen.h"
 #include "motet/ops/device.h"
 #include "motet/train/freeze.h"
+#include "motet/train/objective.h"
 #include "motet/train/plan.h"
 
 namespace motet {
@@ -179,7 +180,9 @@ int run_train(const nlohmann::json& request) {
   const std::string& prompt = asked.prompt;
   if (!prompt.empty())  // what cannot be continued is refused before the training
     prompt_tokens(*data.tokenizer, prompt, run.train.context);
-  const ModelConfig config = start.model ? start.model->config() : run.model_config(data.tokenizer->vocabulary_size());
+  const ModelConfig config =
+      start.model ? start.model->config() : run.model_config(vocabulary_for(*data.tokenizer, run.train));
+  check_objective(config, run.train);
   if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const TrainingPlan plan = training_plan(config, run.train);
   if (request.value("dry_run", false)) {

@@ -167,7 +167,8 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
   report.command = shown.command;
   report.further_commands = {
       {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},
-      {"Evaluate", "motet eval -m " + folder + texts}};
+      {"Evaluate",
+       (train.objective == Objective::masked ? "motet eval masked -m " : "motet eval -m ") + folder + texts}};
   if (config.model.causal)
     report.further_commands.push_back(
         {"Generate", text("motet generate -m ", folder, " -p ",

@@ -22,11 +22,12 @@ Comparison planned_size(const RunConfig& run, const TextData& data, const Compar
                  .threads = std::max<int64_t>(options.threads / options.jobs, 1),
                  .size = name,
                  .sweep = options.sweep};
-  const int64_t vocabulary = data.tokenizer->vocabulary_size();
+  const int64_t vocabulary = vocabulary_for(*data.tokenizer, run.train);
   const auto planned = [&](size_t i, std::optional<double> target) {
     ArmResult arm{.arm = options.arms[i]};
     try {
       arm.config = arm_config(run, arm.arm, vocabulary);
+      check_objective(arm.config, run.train);
       if (target) match_size(arm.config, options.match, *target);
       arm.cost = model_cost(*Model(arm.config, at::kMeta));
     } catch (const UsageError& e) {

@@ -31,7 +31,12 @@ Decoder::Decoder(ModelImpl& model, std::vector<int32_t> prompt, int64_t planned,
   check_room(model_, length_, 1, options);
 }
 
-Cache Decoder::fresh() const { return Cache(model_.config(), length_, std::vector<int64_t>(ids_.size(), 0), options_); }
+Cache Decoder::fresh() const {
+  if (!model_.config().causal())
+    fail_usage("generate: the model is not causal, want one whose tokens see only those before them;",
+               " motet eval masked scores an encoder");
+  return Cache(model_.config(), length_, std::vector<int64_t>(ids_.size(), 0), options_);
+}
 
 void Decoder::push(std::span<const int32_t> tokens) {
   if (tokens.size() != ids_.size())

@@ -11,7 +11,8 @@ namespace motet {
 /// based on the planned total in all steps: prompt and planned tokens, at most the context.
 class Decoder {
  public:
-  /// Throws Error when the cache of the planned total does not fit into the memory that is free.
+  /// Throws UsageError for a model that is not causal, Error when the cache of the planned total does not fit into the
+  /// memory that is free.
   Decoder(ModelImpl&, std::vector<int32_t> prompt, int64_t planned, CacheOptions = {});
 
   /// [sequences,V] float32 of the token after the last; once a token. Throws Error when no token is new and when a

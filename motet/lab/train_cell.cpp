@@ -90,7 +90,7 @@ Prepared prepared(Lab& lab, const ExperimentCell& cell) {
     out.config = model_of(lab, cell, out.cell, task->task().vocabulary());
   } else {
     out.data = lab.data_of(out.cell.run);
-    out.config = model_of(lab, cell, out.cell, out.data->tokenizer->vocabulary_size());
+    out.config = model_of(lab, cell, out.cell, vocabulary_for(*out.data->tokenizer, train));
   }
   return out;
 }

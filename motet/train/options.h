@@ -26,6 +26,8 @@ inline const Words<OptimizerKind>& optimizer_kinds() {
 enum class Schedule { cosine, linear, wsd, inverse_sqrt, constant };
 /// How the rate of `wsd` falls at its end: by 1 - x, 1 - sqrt(x) or (1 + cos(pi x)) / 2 of the part x of the fall.
 enum class DecayShape { linear, sqrt, cosine };
+/// What is learned: the next token, or hidden ones (motet/data/masking.h).
+enum class Objective { next, masked };
 /// What the backward pass computes again instead of keeping it.
 enum class Recompute { none, block };
 
@@ -41,6 +43,8 @@ const Fields<DataOptions>& data_options();
 struct TrainOptions {
   int64_t steps = 0, tokens = 0;  // one of these and minutes is the budget
   double minutes = 0;
+  Objective objective = Objective::next;
+  bool mask_whole_words = false;
   int64_t context = 128, batch_size = 16;
   OptimizerKind optimizer = OptimizerKind::adamw;
   double learning_rate = 3e-3, muon_learning_rate = 0.02;

@@ -17,6 +17,12 @@ std::vector<double> on_the_host(const Tensor& numbers) {
 
 }  // namespace
 
+Batch scored_batch(const ScoredTokens& scored, std::span<const int64_t> which) {
+  Batch batch = windows_at(scored.tokens, scored.context, which, scored.documents_apart);
+  if (scored.masks) scored.masks->hide(batch, std::vector<uint64_t>(which.begin(), which.end()));
+  return batch;
+}
+
 double WindowScore::bits_per_byte() const {
   return loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(bytes);
 }
@@ -29,11 +35,13 @@ WindowScore score_windows(ModelImpl& model, const ScoredTokens& scored, std::spa
   for (size_t row = 0; row < which.size(); row += static_cast<size_t>(rows)) {
     check_interrupt();
     const auto numbers = which.subspan(row, std::min(static_cast<size_t>(rows), which.size() - row));
-    const Batch batch = windows_at(scored.tokens, scored.context, numbers, scored.documents_apart);
+    const Batch batch = scored_batch(scored, numbers);
     const TokenTensors tokens = as_tensors(batch, model.device());
-    const Tensor each = ops::token_loss(model.forward(tokens.inputs, tokens.documents), tokens.targets, Loss::each),
+    const Tensor logits = model.forward(tokens.inputs, tokens.documents),
+                 each = ops::token_loss(logits, tokens.targets, Loss::each),
                  counted = (tokens.targets != kLeftOut).sum(1).to(at::kDouble),
                  means = each.to(at::kDouble).sum(1) / counted.clamp_min(1);
+    if (scored.masks) score.right += (logits.argmax(-1) == tokens.targets).sum().item<int64_t>();
     for (const double loss : on_the_host(means)) losses.push_back(loss);
     for (const double count : on_the_host(counted)) counts.push_back(count);
     for (const int64_t target : batch.targets)

@@ -1,7 +1,8 @@
 #pragma once
 #include <functional>
+#include <optional>
 
-#include "motet/data/batches.h"
+#include "motet/data/masking.h"
 #include "motet/models/model.h"
 
 namespace motet {
@@ -12,6 +13,7 @@ struct WindowScore {
   double error = 0;  // its standard error, over the windows (of a ratio, where they count unlike); 0 of a single one
   int64_t windows = 0, tokens = 0;
   int64_t bytes = 0;  // of text that the scored tokens stand for; 0: not known
+  int64_t right = 0;  // hidden tokens that the model finds most likely; of masked text alone
   double bits_per_byte() const;
 };
 
@@ -21,7 +23,11 @@ struct ScoredTokens {
   std::span<const int32_t> token_bytes;  // by id (text/token_bytes.h); empty: not known
   int64_t context = 0;                   // tokens of a window
   bool documents_apart = false;          // none sees another
+  std::optional<Masking> masks = {};     // hidden tokens are scored; none: each from those before it
 };
+
+/// The windows of these numbers as a model sees them.
+Batch scored_batch(const ScoredTokens&, std::span<const int64_t> which);
 
 /// The windows of these numbers (data/batches.h), `rows` at a time, without gradients. The one way in which training,
 /// comparison and `motet eval` score tokens. `progress` is told how many windows are done. Throws Interrupted.

@@ -25,7 +25,11 @@ const std::vector<Overrides>& ways() {
                                           {{"train.tokens", "640"}, {"train.z_loss", "1e-3"}},
                                           {{"train.dtype", "float16"}, {"train.dropout", "0.2"}},
                                           {{"train.average", "last:2"}, {"train.checkpoint_every", "3"}},
-                                          {{"train.average", "ema:0.9"}}};
+                                          {{"train.average", "ema:0.9"}},
+                                          {{"train.objective", "masked"},
+                                           {"model.causal", "false"},
+                                           {"train.micro_batch_size", "3"},
+                                           {"train.mask_whole_words", "true"}}};
   return all;
 }
 

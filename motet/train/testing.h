@@ -41,7 +41,7 @@ inline TextData two_texts() {
 inline Trainer trainer(const RunConfig& run, const TextData& data, const std::string& mechanism = "softmax") {
   RunConfig own = run;
   own.attention_given["mechanism"] = mechanism;
-  Model model(own.model_config(data.tokenizer->vocabulary_size()));
+  Model model(own.model_config(vocabulary_for(*data.tokenizer, run.train)));
   model->initialize(1);
   return Trainer(model, data, run.train);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
@@ -35,11 +36,21 @@ constexpr int64_t kFinalTokens = 500'000;
 // A look takes a part of a step's time: on as many tokens, however large the batch.
 constexpr int64_t kProbedTokens = 2048;
 
-Model placed(Model model, const TrainOptions& train) {
+Model placed(Model model, const TextData& data, const TrainOptions& train) {
+  check_objective(model->config(), train);
+  if (train.objective == Objective::masked && data.train->row_length() > 0)
+    fail_usage("train.objective: masked: ", data.name, " has examples, whose answers alone are learned, want a text");
   model->to(parse_device(train.device), train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   model->set_autocast(autocast_of(train.dtype));
   model->set_recompute(train.recompute == Recompute::block);
   return model;
+}
+
+// The validation text as the objective scores it.
+ScoredTokens validation_of(const TextData& data, const ModelConfig& config, const TrainOptions& train) {
+  ScoredTokens scored{*data.validation, data.token_bytes, train.context, data.documents_apart};
+  if (train.objective == Objective::masked) scored.masks = scored_masks(config, data.tokenizer.get());
+  return scored;
 }
 
 // Two numbers in one copy: a step waits for the device once.
@@ -72,11 +83,12 @@ bool passed_a_tenth(double before, double now) {
 }  // namespace
 
 Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train)
-    : model_(placed(std::move(model), train)),
+    : model_(placed(std::move(model), data, train)),
       train_(train),
       tokens_(*data.train),
       batches_(batches_of(data, train)),
-      validation_{*data.validation, data.token_bytes, train.context, data.documents_apart},
+      masks_(training_masks(model_->config(), data.tokenizer.get(), train)),
+      validation_(validation_of(data, model_->config(), train)),
       optimizer_(*model_, optimizer_options(train), decays(*model_, train)),
       outliers_(train.skip_outliers),
       loss_scale_(train.dtype == TrainDtype::float16),
@@ -100,9 +112,17 @@ double Trainer::rate_factor() const {
   return learning_rate_factor(train_, progress() + own, planned_steps());
 }
 
+Batch Trainer::rows(int64_t first, int64_t count) {
+  Batch batch = batches_.rows(step_, first, count);
+  std::vector<uint64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), static_cast<uint64_t>(step_ * train_.batch_size + first));
+  if (masks_) masks_->hide(batch, numbers);
+  return batch;
+}
+
 TokenTensors Trainer::micro_batch(int64_t first) {
   const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
-  return as_tensors(batches_.rows(step_, first, std::min(most, train_.batch_size - first)), model_->device());
+  return as_tensors(rows(first, std::min(most, train_.batch_size - first)), model_->device());
 }
 
 Dropout Trainer::dropout(int64_t first_row) const {
@@ -116,8 +136,8 @@ StepRecord Trainer::step() {
   optimizer_.zero_grad();
   Tensor sum;
   // Targets of the whole batch that are learned, of which a micro batch has a part; -1: all are.
-  const int64_t all_learned =
-      train_.micro_batch_size > 0 && batches_.leaves_out() ? batches_.batch(step_).learned() : -1;
+  const bool leaves_out = batches_.leaves_out() || masks_;
+  const int64_t all_learned = train_.micro_batch_size > 0 && leaves_out ? rows(0, train_.batch_size).learned() : -1;
   for (int64_t first = 0, rows = 0; first < train_.batch_size; first += rows) {
     const Clock::time_point asked = Clock::now();
     const TokenTensors tokens = micro_batch(first);
@@ -134,6 +154,7 @@ StepRecord Trainer::step() {
     (loss_scale_.on() ? loss.objective * loss_scale_.value() : loss.objective).backward();
     sum = sum.defined() ? sum + loss.cross_entropy.detach() : loss.cross_entropy.detach();
   }
+  if (!sum.defined()) fail("step ", record.step, ": no token of the batch is learned; it has ", data_of_step());
   loss_scale_.unscale(optimizer_.gradients());
   std::tie(record.loss, record.gradient_norm) = on_the_host(sum, optimizer_.gradient_norm());
   const bool finite = std::isfinite(record.gradient_norm);
@@ -226,9 +247,7 @@ EvalRecord Trainer::evaluate() {
   }
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
-    const TokenTensors tokens =
-        as_tensors(windows_at(validation_.tokens, validation_.context, {&which[i], 1}, validation_.documents_apart),
-                   model_->device());
+    const TokenTensors tokens = as_tensors(scored_batch(validation_, {&which[i], 1}), model_->device());
     place = model_->first_non_finite(tokens.inputs, tokens.documents);
   }
   throw Diverged(text("step ", step_, ": the validation loss is ", std::abs(record.loss),
@@ -238,8 +257,7 @@ EvalRecord Trainer::evaluate() {
 DiagnosisRecord Trainer::diagnose() {
   const int64_t rows = std::clamp<int64_t>(kProbedTokens / train_.context, 1, train_.batch_size);
   const std::vector<int64_t> which = spread_windows(num_eval_windows(validation_.tokens, validation_.context), rows);
-  const Batch batch = windows_at(validation_.tokens, validation_.context, which, validation_.documents_apart);
-  const TokenTensors tokens = as_tensors(batch, model_->device());
+  const TokenTensors tokens = as_tensors(scored_batch(validation_, which), model_->device());
   return {step_, probe(*model_, tokens.inputs, tokens.documents), update_ratios_};
 }
 

@@ -5,6 +5,7 @@
 #include "motet/probe/probe.h"
 #include "motet/train/average.h"
 #include "motet/train/loss_scale.h"
+#include "motet/train/objective.h"
 #include "motet/train/optimizer.h"
 #include "motet/train/outliers.h"
 #include "motet/train/score.h"
@@ -44,7 +45,8 @@ class Diverged : public Error {
 class Trainer {
  public:
   /// The model moves to train.device and takes the dtype of train.dtype: float64 parameters, or float32 ones, under
-  /// autocast for bfloat16. Throws UsageError for a pattern of train.no_decay that names no parameter.
+  /// autocast for bfloat16. Throws UsageError for a pattern of train.no_decay that names no parameter, and for an
+  /// objective that does not suit model or data.
   Trainer(Model, const TextData&, const TrainOptions&);
 
   bool done() const;
@@ -81,6 +83,7 @@ class Trainer {
   double progress() const;  // of the budget, 0 to 1
   double rate_factor() const;
   std::vector<int64_t> eval_windows() const;
+  Batch rows(int64_t first, int64_t count);
   TokenTensors micro_batch(int64_t first);
   Dropout dropout(int64_t first_row) const;
   [[noreturn]] void fail_not_finite(const StepRecord&);
@@ -90,6 +93,7 @@ class Trainer {
   TrainOptions train_;
   const TokenSequence& tokens_;
   Batches batches_;
+  std::optional<Masking> masks_;  // of the masked objective
   ScoredTokens validation_;
   Optimizer optimizer_;
   Outliers outliers_;

@@ -103,6 +103,8 @@ double sum_of(ModelImpl& model, const Tensor& tokens, const std::vector<Window>&
 }  // namespace
 
 int64_t perplexity_context(ModelImpl& model, const PerplexityOptions& options) {
+  if (!model.config().causal())
+    fail_usage("eval: perplexity of a model that is not causal, whose tokens see themselves, want motet eval masked");
   const int64_t context = options.context > 0 ? options.context : model.config().context;
   if (context > model.config().context)
     fail_usage("eval: a window of ", context, " tokens, want at most the model's context of ", model.config().context);

@@ -23,7 +23,8 @@ struct PerplexityOptions {
   int64_t positions = 0;         // parts of a window for Perplexity::by_position; 0: none
 };
 
-/// Tokens of a window. Throws UsageError when they are more than the model's context.
+/// Tokens of a window. Throws UsageError when they are more than the model's context, and for a model that is not
+/// causal.
 int64_t perplexity_context(ModelImpl&, const PerplexityOptions&);
 
 /// A part of a text: inputs are tokens begin .. end, targets those one later, of which the last `scored` count.
