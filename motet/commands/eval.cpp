@@ -3,6 +3,7 @@
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/commands/chat_form.h"
 #include "motet/commands/commands.h"
+#include "motet/commands/eval_masked.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
@@ -25,8 +26,9 @@ using nlohmann::json;
 constexpr const char* kPerplexity = "perplexity";
 
 Table list_of_tasks() {
-  Table table{.columns = {{"task", Align::left}, {"measures", Align::left}},
-              .rows = {{kPerplexity, "nats per token, bits per byte and perplexity of a text"}}};
+  Table table{
+      .columns = {{"task", Align::left}, {"measures", Align::left}},
+      .rows = {{kPerplexity, "nats per token, bits per byte and perplexity of a text"}, {kMasked, kMaskedSummary}}};
   for (const ChoiceTask& task : choice_tasks()) table.rows.push_back({task.name, task.summary});
   return table;
 }
@@ -41,11 +43,11 @@ const ChoiceTask* find_task(const std::string& name) {
 std::string take_task(std::vector<std::string>& arguments) {
   if (arguments.empty()) return kPerplexity;
   const std::string first = arguments.front();
-  if (first == kPerplexity || find_task(first)) {
+  if (first == kPerplexity || first == kMasked || find_task(first)) {
     arguments.erase(arguments.begin());
     return first;
   }
-  std::vector<std::string> known{kPerplexity};
+  std::vector<std::string> known{kPerplexity, kMasked};
   for (const ChoiceTask& task : choice_tasks()) known.push_back(task.name);
   if (!fs::exists(first) && first.find_first_of("/.") == first.npos) fail_usage(unknown_name("task", first, known));
   return kPerplexity;
@@ -186,6 +188,7 @@ int run_eval(const json& request) {
   const EvalRequest asked = read_request(eval_options(), request);
   std::vector<std::string> files = request.value("arguments", std::vector<std::string>());
   const std::string name = take_task(files);
+  if (name == kMasked) return run_eval_masked(request, files);
   const ChoiceTask* task = find_task(name);
   if (task) refuse_flags(request, name, {"stride", "documents", "positions"});
   if (!task) refuse_flags(request, name, {"limit", "items"});

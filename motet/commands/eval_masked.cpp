@@ -1,0 +1,106 @@
+#include "motet/commands/eval_masked.h"
+
+#include <cmath>
+
+#include "motet/checkpoints/checkpoint.h"
+#include "motet/commands/request.h"
+#include "motet/core/error.h"
+#include "motet/core/log.h"
+#include "motet/core/progress.h"
+#include "motet/data/bounded_tokens.h"
+#include "motet/data/corpus.h"
+#include "motet/models/lengthen.h"
+#include "motet/ops/device.h"
+#include "motet/text/token_bytes.h"
+#include "motet/train/objective.h"
+#include "motet/train/score.h"
+#include "motet/train/text_data.h"
+
+namespace motet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kTokensAtOnce = 8192;
+
+struct Scored {
+  std::string name;
+  std::shared_ptr<const TokenSequence> tokens;
+};
+
+Scored read_texts(const std::vector<std::string>& texts, const std::shared_ptr<const Tokenizer>& tokenizer,
+                  Documents documents) {
+  const bool prepared = texts.size() == 1 && is_prepared_data(texts[0]);
+  if (documents == Documents::apart && !prepared)
+    fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
+  if (!prepared) {
+    if (texts.size() == 1 && is_examples(texts[0])) fail_usage(texts[0], " has examples, want a text for masked");
+    const Corpus corpus = load_corpus(texts);
+    return {corpus.name, std::make_shared<MemoryTokens>(tokenizer->encode(corpus.text))};
+  }
+  const PreparedData data = open_prepared_data(texts[0]);
+  tokenizer_of(data, tokenizer);
+  return {data.name + (data.validation ? " (validation)" : ""),
+          std::make_shared<BoundedTokens>(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(),
+                                          data.name)};
+}
+
+Table masked_table(const std::string& name, int64_t window, const WindowScore& score) {
+  const double accuracy = static_cast<double>(score.right) / static_cast<double>(score.tokens);
+  return {.columns = {{"text", Align::left},
+                      {"hidden", Align::right, "tokens", "tokens"},
+                      {"window"},
+                      {"loss", Align::right, "nats/token", "nats_per_token"},
+                      {"+-", Align::right, "", "standard_error"},
+                      {"accuracy"}},
+          .rows = {{name,
+                    {std::to_string(score.tokens), score.tokens},
+                    {std::to_string(window), window},
+                    {fixed(score.loss, 4), score.loss},
+                    {fixed(score.error, 4), score.error},
+                    {fixed(accuracy, 4), accuracy}}}};
+}
+
+}  // namespace
+
+int run_eval_masked(const json& request, const std::vector<std::string>& texts) {
+  for (const char* flag : {"stride", "positions", "limit", "items", "set"})
+    if (request.contains(flag)) fail_usage("--", flag, ": has no meaning for ", kMasked);
+  const EvalRequest asked = read_request(eval_options(), request);
+  const Option size{.name = "ctx_size", .type = OptionType::integer, .default_value = 1, .min = 1, .max = 1e9};
+  const int64_t given = asked.ctx_size.empty() ? 0 : checked(size, asked.ctx_size, "--ctx-size").get<int64_t>();
+  const fs::path folder = model_folder(request, "model");
+  output_format(request);  // a wrong name is refused before the work
+  request_threads(request);
+  Checkpoint checkpoint = open_checkpoint(folder);
+  if (checkpoint.config.causal())
+    fail_usage("eval: masked of a causal model, which hides what follows, want motet eval perplexity");
+  checkpoint.config = lengthened(checkpoint.config, given > checkpoint.config.context ? given : 0, json::object());
+  const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
+  const Scored scored = read_texts(texts, tokenizer, asked.documents);
+  const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
+  Model model =
+      load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, parse_device(asked.device)});
+  model->set_autocast(autocast_of(dtype));
+  const auto all = static_cast<int64_t>(scored.tokens->size());  // a window has one token behind it
+  const int64_t window = given > 0 ? given : std::clamp<int64_t>(all - 1, 1, checkpoint.config.context);
+  const int64_t rows = asked.batch_size > 0 ? asked.batch_size : std::max<int64_t>(1, kTokensAtOnce / window);
+  const int64_t windows = num_eval_windows(*scored.tokens, window);
+  Progress progress("masked", windows);
+  const ScoredTokens what{*scored.tokens,
+                          {},
+                          window,
+                          asked.documents == Documents::apart,
+                          scored_masks(checkpoint.config, tokenizer.get())};
+  const WindowScore score =
+      score_windows(*model, what, spread_windows(windows, windows), rows, [&](int64_t done) { progress.update(done); });
+  progress.finish();
+  if (!std::isfinite(score.loss))
+    fail("eval: ", scored.name, " has ", score.loss, " nats a token, want a finite number");
+  if (!fs::exists(request.value("model", ""))) log_info("model: " + folder.string());  // a run's :best or :average
+  print_table(masked_table(scored.name, window, score), request);
+  return 0;
+}
+
+}  // namespace motet
