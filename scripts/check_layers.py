@@ -27,7 +27,7 @@ TABLE = {
     "checkpoints": "formats models layers mechanisms attention ops",
     "probe": "attention mechanisms models ops report",
     "tasks": "data",
-    "train": "data text formats models mechanisms checkpoints ops probe report",
+    "train": "tasks data text formats models mechanisms layers checkpoints ops probe report",
     "generate": "text models checkpoints attention ops",
     "experiments": "statistics formats data report",
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",

@@ -79,10 +79,7 @@ void add_scaling(ReportData& report, const std::vector<Comparison>& comparisons,
 std::vector<int64_t> add_sample_tokens(ReportData& report, const TextData& data, int64_t context) {
   const std::vector<int64_t> sample =
       data.validation->slice(0, static_cast<uint64_t>(std::min<int64_t>(kPictureTokens, context)));
-  for (const int64_t id : sample) {
-    const int32_t token = static_cast<int32_t>(id);
-    report.sample_tokens.push_back(data.tokenizer->decode({&token, 1}));
-  }
+  for (const int64_t id : sample) report.sample_tokens.push_back(data.word(static_cast<int32_t>(id)));
   return sample;
 }
 

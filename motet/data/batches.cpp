@@ -57,17 +57,19 @@ int64_t Batch::learned() const {
   return leaves_out ? std::ranges::count_if(targets, [](int64_t t) { return t != kLeftOut; }) : -1;
 }
 
-Passes::Passes(uint64_t begin, uint64_t size, int64_t context, uint64_t seed, bool aligned)
+Passes::Passes(uint64_t begin, uint64_t size, int64_t context, uint64_t seed, bool aligned, bool endless)
     : begin_(begin),
       pairs_(size - 1),  // the last token has no target
       context_(static_cast<uint64_t>(context)),
       seed_(seed),
-      aligned_(aligned) {
+      aligned_(aligned),
+      endless_(endless) {
   check_tokens(size, context);
   source(0);
 }
 
 RowSource Passes::source(uint64_t row) {
+  if (endless_) return {0, row, begin_ + row * context_};
   const auto in_pass = [&] { return row - first_row_ < order_.size(); };
   if (row < first_row_) order_.clear(), pass_ = first_row_ = 0;
   while (!in_pass()) {
@@ -94,7 +96,7 @@ Batches::Batches(const TokenSequence& tokens, BatchOptions options, const std::v
   // Parts of one length would have one order if they had one seed; a text that is not mixed has the seed itself.
   uint64_t seed = options.seed;
   for (const BatchPart& part : given.empty() ? std::vector<BatchPart>{{0, tokens.size()}} : given)
-    parts_.emplace_back(part.begin, part.size, options.context, seed, tokens.row_length() > 0),
+    parts_.emplace_back(part.begin, part.size, options.context, seed, tokens.row_length() > 0, tokens.endless()),
         seed = splitmix64(seed, parts_.size());
 }
 

@@ -54,21 +54,23 @@ struct PartUse {
 class Passes {
  public:
   // Throws Error when there are fewer than context + 1 tokens, or 2^32 windows.
-  // `aligned`: windows begin at multiples of the context.
-  Passes(uint64_t begin, uint64_t size, int64_t context, uint64_t seed, bool aligned);
+  // `aligned`: windows begin at multiples of the context; `endless`: they come in their order, in one pass.
+  Passes(uint64_t begin, uint64_t size, int64_t context, uint64_t seed, bool aligned, bool endless = false);
 
   RowSource source(uint64_t row);
-  uint64_t windows() const { return order_.size(); }  // of the pass that was asked for last
+  // Of the pass that was asked for last.
+  uint64_t windows() const { return endless_ ? pairs_ / context_ : order_.size(); }
 
  private:
   uint64_t begin_, pairs_, context_, seed_;
-  bool aligned_;
+  bool aligned_, endless_;
   uint64_t pass_ = 0, first_row_ = 0, start_ = 0;  // the pass: its number, its first row, its first token
   std::vector<uint32_t> order_;
 };
 
 // Endless batches for training. In each pass the text is cut into windows of `context` tokens that do not overlap, from
 // a random start below `context`, and every window comes once, in random order; a batch may reach into the next pass.
+// Of rows (TokenSequence::row_length) windows begin where they do; endless ones come in their own order.
 // With parts, each has its own passes. What a step reads is a function of tokens, options and the step: there is no
 // position to keep. The tokens must outlive the object. Not thread-safe.
 class Batches {

@@ -28,6 +28,9 @@ class TokenSequence {
   // Length of the rows that stand in it, whole ones only: a window begins where a row does. 0: it begins anywhere.
   virtual uint64_t row_length() const { return 0; }
 
+  // Rows without end that come in random order already: they are read as they stand, each once.
+  virtual bool endless() const { return false; }
+
   // Makes of the targets, which are the tokens from `begin` on, those kLeftOut that are not learned.
   virtual void leave_out(uint64_t begin, std::span<int64_t> targets) const {}
 

@@ -1,7 +1,7 @@
 #pragma once
 #include "motet/lab/lab.h"
-#include "motet/models/model.h"
-#include "motet/tasks/task.h"
+#include "motet/train/task_data.h"
+#include "motet/train/task_score.h"
 
 namespace motet {
 
@@ -21,19 +21,18 @@ struct TaskCell {
 /// Of {"name": ..., options, "test": [{"name": "n=512", options that differ}]}. Throws UsageError.
 TaskCell read_task(const nlohmann::json& given);
 
-/// Episodes for training and validation, those of a seed. Without a tokenizer: ids mean what the task says.
+/// Episodes for training and validation, those of a seed; accuracies() scores them, the training does not.
 TextData task_data(const TaskCell&, uint64_t episodes, uint64_t seed);
 
 /// The model of a task: a context as long as the longest test, and of composite tokens embeddings of their parts.
 void fit_to_task(ModelConfig&, const TaskCell&);
-/// Makes the embedding of composite tokens the sum of their parts, which stays so: it is not trained.
-void fix_embedding(ModelImpl&, const Task&, int64_t seed);
 
 /// How much of the last token's attention falls on tokens of each kind: share{answer}, the mean over layers and heads
 /// (motet/probe), of some episodes of the task.
 std::map<std::string, double> shares(ModelImpl&, const TaskCell&);
 
-/// The share of episodes whose answer is the likeliest token: accuracy, accuracy{slice} and accuracy{variant}.
+/// What `motet eval` says of the task and its variants (train/task_score.h): accuracy, accuracy{slice},
+/// accuracy{variant}, accuracy{variant, slice}; misattributed and fabricated where the task tells them apart.
 std::map<std::string, double> accuracies(ModelImpl&, const TaskCell&);
 
 }  // namespace motet

@@ -48,7 +48,7 @@ TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
     if (config["train"].contains("context")) fail_usage("train.context: is the length of an episode, want it left out");
     out.task = read_task(data["task"]);
     data.erase("task");
-    config["train"]["context"] = out.task->task().length() + 1;
+    config["train"]["context"] = out.task->task().row_length();
   }
   if (data.contains("text") && data["text"].is_string()) {
     const std::filesystem::path folder = lab.options().data / data["text"].get<std::string>();

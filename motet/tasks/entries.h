@@ -7,5 +7,8 @@ namespace motet {
 
 TaskEntry where_select_entry();
 TaskEntry noisy_recall_entry();
+TaskEntry passkey_entry();
+TaskEntry episodes_entry();
+TaskEntry facts_entry();
 
 }  // namespace motet

@@ -1,6 +1,13 @@
 #include "motet/tasks/episodes.h"
 
+#include <algorithm>
+
 namespace motet {
+
+uint64_t test_episodes(const Task& trained, const Task& own) {
+  const auto part = kTestEpisodes * static_cast<uint64_t>(trained.length()) / static_cast<uint64_t>(own.length());
+  return std::max<uint64_t>(part, 1000);
+}
 
 void EpisodeTokens::read(uint64_t begin, std::span<int64_t> out) const {
   const uint64_t row = row_length();
@@ -12,8 +19,9 @@ void EpisodeTokens::read(uint64_t begin, std::span<int64_t> out) const {
       continue;
     }
     const Episode episode = task_->episode(seed_, number, test_);
+    const uint64_t asked = episode.ids.size();
     for (uint64_t i = first; i < row && at < begin + out.size(); ++i, ++at)
-      out[at - begin] = i + 1 < row ? episode.ids[i] : episode.answer;
+      out[at - begin] = i < asked ? episode.ids[i] : episode.answer[i - asked];
   }
 }
 
@@ -26,7 +34,7 @@ std::vector<uint64_t> EpisodeTokens::document_starts(uint64_t begin, uint64_t en
 
 void EpisodeTokens::leave_out(uint64_t begin, std::span<int64_t> targets) const {
   for (size_t i = 0; i < targets.size(); ++i)
-    if ((begin + i) % row_length() != row_length() - 1) targets[i] = kLeftOut;
+    if ((begin + i) % row_length() < static_cast<uint64_t>(task_->length())) targets[i] = kLeftOut;
 }
 
 }  // namespace motet

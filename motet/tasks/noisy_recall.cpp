@@ -37,6 +37,15 @@ class NoisyRecall : public Task {
   int64_t answers() const override { return o_.values; }
   std::vector<std::string> kinds() const override { return {"answer", "other needles", "noise", "question"}; }
 
+  // "3", "key 5?", "noise 7", "key 5 is 3".
+  std::string word(int32_t id) const override {
+    const int64_t noise = id - o_.values - o_.keys, needle = noise - o_.noise;
+    if (id < o_.values) return text(id);
+    if (noise < 0) return text("key ", id - o_.values, "?");
+    if (needle < 0) return text("noise ", noise);
+    return text("key ", needle / o_.values, " is ", needle % o_.values);
+  }
+
   Episode episode(uint64_t seed, uint64_t number, bool) const override {
     Draws draws(seed, number);
     const int64_t needles = o_.fewer ? 1 + draws.below(o_.needles) : o_.needles;
@@ -50,7 +59,7 @@ class NoisyRecall : public Task {
       const int64_t key = keys[static_cast<size_t>(i)], value = draws.below(o_.values);
       out.ids[static_cast<size_t>(places[static_cast<size_t>(i)])] =
           static_cast<int32_t>(o_.values + o_.keys + o_.noise + key * o_.values + value);
-      if (i == 0) out.answer = static_cast<int32_t>(value);
+      if (i == 0) out.answer = {static_cast<int32_t>(value)};
     }
     out.ids.push_back(static_cast<int32_t>(o_.values + keys[0]));
     out.kinds.push_back(3);

@@ -16,8 +16,13 @@ std::vector<int64_t> Draws::different(int64_t count, int64_t total) {
   return all;
 }
 
+double chance(const Task& task, const Episode& episode) {
+  return 1 / static_cast<double>(episode.others.empty() ? task.answers() : 1 + std::ssize(episode.others));
+}
+
 const std::vector<TaskEntry>& task_registry() {
-  static const std::vector<TaskEntry> all{where_select_entry(), noisy_recall_entry()};
+  static const std::vector<TaskEntry> all{where_select_entry(), noisy_recall_entry(), passkey_entry(), episodes_entry(),
+                                          facts_entry()};
   return all;
 }
 
@@ -44,6 +49,7 @@ std::pair<const TaskEntry&, nlohmann::json> found(const nlohmann::json& given, c
 nlohmann::json resolved_task(const nlohmann::json& given, const std::string& section) {
   const auto [entry, options] = found(given, section);
   nlohmann::json all = resolve(entry.options, options, section);
+  if (entry.complete) entry.complete(all);
   all["name"] = entry.name;
   return all;
 }

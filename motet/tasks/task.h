@@ -13,12 +13,14 @@
 
 namespace motet {
 
-// One problem: what is read, and the one token that is right behind it.
+// One problem: what is read, and the tokens that are right behind it.
 struct Episode {
   std::vector<int32_t> ids;
-  int32_t answer = 0;
-  std::string slice;                // of what kind it is: "seen", "held out"; "": the task has one kind
-  std::vector<int64_t> kinds = {};  // of each id: which of Task::kinds() it is
+  std::vector<int32_t> answer;
+  std::vector<std::string> slices = {};  // what is counted apart: "held out", "depth 1/4"
+  std::vector<int64_t> kinds = {};       // of each id: which of Task::kinds() it is
+  // Wrong answers that the text holds, of one token: who says one misattributes, who says neither makes one up.
+  std::vector<std::vector<int32_t>> others = {};
 };
 
 // Numbers that an episode draws, one after another, from its own stream.
@@ -40,9 +42,10 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  virtual int64_t vocabulary() const = 0;  // ids lie below it
-  virtual int64_t length() const = 0;      // ids of an episode
-  virtual int64_t answers() const = 0;     // answers lie below it: a guess is right once in so many
+  virtual int64_t vocabulary() const = 0;              // ids lie below it
+  virtual int64_t length() const = 0;                  // ids of an episode
+  virtual int64_t answer_length() const { return 1; }  // of its answer
+  virtual int64_t answers() const = 0;                 // who has not read the text is right once in so many
   // `test`: of all kinds; else of those that are trained.
   virtual Episode episode(uint64_t seed, uint64_t number, bool test) const = 0;
   // Of composite tokens: of which parts each id is made, so that its embedding is the sum of theirs. Empty: each id is
@@ -50,7 +53,15 @@ class Task {
   virtual std::vector<std::vector<int32_t>> parts() const { return {}; }
   // What tokens are to the question: "answer", "noise".
   virtual std::vector<std::string> kinds() const = 0;
+  // What a person reads in place of an id.
+  virtual std::string word(int32_t id) const = 0;
+
+  int64_t row_length() const { return length() + answer_length(); }
 };
+
+// How often a guess is right that takes one of the answers that the text holds; of texts that hold the right one alone,
+// or none, one of all answers.
+double chance(const Task&, const Episode&);
 
 struct TaskEntry {
   const char* name;
@@ -58,6 +69,8 @@ struct TaskEntry {
   const OptionTable& options;
   // Throws UsageError that begins with `section` for what the table refuses and for sizes that do not fit together.
   std::unique_ptr<Task> (*make)(const nlohmann::json& options, const std::string& section);
+  // Says in resolved options what one left to another; null: none does.
+  void (*complete)(nlohmann::json& resolved) = nullptr;
 };
 const std::vector<TaskEntry>& task_registry();
 

@@ -1,4 +1,5 @@
-// Every episode is solved by its own rule; slices, splits and chance are what they are said to be.
+// Where-select and noisy recall: every episode is solved by its own rule; slices, splits and chance are what they are
+// said to be.
 #include "motet/tasks/task.h"
 
 #include <gtest/gtest.h>
@@ -6,16 +7,10 @@
 #include <map>
 #include <set>
 
-#include "motet/core/error.h"
-#include "motet/core/testing.h"
-#include "motet/data/batches.h"
-#include "motet/tasks/episodes.h"
-
 namespace motet {
 namespace {
 
 using nlohmann::json;
-using testing::message_of;
 
 std::shared_ptr<const Task> task(const json& options) { return make_task(options, "task"); }
 
@@ -56,7 +51,7 @@ TEST(WhereSelect, TheAnswerIsTheFieldOfTheOneItemThatIsFound) {
     for (const auto& item : r.items)
       if (item[r.s] == r.a) {
         ++found;
-        EXPECT_EQ(e.answer, item[r.o]);
+        EXPECT_EQ(e.answer, std::vector<int32_t>{item[r.o]});
       }
     ASSERT_EQ(found, 1);
   }
@@ -70,8 +65,9 @@ TEST(WhereSelect, HeldOutPairsAreOfTestsAlone) {
     for (const bool test : {false, true}) {
       const Episode e = own->episode(1, n, test);
       const Read r = read_where(e);
-      pairs[test][e.slice].insert({r.s, r.o});
-      if (test) ++count[e.slice];
+      ASSERT_EQ(e.slices.size(), 1u);
+      pairs[test][e.slices[0]].insert({r.s, r.o});
+      if (test) ++count[e.slices[0]];
     }
   EXPECT_EQ(pairs[false].size(), 1u);
   EXPECT_EQ(pairs[false]["seen"].size(), 9u);
@@ -86,7 +82,7 @@ TEST(WhereSelect, AGuessIsRightOnceInThree) {
   std::vector<int> answers(3), places(5);
   for (int n = 0; n < kEpisodes; ++n) {
     const Episode e = own->episode(3, n, false);
-    ++answers[e.answer];
+    ++answers[e.answer[0]];
     const Read r = read_where(e);
     for (size_t i = 0; i < r.items.size(); ++i)
       if (r.items[i][r.s] == r.a) ++places[i];
@@ -120,11 +116,11 @@ TEST(NoisyRecall, TheKeyStandsOnceAndTellsTheAnswer) {
       ++all;
       if ((e.ids[i] - 20) / 5 == key) {
         ++found, ++places[i];
-        EXPECT_EQ(e.answer, (e.ids[i] - 20) % 5);
+        EXPECT_EQ(e.answer, std::vector<int32_t>{(e.ids[i] - 20) % 5});
       }
     }
     ASSERT_EQ(found, 1);
-    ++needles[all], ++answers[e.answer];
+    ++needles[all], ++answers[e.answer[0]];
   }
   EXPECT_EQ(needles[0], 0);
   for (int i = 1; i < 5; ++i) EXPECT_NEAR(needles[i], kEpisodes / 4, 120);
@@ -136,58 +132,6 @@ TEST(NoisyRecall, TheKeyStandsOnceAndTellsTheAnswer) {
     const Episode e = task(exact)->episode(1, n, false);
     EXPECT_EQ(std::ranges::count_if(e.ids, [](int32_t id) { return id >= 20; }), 4);
   }
-}
-
-TEST(Tasks, AnEpisodeIsAFunctionOfItsNumber) {
-  for (const TaskEntry& entry : task_registry()) {
-    const auto own = task({{"name", entry.name}});
-    EXPECT_EQ(own->episode(5, 9, true).ids, task({{"name", entry.name}})->episode(5, 9, true).ids) << entry.name;
-    EXPECT_NE(own->episode(5, 9, true).ids, own->episode(5, 10, true).ids) << entry.name;
-    EXPECT_NE(own->episode(5, 9, true).ids, own->episode(6, 9, true).ids) << entry.name;
-  }
-  const std::vector<int32_t> recorded{0, 2, 7};  // frozen: committed results are of these episodes
-  EXPECT_EQ((std::vector<int32_t>{task({{"name", "where-select"}})->episode(1, 0, false).answer,
-                                  task({{"name", "where-select"}})->episode(1, 1, false).answer,
-                                  task({{"name", "noisy-recall"}})->episode(1, 0, false).answer}),
-            recorded);
-}
-
-TEST(Tasks, MistakesAreNamed) {
-  const auto wrong = [](const json& options) { return message_of<UsageError>([&] { make_task(options, "task"); }); };
-  EXPECT_EQ(wrong({{"name", "where-selekt"}}),
-            "task: unknown task 'where-selekt': nearest is 'where-select'; known: where-select, noisy-recall");
-  EXPECT_EQ(wrong(json::object()), "task: want a table with the name of a task");
-  EXPECT_EQ(wrong({{"name", "where-select"}, {"held_out", 30}}),
-            "task: held_out is 30 of 30 pairs, want fewer: each field has to be trained as what is looked for and as "
-            "what is asked for");
-  EXPECT_EQ(wrong({{"name", "where-select"}, {"fields", 16}}),
-            "task: 16 fields of 4 values make 4.29497e+09 items, want at most a million");
-  EXPECT_EQ(wrong({{"name", "noisy-recall"}, {"needles", 65}}),
-            "task: needles is 65, want at most the 64 keys and 64 tokens");
-}
-
-TEST(EpisodeTokens, AreRowsOfWhichTheAnswerIsLearned) {
-  const auto own = task(kWhere);
-  const EpisodeTokens tokens(own, 4, 10, false);
-  EXPECT_EQ(tokens.row_length(), 9u);
-  EXPECT_EQ(tokens.size(), 91u);
-  Batches batches(tokens, {.batch_size = 10, .context = 9, .seed = 2});
-  const Batch batch = batches.batch(0);
-  EXPECT_EQ(batch.learned(), 10);
-  std::multiset<std::vector<int64_t>> rows, episodes;
-  for (int row = 0; row < 10; ++row) {
-    rows.insert({batch.inputs.begin() + 9 * row, batch.inputs.begin() + 9 * row + 9});
-    EXPECT_EQ(batch.targets[9 * row + 7], batch.inputs[9 * row + 8]) << "the answer is what is asked for";
-    for (const int i : {0, 1, 2, 3, 4, 5, 6, 8}) EXPECT_EQ(batch.targets[9 * row + i], kLeftOut);
-    const Episode e = own->episode(4, row, false);
-    std::vector<int64_t> whole(e.ids.begin(), e.ids.end());
-    whole.push_back(e.answer);
-    episodes.insert(whole);
-  }
-  EXPECT_EQ(rows, episodes) << "each episode once in a pass";
-  const std::vector<int64_t> first = tokens.slice(9, 9), second = tokens.slice(18, 9);
-  EXPECT_EQ(tokens.slice(15, 5), (std::vector<int64_t>{first[6], first[7], first[8], second[0], second[1]}));
-  EXPECT_EQ(tokens.document_starts(0, 19), (std::vector<uint64_t>{9, 18}));
 }
 
 }  // namespace

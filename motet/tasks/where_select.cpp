@@ -63,7 +63,7 @@ class WhereSelect : public Task {
     const int64_t pair = first + draws.below(static_cast<int64_t>(pairs_.size()) - first);
     const auto [s, o] = pairs_[static_cast<size_t>(pair)];
     const int64_t a = draws.below(o_.values), found = draws.below(o_.items);
-    Episode out{.ids = {}, .answer = 0, .slice = pair < o_.held_out ? "held out" : "seen"};
+    Episode out{.ids = {}, .answer = {}, .slices = {pair < o_.held_out ? "held out" : "seen"}};
     out.ids.push_back(static_cast<int32_t>(o_.values + o_.fields + 1 + s * o_.values + a));
     out.ids.push_back(static_cast<int32_t>(o_.values + o));
     out.kinds.assign(static_cast<size_t>(length()), 2);
@@ -74,7 +74,7 @@ class WhereSelect : public Task {
       for (int64_t f = 0; f < o_.fields; ++f) {
         int64_t value = draws.below(f == s ? o_.values - 1 : o_.values);
         if (f == s) value = item == found ? a : value + (value >= a);
-        if (f == o && item == found) out.answer = static_cast<int32_t>(value);
+        if (f == o && item == found) out.answer = {static_cast<int32_t>(value)};
         id = id * o_.values + value;
       }
       out.ids.push_back(static_cast<int32_t>(first_item() + id));
@@ -84,6 +84,19 @@ class WhereSelect : public Task {
   }
 
   std::vector<std::string> kinds() const override { return {"item", "other items", "question"}; }
+
+  // "3", "field 2", "?", "field 2 is 3", "(3 0 1 2)".
+  std::string word(int32_t id) const override {
+    const int64_t where = id - o_.values - o_.fields - 1;
+    if (id < o_.values) return text(id);
+    if (id < o_.values + o_.fields) return text("field ", id - o_.values);
+    if (where < 0) return "?";
+    if (id < first_item()) return text("field ", where / o_.values, " is ", where % o_.values);
+    std::string fields;
+    for (int64_t f = 0, rest = id - first_item(); f < o_.fields; ++f, rest /= o_.values)
+      fields = text(rest % o_.values, f == 0 ? "" : " ", fields);
+    return "(" + fields + ")";
+  }
 
   // An item is made of its values; everything else is its own.
   std::vector<std::vector<int32_t>> parts() const override {

@@ -6,11 +6,12 @@
 #include "motet/formats/toml.h"
 #include "motet/mechanisms/contender.h"
 #include "motet/ops/device.h"
+#include "motet/tasks/task.h"
 
 namespace motet {
 namespace {
 
-const std::vector<std::string> kSections{"model", "model.attention", "data", "train"};
+const std::vector<std::string> kSections{"model", "model.attention", "data", "data.task", "train"};
 
 // "model.attention.rank" -> {"model.attention", "rank"}.
 std::pair<std::string, std::string> split_path(const std::string& path) {
@@ -18,7 +19,8 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
   if (dot == std::string::npos)
     throw UsageError(text("--set: '", path, "' is no key, want section.key such as train.steps"));
   const std::string section = path.substr(0, dot);
-  if (path == "model.attention") fail_usage("--set: 'model.attention' is a section, want one of its keys");
+  if (path == "model.attention" || path == "data.task")
+    fail_usage("--set: ", quote(path), " is a section, want one of its keys");
   for (const std::string& known : kSections)
     if (known == section) return {section, path.substr(dot + 1)};
   throw UsageError(unknown_name("section", section, kSections));
@@ -26,8 +28,9 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
 
 void set_path(nlohmann::json& config, const std::string& path, const nlohmann::json& value) {
   const auto [section, key] = split_path(path);
-  nlohmann::json& target = section == "model.attention" ? config["model"]["attention"] : config[section];
-  target[key] = value;
+  const size_t dot = section.find('.');
+  nlohmann::json& own = config[section.substr(0, dot)];
+  (dot == section.npos ? own : own[section.substr(dot + 1)])[key] = value;
 }
 
 void check_sections(const nlohmann::json& config) {
@@ -45,15 +48,23 @@ struct Alternatives {
   const char* section;
   std::vector<const char*> keys;
 };
-const std::vector<Alternatives> kAlternatives{{"train", {"steps", "tokens", "minutes"}}, {"data", {"text", "mixture"}}};
+const std::vector<Alternatives> kAlternatives{{"train", {"steps", "tokens", "minutes"}},
+                                              {"data", {"text", "mixture", "task"}}};
 
 // Adds a source of settings that wins over those before it; its budget, in whatever unit, replaces theirs.
 void add_source(nlohmann::json& config, const nlohmann::json& source) {
   for (const auto& [section, keys] : kAlternatives) {
     const auto is_set = [&](const char* key) { return source.contains(section) && source[section].contains(key); };
     if (config.contains(section) && std::ranges::any_of(keys, is_set))
-      for (const char* key : keys) config[section].erase(key);
+      for (const char* key : keys)
+        if (!is_set(key)) config[section].erase(key);
   }
+  const auto task_name = [](const nlohmann::json& from) {
+    const nlohmann::json::json_pointer place("/data/task/name");
+    return from.contains(place) ? from.at(place) : nlohmann::json();
+  };
+  if (!task_name(source).is_null() && task_name(source) != task_name(config))
+    if (config.contains("data")) config["data"].erase("task");  // its options are those of another
   config.merge_patch(source);
 }
 
@@ -109,10 +120,26 @@ std::vector<MixtureSource> take_mixture(nlohmann::json& data) {
   return mixture;
 }
 
+// The options of a task, checked; what only texts have is refused.
+nlohmann::json take_task(nlohmann::json& data) {
+  if (!data.is_object() || !data.contains("task")) return nullptr;
+  const nlohmann::json task = resolved_task(data["task"], "data.task");
+  data.erase("task");
+  for (const Option& option : data_options().table())
+    if (data.contains(option.name) && checked(option, data[option.name], "data." + option.name) != option.default_value)
+      fail_usage("data.", option.name, ": a task has no text, want it left out");
+  return task;
+}
+
 }  // namespace
 
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base) {
   nlohmann::json config = base;
+  bool context_given = false;
+  const auto add = [&](const nlohmann::json& source) {
+    context_given |= source.contains(nlohmann::json::json_pointer("/train/context"));
+    add_source(config, source);
+  };
   if (const std::string file = request.value("config", ""); !file.empty()) {
     const nlohmann::json read = read_toml(file);
     try {
@@ -120,23 +147,28 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
     } catch (const UsageError& e) {
       fail_usage(file, ": ", e.what());
     }
-    add_source(config, read);
+    add(read);
   }
   nlohmann::json overrides = nlohmann::json::object();
   for (const auto& pair : request.value("set", nlohmann::json::array()))
     set_path(overrides, pair[0].get<std::string>(), pair[1]);
   check_sections(overrides);
-  add_source(config, overrides);
+  add(overrides);
 
   RunConfig run;
   nlohmann::json model = config.value("model", nlohmann::json::object()),
                  data = config.value("data", nlohmann::json::object());
   run.attention_given = typed_attention(expanded(model.value("attention", nlohmann::json::object())));
   model.erase("attention");
-  if (data.contains("text") && data.contains("mixture")) fail_usage("data.text and data.mixture: want one of them");
-  run.texts = take_texts(data), run.mixture = take_mixture(data);
-  if (const auto texts = request.value("texts", std::vector<std::string>()); !texts.empty())
-    run.texts = texts, run.mixture.clear();
+  const auto texts = request.value("texts", std::vector<std::string>());
+  if (!texts.empty() && overrides.value("data", nlohmann::json::object()).contains("task"))
+    fail_usage("--task and a text: want one of them");
+  if (!texts.empty()) data.erase("task");
+  for (const char* other : {"mixture", "task"})
+    if (data.contains("text") && data.contains(other)) fail_usage("data.text and data.", other, ": want one of them");
+  if (data.contains("mixture") && data.contains("task")) fail_usage("data.mixture and data.task: want one of them");
+  run.texts = take_texts(data), run.mixture = take_mixture(data), run.task = take_task(data);
+  if (!texts.empty()) run.texts = texts, run.mixture.clear();
   run.model = model_options().parse(model, "model");
   run.data = data_options().parse(data, "data");
   run.train = train_options().parse(config.value("train", nlohmann::json::object()), "train");
@@ -146,6 +178,14 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
   for (const auto& [name, value] : {std::pair("warmup", run.train.warmup), {"decay", run.train.decay}})
     if (value >= 1 && run.train.minutes > 0)
       fail_usage("train.", name, ": ", value, " steps of a budget in minutes, want a part of it, below 1");
+  if (!run.task.is_null()) {
+    const int64_t row = make_task(run.task, "data.task")->row_length();
+    if (context_given && run.train.context != row)
+      fail_usage("train.context: ", run.train.context, ", want the ", row,
+                 " tokens of an episode and its answer, or it left out");
+    run.train.context = row;
+    if (!run.model.causal) fail_usage("model.causal: false, want true: a task's answer stands behind its question");
+  }
   parse_device(run.train.device);  // refuses what is not here
   return run;
 }
@@ -171,6 +211,7 @@ nlohmann::json RunConfig::as_given() const {
   all["model"]["attention"] = attention_given;
   if (!texts.empty()) all["data"]["text"] = texts;
   for (const MixtureSource& source : mixture) all["data"]["mixture"].push_back({source.path, source.weight});
+  if (!task.is_null()) all["data"]["task"] = task;
   return all;
 }
 
@@ -202,6 +243,10 @@ std::string describe_options(const nlohmann::json& base) {
   out +=
       "# mixture = [[\"data/a\", 0.7], [\"data/b\", 0.3]]  # in place of text: sources with their parts of all rows\n";
   keys(data_options().table(), "", base.value("data", none));
+  for (const TaskEntry& entry : task_registry()) {
+    out += text("# [data.task]  # in place of text: ", entry.sentence, "\n# name = \"", entry.name, "\"\n");
+    keys(entry.options, "# ", none);
+  }
   out += "\n[train]\n";
   keys(train_options().table(), "", base.value("train", none));
   return out;

@@ -25,6 +25,7 @@ struct RunConfig {
   nlohmann::json attention_given;
   std::vector<std::string> texts;      // paths; empty = built-in text
   std::vector<MixtureSource> mixture;  // in place of texts; empty = none
+  nlohmann::json task;                 // in place of texts: its name and all of its options; null = none
 
   ModelConfig model_config(int64_t vocab_size) const;  // for the mechanism of attention_given
   nlohmann::json as_given() const;                     // all tables, [model.attention] as it was given
@@ -32,9 +33,9 @@ struct RunConfig {
 };
 
 /// Defaults under `base`, under the TOML file request["config"], under request["set"] ([["model.hidden_size","64"],
-/// ...]) and request["texts"]. A budget replaces those below it, whatever its unit, and texts
-/// a mixture. Throws UsageError for unknown
-/// sections and keys (nearest named), wrong types and ranges.
+/// ...]) and request["texts"]. A budget replaces those below it, whatever its unit, and a
+/// text, mixture or task what another said; a task's train.context is that of an episode and its answer. Throws
+/// UsageError for unknown sections and keys (nearest named), wrong types and ranges.
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base = nlohmann::json::object());
 
 /// TOML with every key, its default (that of `base` where it has one) and a sentence, for `motet train --options`; read

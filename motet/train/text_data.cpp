@@ -10,6 +10,7 @@
 #include "motet/ops/device.h"
 #include "motet/text/readers/load.h"
 #include "motet/text/token_bytes.h"
+#include "motet/train/task_data.h"
 
 namespace motet {
 namespace {
@@ -152,6 +153,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData& data, std::sha
 }
 
 TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer, const ExampleForm& form) {
+  if (!run.task.is_null()) return task_data(run);
   for (const std::string& path : run.texts) {
     if (!is_examples(path)) continue;
     if (run.texts.size() > 1) fail_usage(path, " has examples and there are other texts, want it alone");

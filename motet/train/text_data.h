@@ -4,6 +4,7 @@
 #include "motet/data/batches.h"
 #include "motet/data/examples.h"
 #include "motet/data/prepared.h"
+#include "motet/tasks/task.h"
 #include "motet/text/tokenizer.h"
 #include "motet/train/run_config.h"
 
@@ -18,19 +19,25 @@ struct TextPart {
 /// A text as tokens: the training part and the validation part. Those of a mixture lie one after another.
 struct TextData {
   std::string name;
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;  // null: its ids mean what a task says
   std::shared_ptr<const TokenSequence> train, validation;
   std::vector<TextPart> parts;       // of a mixture; empty: it is one text
   std::vector<int32_t> token_bytes;  // of text, by id
   bool documents_apart = false;      // no document sees another
+  std::shared_ptr<const Task> task;  // whose answers are scored; null: a text, or the caller scores them
   nlohmann::json hashes;             // {"train-00000.tokens": "0123456789abcdef"}: what a resumed run must find again
+
+  int64_t vocabulary() const { return task ? task->vocabulary() : tokenizer->vocabulary_size(); }
+  /// What a person reads in place of an id.
+  std::string word(int32_t id) const { return task ? task->word(id) : tokenizer->decode({&id, 1}); }
 };
 
 /// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names; or maps
 /// prepared data (motet data prepare, llm.c), which has its own tokenizer and may have its own validation part; or each
 /// source of a mixture likewise; or a file of examples (data/examples.h), which wants a tokenizer and whose answers
-/// alone are learned. Throws Error in one line for missing, empty, binary or too short texts and for a
-/// tokenizer that is not that of the data.
+/// alone are learned; or makes
+/// the episodes of a task (train/task_data.h). Throws Error in one line for missing, empty, binary or too short texts
+/// and for a tokenizer that is not that of the data.
 TextData load_text_data(const RunConfig&, std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                         const ExampleForm& = {});
 

@@ -9,6 +9,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/words.h"
 #include "motet/ops/device.h"
+#include "motet/tasks/episodes.h"
 #include "motet/train/freeze.h"
 #include "motet/train/loss.h"
 #include "motet/train/schedule.h"
@@ -89,6 +90,7 @@ Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train)
       batches_(batches_of(data, train)),
       masks_(training_masks(model_->config(), data.tokenizer.get(), train)),
       validation_(validation_of(data, model_->config(), train)),
+      task_(data.task),
       optimizer_(*model_, optimizer_options(train), decays(*model_, train)),
       outliers_(train.skip_outliers),
       loss_scale_(train.dtype == TrainDtype::float16),
@@ -235,16 +237,25 @@ std::vector<int64_t> Trainer::eval_windows() const {
   return spread_windows(all, last > 0 ? last : (kFinalTokens + validation_.context - 1) / validation_.context);
 }
 
+std::optional<TaskScore> Trainer::task_score(const std::vector<int64_t>& windows) {
+  if (!task_) return std::nullopt;
+  return score_task(*model_, *task_, done() ? first_episodes(kTestEpisodes) : windows);
+}
+
 EvalRecord Trainer::evaluate() {
   const std::vector<int64_t> which = eval_windows();
   EvalRecord record{score_windows(*model_, validation_, which, train_.batch_size), step_};
-  evaluation_due_ = false;
   if (std::isfinite(record.loss)) {
-    if (!average_.ready()) return record;
-    const WeightAverage::Applied averaged(average_);
-    record.average = score_windows(*model_, validation_, which, train_.batch_size);
+    record.task = task_score(which);
+    if (average_.ready()) {
+      const WeightAverage::Applied averaged(average_);
+      record.average = score_windows(*model_, validation_, which, train_.batch_size);
+      record.average_task = task_score(which);
+    }
+    evaluation_due_ = false;  // one that was interrupted is made again
     return record;
   }
+  evaluation_due_ = false;
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
     const TokenTensors tokens = as_tensors(scored_batch(validation_, {&which[i], 1}), model_->device());
@@ -309,6 +320,14 @@ nlohmann::json metrics_record(const EvalRecord& r) {
                         {"tokens", r.tokens}};
   if (r.bytes > 0) record["bytes"] = r.bytes, record["bits_per_byte"] = r.bits_per_byte();
   if (r.average) record["average_validation_loss"] = r.average->loss;
+  if (r.task) {
+    record["accuracy"] = r.task->all.accuracy(), record["episodes"] = r.task->all.episodes;
+    if (r.task->has_others)
+      record["misattributed"] = r.task->all.part(r.task->all.misattributed),
+      record["fabricated"] = r.task->all.part(r.task->all.fabricated());
+    for (const auto& [slice, counts] : r.task->slices) record["accuracy_by_slice"][slice] = counts.accuracy();
+  }
+  if (r.average_task) record["average_accuracy"] = r.average_task->all.accuracy();
   return record;
 }
 

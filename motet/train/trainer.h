@@ -9,6 +9,7 @@
 #include "motet/train/optimizer.h"
 #include "motet/train/outliers.h"
 #include "motet/train/score.h"
+#include "motet/train/task_score.h"
 #include "motet/train/text_data.h"
 
 namespace motet {
@@ -21,10 +22,12 @@ struct StepRecord {
   bool skipped = false;     // an outlier, or float16 gradients that were not finite: nothing was changed
   double loss_scale = 0;    // of float16 (loss_scale.h); 0: none
 };
-/// The score of validation windows after a step, and that of the averaged weights where there are some.
+/// The score of validation windows after a step, and that of the averaged weights where there are some; of a task also
+/// how many of its episodes were answered rightly: those that the windows show, at the end of the budget all tests.
 struct EvalRecord : WindowScore {
   int64_t step = 0;
   std::optional<WindowScore> average = {};
+  std::optional<TaskScore> task = {}, average_task = {};
 };
 
 /// What the model does after a step, and what the step did to it.
@@ -84,6 +87,7 @@ class Trainer {
   double rate_factor() const;
   std::vector<int64_t> eval_windows() const;
   Batch rows(int64_t first, int64_t count);
+  std::optional<TaskScore> task_score(const std::vector<int64_t>& windows);
   TokenTensors micro_batch(int64_t first);
   Dropout dropout(int64_t first_row) const;
   [[noreturn]] void fail_not_finite(const StepRecord&);
@@ -95,6 +99,7 @@ class Trainer {
   Batches batches_;
   std::optional<Masking> masks_;  // of the masked objective
   ScoredTokens validation_;
+  std::shared_ptr<const Task> task_;  // null: of a text
   Optimizer optimizer_;
   Outliers outliers_;
   LossScale loss_scale_;
