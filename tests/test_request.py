@@ -32,6 +32,7 @@ KEYS = {
     "seed": "train.seed", "eval-every": "train.eval_every", "hidden-size": "model.hidden_size",
     "num-layers": "model.num_layers", "num-heads": "model.attention.num_heads", "tokenizer": "data.tokenizer",
     "validation": "data.validation", "documents": "data.documents", "mechanism": "model.attention.mechanism",
+    "task": "data.task.name",
 }  # fmt: skip
 LISTS = {("generate", "stop"), ("chat", "stop"), ("train", "freeze"), ("data", "validation-text")}
 SHORT = {"model": "m", "prompt": "p", "n-predict": "n", "ctx-size": "c", "batch-size": "b", "seed": "s", "threads": "t",

@@ -7,7 +7,8 @@ namespace motet {
 Subcommand eval_subcommand() {
   return {
       .name = "eval",
-      .summary = "Score a model: the perplexity of a text, or the likelihood of the right endings",
+      .summary =
+          "Score a model: the perplexity of a text, the likelihood of the right endings, or the answers to a task",
       .flags =
           std::vector<Flag>{
               {.long_name = "model",
@@ -26,14 +27,16 @@ Subcommand eval_subcommand() {
               {.long_name = "set",
                .target = "set",
                .value = "KEY=VALUE",
-               .help = "rotary positions of the model: model.attention.rope_scaling, rope_factor, rope_base; may "
-                       "be repeated",
+               .help = "rotary positions of the model: model.attention.rope_scaling, rope_factor, rope_base; sizes of "
+                       "a task: data.task.tokens; may be repeated",
                .kind = FlagKind::list}},
-      .positional = {.field = "arguments",
-                     .name = "[TASK] FILE",
-                     .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "
-                             "motet data, or a .jsonl of examples); without files: the built-in tiny Shakespeare",
-                     .most = SIZE_MAX},
+      .positional =
+          {.field = "arguments",
+           .name = "[TASK] FILE",
+           .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "
+                   "motet data, or a .jsonl of examples; of a task of motet train --task none); without files: the "
+                   "built-in tiny Shakespeare",
+           .most = SIZE_MAX},
       .examples = {"eval --list", "eval perplexity -m runs/first motet/data/tinyshakespeare.txt"}};
 }
 

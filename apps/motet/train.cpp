@@ -13,6 +13,11 @@ Subcommand train_subcommand() {
                              .target = "model.attention.mechanism",
                              .value = "NAME",
                              .help = "as a contender of compare: mha, differential_v2, dcmha:rank=1"},
+                            {.long_name = "task",
+                             .target = "data.task.name",
+                             .value = "NAME",
+                             .help = "train on a task of eval --list in place of a text; --set data.task.KEY=VALUE has "
+                                     "its options, which --options prints"},
                             {.long_name = "out",
                              .target = "out",
                              .value = "DIR",

@@ -69,6 +69,7 @@ Companions companions_of(const Checkpoint& c) {
   Companions made{.files = {}, .token_ids = token_ids_of(c.published, (c.folder / "config.json").string())};
   add_files(made, c.folder, kUse);
   add_files(made, c.folder, kVocabulary);
+  add_files(made, c.folder, {&kTaskFile, 1});
   return made;
 }
 

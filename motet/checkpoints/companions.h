@@ -8,10 +8,13 @@ namespace motet {
 struct Checkpoint;
 
 struct Companions {
-  ExtraFiles files;  // chat_template.jinja, generation_config.json, tokenizer.json ...
+  ExtraFiles files;  // chat_template.jinja, generation_config.json, tokenizer.json, task.json ...
   /// config.json's "bos_token_id", "eos_token_id", "pad_token_id", as they stand there: a number, or a list of them.
   nlohmann::json token_ids = nlohmann::json::object();
 };
+
+/// The companion of a model that was trained on a task in place of a text: the task's name and options.
+inline constexpr const char* kTaskFile = "task.json";
 
 /// The keys of config.json that say which tokens begin, end and fill up a text.
 const std::vector<std::string>& token_id_keys();

@@ -196,10 +196,11 @@ int run_compare(const nlohmann::json& request) {
       read_run_config(request, from ? read_toml((from->folder / "config.toml").string()) : compare_defaults());
   if (from)
     check_unchanged("compare", from->results.comparison.at("run"), run.as_given(), {"data.text", "train.device"});
+  if (!run.task.is_null()) fail_usage("data.task: compare reads texts, want motet train --task or motet experiment");
   if (!run.train.average.empty()) fail_usage("compare: train.average is of a single training, want it left out");
   CompareOptions options = options_of(asked, run, request_threads(request));
   const TextData data = load_run_data(run, nullptr, nullptr);
-  options.companions = run_companions(run, *data.tokenizer, nullptr);
+  options.companions = run_companions(run, data.tokenizer.get(), nullptr);
   if (from) check_same_data(from->results.comparison.at("data"), data);
   const std::string prompt = prompt_of(request, data, run.train.context);
   std::vector<Comparison> all = planned_comparisons(run, data, options);

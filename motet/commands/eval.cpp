@@ -4,6 +4,7 @@
 #include "motet/commands/chat_form.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/eval_masked.h"
+#include "motet/commands/eval_task.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
@@ -14,6 +15,7 @@
 #include "motet/formats/gguf.h"
 #include "motet/models/lengthen.h"
 #include "motet/ops/device.h"
+#include "motet/tasks/task.h"
 #include "motet/text/token_bytes.h"
 #include "motet/train/text_data.h"
 
@@ -30,6 +32,8 @@ Table list_of_tasks() {
       .columns = {{"task", Align::left}, {"measures", Align::left}},
       .rows = {{kPerplexity, "nats per token, bits per byte and perplexity of a text"}, {kMasked, kMaskedSummary}}};
   for (const ChoiceTask& task : choice_tasks()) table.rows.push_back({task.name, task.summary});
+  for (const TaskEntry& task : task_registry())
+    table.rows.push_back({task.name, text("of models trained on it (train --task): ", task.sentence)});
   return table;
 }
 
@@ -43,19 +47,21 @@ const ChoiceTask* find_task(const std::string& name) {
 std::string take_task(std::vector<std::string>& arguments) {
   if (arguments.empty()) return kPerplexity;
   const std::string first = arguments.front();
-  if (first == kPerplexity || first == kMasked || find_task(first)) {
+  if (first == kPerplexity || first == kMasked || find_task(first) || is_task(first)) {
     arguments.erase(arguments.begin());
     return first;
   }
   std::vector<std::string> known{kPerplexity, kMasked};
   for (const ChoiceTask& task : choice_tasks()) known.push_back(task.name);
+  for (const TaskEntry& task : task_registry()) known.emplace_back(task.name);
   if (!fs::exists(first) && first.find_first_of("/.") == first.npos) fail_usage(unknown_name("task", first, known));
   return kPerplexity;
 }
 
 void refuse_flags(const json& request, const std::string& task, std::initializer_list<const char*> flags) {
   for (const char* flag : flags)
-    if (request.contains(flag)) fail_usage("--", flag, ": has no meaning for ", task);
+    if (request.contains(flag))
+      fail_usage("--", flag == std::string_view("ctx_size") ? "ctx-size" : flag, ": has no meaning for ", task);
 }
 
 // The token that begins texts, if the model's files name one.
@@ -189,6 +195,14 @@ int run_eval(const json& request) {
   std::vector<std::string> files = request.value("arguments", std::vector<std::string>());
   const std::string name = take_task(files);
   if (name == kMasked) return run_eval_masked(request, files);
+  if (is_task(name)) {
+    refuse_flags(request, name, {"ctx_size", "stride", "documents", "positions", "items"});
+    if (!files.empty()) fail_usage(name, ": its episodes are made, want no file");
+    output_format(request);
+    request_threads(request);
+    print_table(task_table(request, asked, name), request);
+    return 0;
+  }
   const ChoiceTask* task = find_task(name);
   if (task) refuse_flags(request, name, {"stride", "documents", "positions"});
   if (!task) refuse_flags(request, name, {"limit", "items"});

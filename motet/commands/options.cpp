@@ -45,7 +45,10 @@ const nlohmann::json& train_defaults() {
 const Fields<EvalRequest>& eval_options() {
   using E = EvalRequest;
   static const Fields<E> table{
-      {"batch_size", &E::batch_size, {0, 1e6}, "windows or items at once; 0: 8192 tokens of windows, 16 items"},
+      {"batch_size",
+       &E::batch_size,
+       {0, 1e6},
+       "windows, items or episodes at once; 0: 8192 tokens of windows, 16 items, 65536 tokens of episodes"},
       {"ctx_size", &E::ctx_size,
        "tokens in a window, or of an item; perplexity: several between commas, longer ones than the model's context "
        "too; "
@@ -56,7 +59,7 @@ const Fields<EvalRequest>& eval_options() {
        &E::documents,
        {{"packed", Documents::packed}, {"apart", Documents::apart}},
        "perplexity of prepared data; apart: none sees another"},
-      {"limit", &E::limit, {0, 1e9}, "endings: only the first N items of each file; 0: all"},
+      {"limit", &E::limit, {0, 1e9}, "only the first N items of each file, or episodes of a task; 0: all"},
       {"items", &E::items, "endings: results item by item (JSON lines), from which an interrupted run goes on"},
       {"dtype",
        &E::dtype,

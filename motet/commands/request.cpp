@@ -160,6 +160,15 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   return folder;
 }
 
+nlohmann::json task_of(const fs::path& folder) {
+  const std::string path = (folder / kTaskFile).string();
+  if (!fs::exists(path)) return nullptr;
+  const nlohmann::json task = read_json(path);
+  if (!task.is_object() || !task.contains("name") || !task["name"].is_string())
+    fail(path, ": is damaged, want the name and the options of a task");
+  return task;
+}
+
 LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
   const at::Device device = parse_device(sampling.device);
@@ -174,6 +183,10 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {
+  if (const nlohmann::json task = task_of(folder); !task.is_null()) {
+    const std::string name = task["name"];
+    fail(folder.string(), ": a model of the task ", name, " has no text, want motet eval ", name);
+  }
   auto tokenizer = load_tokenizer(folder.string());
   if (tokenizer->vocabulary_size() > config.vocab_size)  // published models round their vocabulary up
     fail(folder.string(), ": the tokenizer has ", tokenizer->vocabulary_size(), " tokens, want at most the ",

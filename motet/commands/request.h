@@ -57,9 +57,12 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   Companions companions;
 };
+/// What task.json beside a model says; null of a model of texts. Throws Error for a damaged one.
+nlohmann::json task_of(const std::filesystem::path& model_folder);
+
 LoadedModel load_for_inference(const std::filesystem::path& folder, const SamplingRequest&);
 
-/// The tokenizer beside a model. Throws Error when it has more tokens than the model.
+/// The tokenizer beside a model. Throws Error when it has more tokens than the model, and for a model of a task.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder, const ModelConfig&);
 
 /// With --stop, and the end tokens of the model unless --ignore-eos.

@@ -27,10 +27,11 @@ Companions beside_tokenizer(const RunConfig& run) {
 
 }  // namespace
 
-Companions run_companions(const RunConfig& run, const Tokenizer& tokenizer, const Checkpoint* init) {
+Companions run_companions(const RunConfig& run, const Tokenizer* tokenizer, const Checkpoint* init) {
+  if (!run.task.is_null()) return {.files = {{kTaskFile, run.task.dump(2) + "\n"}}};
   Companions made = init ? companions_of(*init) : beside_tokenizer(run);
-  add_named_token_ids(made, tokenizer);
-  made.files.emplace("tokenizer.json", tokenizer.to_json().dump());
+  add_named_token_ids(made, *tokenizer);
+  made.files.emplace("tokenizer.json", tokenizer->to_json().dump());
   return made;
 }
 
@@ -42,7 +43,7 @@ TextData load_run_data(const RunConfig& run, std::shared_ptr<const Tokenizer> to
                  ": examples have no tokenizer of their own, want --init or --tokenizer, which is not made of them");
     tokenizer = choose_tokenizer(run.data.tokenizer, "");
   }
-  return load_text_data(run, tokenizer, example_form(run_companions(run, *tokenizer, init), *tokenizer));
+  return load_text_data(run, tokenizer, example_form(run_companions(run, tokenizer.get(), init), *tokenizer));
 }
 
 }  // namespace motet

@@ -17,6 +17,7 @@
 #include "motet/train/freeze.h"
 #include "motet/train/objective.h"
 #include "motet/train/plan.h"
+#include "motet/train/task_data.h"
 
 namespace motet {
 namespace {
@@ -63,18 +64,28 @@ Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& t
                   {"bits/byte", Align::right, "", "bits_per_byte"},
                   {"tokens/s", Align::right, text(threads, threads == 1 ? " thread" : " threads"), "tokens_per_second"},
                   {"checkpoint", Align::left}}};
-  const auto add = [&](const WindowScore& score, const std::filesystem::path& folder) {
-    table.rows.push_back({run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
+  if (last.task) {  // of answers in place of bytes
+    table.columns[5] = {"accuracy"};
+    table.columns.insert(table.columns.begin() + 6, {"+-", Align::right, "", "accuracy_stderr"});
+  }
+  const auto number = [](double value) { return Cell{fixed(value, 4), value}; };
+  const auto add = [&](const WindowScore& score, const std::optional<TaskScore>& task,
+                       const std::filesystem::path& folder) {
+    std::vector<Cell> row{run.resolved()["model"]["attention"]["mechanism"].get<std::string>(),
                           {std::to_string(steps), steps},
-                          {fixed(score.loss, 4), score.loss},
-                          {fixed(score.error, 4), score.error},
-                          {std::to_string(score.tokens), score.tokens},
-                          {fixed(score.bits_per_byte(), 4), score.bits_per_byte()},
-                          {short_count(tokens / result.seconds), tokens / result.seconds},
-                          folder.string()});
+                          number(score.loss),
+                          number(score.error),
+                          {std::to_string(score.tokens), score.tokens}};
+    if (task)
+      row.insert(row.end(), {number(task->all.accuracy()), number(task->all.error())});
+    else
+      row.push_back(number(score.bits_per_byte()));
+    row.push_back({short_count(tokens / result.seconds), tokens / result.seconds});
+    row.push_back(folder.string());
+    table.rows.push_back(row);
   };
-  add(last, training.last_checkpoint());
-  if (last.average) add(*last.average, training.last_checkpoint() / kAverage);
+  add(last, last.task, training.last_checkpoint());
+  if (last.average) add(*last.average, last.average_task, training.last_checkpoint() / kAverage);
   return table;
 }
 
@@ -84,6 +95,19 @@ struct Start {
   Model model{nullptr};
   std::shared_ptr<const Tokenizer> tokenizer;
 };
+
+// A model that goes on with a task must have been trained on it, in whichever sizes.
+void check_task(const std::filesystem::path& folder, const nlohmann::json& task, const ModelConfig& config) {
+  const nlohmann::json own = task_of(folder);
+  const std::string name = task.at("name");
+  if (own.is_null()) fail_usage("--init: ", folder.string(), " is no model of the task ", name);
+  if (own["name"] != name)
+    fail_usage("--init: ", folder.string(), " is a model of the task ", own["name"].get<std::string>(), ", not ", name);
+  const int64_t vocabulary = make_task(task, "data.task")->vocabulary();
+  if (vocabulary != config.vocab_size)
+    fail_usage("data.task: ", name, " has ", vocabulary, " tokens, want the ", config.vocab_size, " of ",
+               folder.string());
+}
 
 // The checkpoint's own sizes replace [model]; flags and --set must not say others, but of where tokens stand.
 Start start_from(const nlohmann::json& request, RunConfig& run) {
@@ -99,14 +123,16 @@ Start start_from(const nlohmann::json& request, RunConfig& run) {
   const std::filesystem::path folder = model_folder(request, "init");
   Start start{.checkpoint = open_checkpoint(folder)};
   ModelConfig& own = start.checkpoint->config;
-  if (run.train.context > own.context)
-    log_info(text("--init: its context of ", own.context, " tokens becomes ", run.train.context));
+  if (!run.task.is_null()) check_task(folder, run.task, own);
+  const int64_t before = own.context;
   own = lengthened(own, run.train.context > own.context ? run.train.context : 0, positions);
   start.model = load_model(*start.checkpoint);
   const ModelConfig& config = start.model->config();
   run.model = config.options;
   run.attention_given = config.attention;
-  start.tokenizer = load_tokenizer(folder, config);
+  if (run.task.is_null()) start.tokenizer = load_tokenizer(folder, config);
+  if (run.train.context > before)
+    log_info(text("--init: its context of ", before, " tokens becomes ", run.train.context));
   return start;
 }
 
@@ -114,7 +140,8 @@ Start start_at(const ResumePoint& from) {
   Start start{.checkpoint = open_checkpoint(from.checkpoint)};
   const bool wide = from.state.at("run").at("train").at("dtype") == "float64";
   start.model = load_model(*start.checkpoint, {.dtype = wide ? at::kDouble : at::kFloat});
-  start.tokenizer = load_tokenizer(from.checkpoint, start.model->config());
+  if (!from.state.at("run").at("data").contains("task"))
+    start.tokenizer = load_tokenizer(from.checkpoint, start.model->config());
   return start;
 }
 
@@ -178,11 +205,20 @@ int run_train(const nlohmann::json& request) {
   const TextData data = load_run_data(run, start.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
   if (from) check_same_data(from->state.at("data"), data);
   const std::string& prompt = asked.prompt;
+  if (data.task) {
+    if (!prompt.empty()) fail_usage("--prompt: a task has no text");
+    if (!start.model) fit_to_task(run.model, *data.task);
+    for (const std::string& name : fixed_parameters(*data.task))
+      if (std::ranges::find(frozen, name) == frozen.end()) frozen.push_back(name);
+  }
   if (!prompt.empty())  // what cannot be continued is refused before the training
     prompt_tokens(*data.tokenizer, prompt, run.train.context);
   const ModelConfig config =
-      start.model ? start.model->config() : run.model_config(vocabulary_for(*data.tokenizer, run.train));
+      start.model ? start.model->config()
+                  : run.model_config(data.task ? data.vocabulary() : vocabulary_for(*data.tokenizer, run.train));
   check_objective(config, run.train);
+  if (data.task && run.train.objective == Objective::masked)
+    fail_usage("train.objective: masked, of a task that asks for the next token, want next");
   if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const TrainingPlan plan = training_plan(config, run.train);
   if (request.value("dry_run", false)) {
@@ -195,9 +231,11 @@ int run_train(const nlohmann::json& request) {
   if (!model) {
     model = Model(config, parse_device(run.train.device));
     model->initialize(static_cast<uint64_t>(run.train.seed));
+    if (data.task) fix_embedding(*model, *data.task, run.train.seed);
   }
   freeze(*model, frozen);
-  const Companions companions = run_companions(run, *data.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
+  const Companions companions =
+      run_companions(run, data.tokenizer.get(), start.checkpoint ? &*start.checkpoint : nullptr);
   const std::unique_ptr<RunFolder> folder =
       from ? std::make_unique<RunFolder>(from->run) : std::make_unique<RunFolder>(request, "train");
   check_disk(folder->path(), plan.run_checkpoint_bytes * checkpoints_at_once(run.train));
@@ -213,19 +251,21 @@ int run_train(const nlohmann::json& request) {
     const ReportData report = train_report(folder->path(), run, data, training.trainer().model(), shown);
     write_file_atomic(folder->path() / "report.html", html_report(report));
   };
-  TrainPresentation shown{.command = request.value("command", ""),
-                          .prompt = prompt.empty() && config.causal() ? first_words(data, run.train.context) : prompt};
+  TrainPresentation shown{
+      .command = request.value("command", ""),
+      .prompt = prompt.empty() && config.causal() && data.tokenizer ? first_words(data, run.train.context) : prompt};
   const TrainResult result =
       training.run(measured_machine(run.train, threads, plan.cost.flops_per_token), [&] { write_report(shown); });
   shown.done = true;
   for (const std::string& line : mixture_lines(data, run.train, training.trainer().steps_done())) log_info(line);
   print_table(results_table(run, result, training, threads), request);
-  const GenerateOptions options{.max_tokens = asked.n_predict,
-                                .stop = {},
-                                .end_tokens = end_tokens(companions, *data.tokenizer),
-                                .sampler = {.seed = 1}};
   try {
-    shown.sample = continuation(training.trainer().model(), *data.tokenizer, shown.prompt, options);
+    if (data.tokenizer)
+      shown.sample = continuation(training.trainer().model(), *data.tokenizer, shown.prompt,
+                                  {.max_tokens = asked.n_predict,
+                                   .stop = {},
+                                   .end_tokens = end_tokens(companions, *data.tokenizer),
+                                   .sampler = {.seed = 1}});
   } catch (const Interrupted&) {
     write_report(shown);
     throw;

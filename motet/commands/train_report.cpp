@@ -105,6 +105,17 @@ void add_diagnoses(ReportData& report, const std::vector<json>& diagnoses) {
                              true, updates.lines()});
 }
 
+// Of all episodes, then of each slice.
+std::vector<TraceLine> accuracy_lines(const std::vector<json>& evals) {
+  Lists lists;
+  for (const json& record : evals) {
+    lists.add("all", number(record, "step"), number(record, "accuracy"));
+    const json slices = record.value("accuracy_by_slice", json::object());
+    for (const auto& slice : slices.items()) lists.add(slice.key(), number(record, "step"), slice.value());
+  }
+  return lists.lines();
+}
+
 void add_steps(ReportData& report, const std::string& mechanism, const RunConfig& run, const Lines& lines) {
   const std::vector<double> steps = column(lines.steps, "step");
   const double tokens = static_cast<double>(run.train.tokens_per_step());
@@ -118,13 +129,17 @@ void add_steps(ReportData& report, const std::string& mechanism, const RunConfig
   };
   trace("Learning rate", "", "learning_rate", false);
   trace("Norm of the gradient", "", "gradient_norm", true);
+  if (!lines.evals.empty() && lines.evals.back().contains("accuracy"))
+    report.traces.push_back({"Accuracy", "", "The part of the test episodes that were answered rightly.", false,
+                             accuracy_lines(lines.evals)});
   trace("Speed", "tokens/s", "tokens_per_second", false);
 }
 
 std::string evaluation_text(const json& record) {
-  const double bits = number(record, "bits_per_byte");
+  const double bits = number(record, "bits_per_byte"), accuracy = number(record, "accuracy");
   return text(fixed(number(record, "validation_loss"), 4), " ± ", fixed(number(record, "standard_error"), 4),
-              " nats a token", std::isfinite(bits) ? text(" (", fixed(bits, 4), " bits a byte)") : "");
+              " nats a token", std::isfinite(bits) ? text(" (", fixed(bits, 4), " bits a byte)") : "",
+              std::isfinite(accuracy) ? text(", the accuracy ", fixed(accuracy, 4)) : "");
 }
 
 std::string summary_of(const Lines& lines, const TrainPresentation& shown) {
@@ -138,7 +153,7 @@ std::string summary_of(const Lines& lines, const TrainPresentation& shown) {
 void add_facts(ReportData& report, const Lines& lines, const RunConfig& run, const TextData& data, ModelImpl& model) {
   const json& last = lines.steps.back();
   report.facts = {
-      {"Text", data.name},
+      {data.task ? "Task" : "Text", data.name},
       {"Parameters", short_count(static_cast<double>(model.num_parameters()))},
       {"Steps", text(last.at("step").get<int64_t>(), " of ", run.train.tokens_per_step(), " tokens")},
       {"Context", std::to_string(run.train.context)},
@@ -163,13 +178,13 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
                               : text(" --minutes ", 2 * train.minutes);
   std::string texts;
   for (const std::string& path : config.texts) texts += " " + shell_quoted(path);
+  const std::string task = config.task.is_null() ? "" : config.task.at("name").get<std::string>() + " ";
   if (!config.mixture.empty()) texts = " " + shell_quoted(config.mixture.front().path);
   report.command = shown.command;
   report.further_commands = {
       {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},
-      {"Evaluate",
-       (train.objective == Objective::masked ? "motet eval masked -m " : "motet eval -m ") + folder + texts}};
-  if (config.model.causal)
+      {"Evaluate", text("motet eval ", train.objective == Objective::masked ? "masked " : task, "-m ", folder, texts)}};
+  if (config.model.causal && task.empty())
     report.further_commands.push_back(
         {"Generate", text("motet generate -m ", folder, " -p ",
                           shell_quoted(report.sample_prompt.empty() ? "The " : report.sample_prompt))});

@@ -42,7 +42,9 @@ TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>
   events.evaluated = [&](const EvalRecord& r) {
     metrics.write(r);
     log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4),
-                  r.average ? text(" (average ", fixed(r.average->loss, 4), ")") : ""));
+                  r.average ? text(" (average ", fixed(r.average->loss, 4), ")") : "",
+                  r.task ? text("  accuracy ", fixed(r.task->all.accuracy(), 4)) : "",
+                  r.average_task ? text(" (average ", fixed(r.average_task->all.accuracy(), 4), ")") : ""));
     validation_loss_ = r.loss, saved_ = false;
   };
   events.between = [&] {
