@@ -23,9 +23,9 @@ TrainingLoss loss_of(const Tensor& logits_BTV, const Tensor& targets_BT, const T
 // The loss of what the output matrix reads [1,N,E] and its gradients, `rows` of N at a time.
 class LossInParts : public torch::autograd::Function<LossInParts> {
  public:
-  // Weight and bias (which may be undefined) are operands so that their gradients have a place in the graph.
+  // Weight and bias are operands so that their gradients have a place in the graph.
   static std::vector<Tensor> forward(torch::autograd::AutogradContext* context, const Tensor& hidden_1NE,
-                                     const Tensor& weight_VE, const Tensor& bias_V, ModelImpl* model,
+                                     const Tensor& weight_VE, const std::optional<Tensor>& bias_V, ModelImpl* model,
                                      const Tensor& targets_1N, const TrainOptions* train) {
     const at::AutoGradMode with_gradients(true);
     const int64_t count = hidden_1NE.size(1);
@@ -38,12 +38,12 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
       const TrainingLoss part = loss_of(model->decoded(own), targets_1N.slice(1, at, end), *train);
       const double share = static_cast<double>(end - at) / static_cast<double>(count);
       std::vector<Tensor> wanted{own};
-      for (const Tensor& parameter : {weight_VE, bias_V})
-        if (parameter.defined() && parameter.requires_grad()) wanted.push_back(parameter);
+      if (weight_VE.requires_grad()) wanted.push_back(weight_VE);
+      if (bias_V && bias_V->requires_grad()) wanted.push_back(*bias_V);
       const auto gradients = torch::autograd::grad({part.objective * share}, wanted);
       dhidden.push_back(gradients[0]);
       if (weight_VE.requires_grad()) add(dweight, gradients[1]);
-      if (bias_V.defined() && bias_V.requires_grad()) add(dbias, gradients.back());
+      if (bias_V && bias_V->requires_grad()) add(dbias, gradients.back());
       add(objective, part.objective.detach() * share), add(cross_entropy, part.cross_entropy.detach() * share);
     }
     context->save_for_backward({at::cat(dhidden, 1), dweight, dbias});
@@ -70,8 +70,10 @@ TrainingLoss training_loss(ModelImpl& model, const TokenTensors& tokens, const T
   }
   hidden = model.before_decoding(hidden);
   if (train.loss_rows == 0) return loss_of(model.decoded(hidden), targets, train);
-  const auto made = LossInParts::apply(hidden.flatten(0, 1).unsqueeze(0), model.output_weight(), model.output_bias(),
-                                       &model, targets.flatten().unsqueeze(0), &train);
+  const Tensor bias = model.output_bias();
+  const auto made = LossInParts::apply(hidden.flatten(0, 1).unsqueeze(0), model.output_weight(),
+                                       bias.defined() ? std::optional(bias) : std::nullopt, &model,
+                                       targets.flatten().unsqueeze(0), &train);
   return {made[0], made[1]};
 }
 
