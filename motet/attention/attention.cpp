@@ -58,7 +58,12 @@ Tensor apply_head_mix(const Tensor& scores_BHTS, const StaticMix& fixed, const Q
 }
 
 AttentionMaps attention_maps(const Queries& queries, const Keys& keys, const Attention& attention) {
-  return definition(checked_problem(checked(queries, keys, attention, "attention_maps"), "attention_maps"));
+  return attention_maps(queries, keys, attention, {});
+}
+
+AttentionMaps attention_maps(const Queries& queries, const Keys& keys, const Attention& attention,
+                             const ChangeLogits& change) {
+  return definition(checked_problem(checked(queries, keys, attention, "attention_maps"), "attention_maps"), change);
 }
 
 Choice explain(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {

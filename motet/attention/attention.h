@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -121,6 +122,9 @@ struct AttentionMaps {
   Tensor out_BTHE, lse_BHT, hidden_BHTS;                      // hidden: bool, True where a key is not seen
 };
 AttentionMaps attention_maps(const Queries&, const Keys&, const Attention&);
+/// The same with other logits in the place of L, of the same shape: what attention makes of them.
+using ChangeLogits = std::function<Tensor(const Tensor& logits_BHTS, const Tensor& hidden_BHTS)>;
+AttentionMaps attention_maps(const Queries&, const Keys&, const Attention&, const ChangeLogits&);
 
 /// Which kernel runs this problem, and why each better one does not.
 struct Choice {

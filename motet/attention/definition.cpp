@@ -35,7 +35,7 @@ Tensor subtracted_pairs(const Tensor& in_BHTS, const Tensor& lambda) {
   return in_BHTS.slice(1, 0, {}, 2) - l_BHT1 * in_BHTS.slice(1, 1, {}, 2);
 }
 
-AttentionMaps definition(const Problem& given) {
+AttentionMaps definition(const Problem& given, const ChangeLogits& change) {
   const Problem p = without_padding(given);
   const auto wide = p.accumulate();
   const Tensor k_BSHD = spread_heads(p.k_BSGD.to(wide), p.key_of);
@@ -49,6 +49,7 @@ AttentionMaps definition(const Problem& given) {
       hidden_BHTS.defined() ? hidden_BHTS : at::zeros({1, 1, 1, 1}, p.q_BTHD.options().dtype(at::kBool));
   maps.hidden_BHTS = unseen.expand({p.B, p.softmax_heads, p.T, p.S});
   if (p.bias_BHTS.defined()) maps.logits_BHTS = maps.logits_BHTS + p.bias_BHTS.to(wide);
+  if (change) maps.logits_BHTS = change(maps.logits_BHTS, maps.hidden_BHTS);
 
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor seen_logits = maps.logits_BHTS.masked_fill(unseen, -infinity);

@@ -64,6 +64,8 @@ class Mechanism : public Preparable {
   virtual Attention attention(const Positions& queries, const Positions& keys, Pass) = 0;
   /// Keys that a query sees, itself included; 0: all. A cache may drop what `cached` does not see.
   virtual int64_t window(Pass) const { return 0; }
+  /// The rotation that queries and keys have, by their positions; null: none.
+  virtual const Rotary* rotary() const { return nullptr; }
   /// Output [B,T,C] from the operator's out [B,T,Ho,E].
   virtual Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) = 0;
   virtual std::vector<LearnedMap> learned() { return {}; }

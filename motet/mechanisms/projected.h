@@ -19,6 +19,7 @@ class Projected : public Mechanism {
   Queries queries(const Tensor& x_BTC, const Positions&) override;
   Attention attention(const Positions& queries, const Positions& keys, Pass) override;
   int64_t window(Pass) const override;
+  const Rotary* rotary() const override { return rotary_.active() ? &rotary_ : nullptr; }
   Tensor finish(const Tensor& out_BTHE, const Tensor& x_BTC) override;
   std::vector<Diagnostic> diagnostics(const Tensor& x_BTC, const Queries&, const Keys&) override;
   void initialize_extras(const Streams&) override;
