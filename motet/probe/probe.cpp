@@ -2,38 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
+
+#include "motet/probe/calls.h"
 
 namespace motet {
 namespace {
-
-// Elements of one [B,H,t,S] tensor of a block; the definition holds about ten of them.
-constexpr int64_t kBlockElements = 1 << 20;
-
-// Arguments of the operator in self-attention.
-struct Call {
-  Queries q;
-  Keys k;
-  Attention attention;
-};
-
-// Queries [t0,t1) and the keys that they may see.
-Call block(const Call& whole, int64_t t0, int64_t t1) {
-  Call part = whole;
-  const int64_t keys = whole.attention.visibility.causal ? t1 : whole.k.k_BSGD.size(1);
-  const auto queries = [&](Tensor& t) { t = t.defined() ? t.slice(1, t0, t1) : t; };
-  queries(part.q.q_BTHD);
-  for (QueryMix* mix : {&part.q.pre, &part.q.post})
-    queries(mix->down_BTRH), queries(mix->up_BTRH), queries(mix->gate_BTH), queries(mix->full_BTHH);
-  if (whole.q.lambda.defined() && whole.q.lambda.dim() == 3) queries(part.q.lambda);
-  for_each_tensor(part.k, [&](Tensor& t) { t = t.defined() ? t.slice(1, 0, keys) : t; });
-  Visibility& sees = part.attention.visibility;
-  sees.query_start_B = at::full({part.q.q_BTHD.size(0)}, t0, part.q.q_BTHD.options().dtype(at::kLong));
-  if (sees.documents_BS.defined()) sees.documents_BS = sees.documents_BS.slice(1, 0, keys);
-  if (sees.bias_BHTS.defined()) sees.bias_BHTS = sees.bias_BHTS.slice(2, t0, t1).slice(3, 0, keys);
-  return part;
-}
 
 // A sum over rows and queries of each head, and how many count.
 struct Mean {
@@ -64,9 +38,7 @@ std::vector<double> on_the_host(const Tensor& values_H) {
 }
 
 LayerProbe probed(const Call& call, const std::vector<Diagnostic>& own, int64_t at_once) {
-  const Tensor& q = call.q.q_BTHD;
-  const int64_t T = q.size(1), row = q.size(0) * q.size(2) * T,
-                step = at_once > 0 ? at_once : std::clamp<int64_t>(kBlockElements / row, 1, T);
+  const int64_t T = call.q.q_BTHD.size(1), step = at_once > 0 ? at_once : queries_of_block(call);
   Tensor largest;
   WeightMeans weights, mixed;
   for (int64_t t0 = 0; t0 < T; t0 += step) {
@@ -99,32 +71,11 @@ double HeadNumbers::mean() const {
   return sum / static_cast<double>(by_head.size());
 }
 
-namespace {
-
-// Runs the model and shows the operator's arguments of each layer to `look`, behind the layer, for its precision is not
-// that of the definition.
-void each_call(ModelImpl& model, const Tensor& ids, const Positions& at,
-               const std::function<void(const Call&, const std::vector<Diagnostic>&)>& look) {
-  Call call;
-  std::vector<Diagnostic> own;
-  const auto attend = [&](int64_t, BlockImpl& block, const Tensor& normed) {
-    Mechanism& mechanism = *block.self_attn;
-    call = {mechanism.queries(normed, at), mechanism.keys(normed, at), mechanism.attention(at, at, Pass::whole)};
-    own = mechanism.diagnostics(normed, call.q, call.k);
-    return mechanism.finish(composed_attention(call.q, call.k, call.attention).out_BTHE, normed);
-  };
-  model.walk(model.embedded(ids, at), attend, [&](int64_t, const Tensor&) { look(call, own); });
-}
-
-}  // namespace
-
 std::vector<LayerProbe> probe(ModelImpl& model, const Tensor& ids, const Tensor& documents, int64_t queries_at_once) {
   at::NoGradGuard no_grad;
   std::vector<LayerProbe> layers;
   each_call(model, ids, ModelImpl::positions(ids, documents),
-            [&](const Call& call, const std::vector<Diagnostic>& own) {
-              layers.push_back(probed(call, own, queries_at_once));
-            });
+            [&](const LayerCall& l) { layers.push_back(probed(l.call, l.own, queries_at_once)); });
   return layers;
 }
 
@@ -133,8 +84,8 @@ std::vector<std::vector<double>> attention_shares(ModelImpl& model, const Tensor
   at::NoGradGuard no_grad;
   const int64_t T = ids.size(1);
   std::vector<std::vector<double>> layers;
-  each_call(model, ids, ModelImpl::positions(ids, {}), [&](const Call& call, const std::vector<Diagnostic>&) {
-    const Call last = block(call, T - 1, T);
+  each_call(model, ids, ModelImpl::positions(ids, {}), [&](const LayerCall& layer) {
+    const Call last = block(layer.call, T - 1, T);
     const Tensor size_BHS = attention_maps(last.q, last.k, last.attention).mixed_BHTS.abs().squeeze(2);
     const Tensor share_BS =
         (size_BHS / size_BHS.sum(-1, true).clamp_min(std::numeric_limits<float>::min())).mean(1).to(at::kDouble);
