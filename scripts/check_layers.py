@@ -33,7 +33,7 @@ TABLE = {
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
     "lab": "tasks experiments statistics compare train eval probe data text formats models mechanisms layers attention ops bench",
     "serve": "generate text models formats",
-    "eval": "train data formats generate models checkpoints ops text report",
+    "eval": "train data formats generate models checkpoints probe ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
     "bench": "train generate models attention ops data report",
 }

@@ -248,6 +248,24 @@ def test_a_model_is_scored_beyond_its_context_at_several_lengths(model, tmp_path
     assert json.loads(done.stdout)[0]["nats_per_token"] == scaled[1]["nats_per_token"]
 
 
+def test_rounded_logits_cost_the_more_the_fewer_bits_they_have(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text((ROOT / "motet/data/tinyshakespeare.txt").read_text()[:2000])
+
+    def nats(*words):
+        (row,) = json.loads(run("eval", "-m", model, text, "-o", "json", *words).stdout)
+        return row["nats_per_token"]
+
+    plain = nats()
+    assert abs(nats("--logit-bits", "16") - plain) < 1e-3
+    assert nats("--logit-bits", "2") != plain
+    rows = [abs(nats("--logit-bits", "4", "--logit-scale", scale) - plain) for scale in ("tensor", "head", "row")]
+    assert rows[2] < rows[0] and len(set(rows)) == 3, "finer scales lose less"
+    assert "logits of 1 bits, want 2 to 16" in refused(2, "eval", "-m", model, text, "--logit-bits", "1")
+    assert "'heads'" in refused(2, "eval", "-m", model, text, "--logit-bits", "4", "--logit-scale", "heads")
+    assert "--logit-bits: has no meaning for" in refused(2, "eval", "blimp", "-m", model, text, "--logit-bits", "4")
+
+
 def test_the_mean_over_positions_is_the_score(model, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text((ROOT / "motet/data/tinyshakespeare.txt").read_text()[: 32 * 20 + 1])

@@ -165,6 +165,11 @@ def test_a_model_that_is_not_causal_has_a_report_without_a_text(tmp_path):
     assert "a model that is not causal continues no text" in refused(2, "train", *sizes, "-p", "A", "--out", tmp_path / "s")
 
 
+CLOSELY = {"logits_top", "logits_median", "logits_kurtosis", "states_top", "states_median", "states_kurtosis", "self",
+           "near", "middle", "far", "logit_rank", "rotary_rises", "rotary_rises_near", "rotary_rises_weighted",
+           "rotary_rise", "rotary_rise_tokens"}
+
+
 @pytest.mark.parametrize("mechanism", list(BESIDE))
 def test_inspect_probes_any_model(mechanism, tmp_path):
     """The numbers that a diagnosis has, of the beginning of a text: those of its first tokens alone."""
@@ -180,7 +185,16 @@ def test_inspect_probes_any_model(mechanism, tmp_path):
 
     found = rows(text)
     assert [row["layer"] for row in found] == [1, 2]
-    assert set(found[0]) == {"layer", "largest_logit", "entropy", "first_token"} | BESIDE[mechanism]
+    looks = {name for name in found[0] if name in CLOSELY or name.startswith(("pre_", "post_"))}
+    assert looks >= CLOSELY
+    composed = {"pre_dynamic", "post_dynamic"} if mechanism in ("dcmha", "talking_heads") else set()
+    assert {name for name in looks if name.endswith("dynamic")} == composed
+    own = set(found[0]) - {name for name in looks if name.endswith(("fixed", "by_query", "by_key", "dynamic"))} - CLOSELY
+    assert own == {"layer", "largest_logit", "entropy", "first_token"} | BESIDE[mechanism]
+    for row in found:
+        assert abs(row["self"] + row["near"] + row["middle"] + row["far"] - 1) < 1e-5 and row["far"] == 0
+        assert row["logits_median"] <= row["logits_top"] and abs(row["largest_logit"]) <= row["logits_top"] * (1 + 1e-6)
+        assert (row["rotary_rises"] == 0) == (mechanism == "coca")
     assert all(0 < row["entropy"] < 3.47 and 0 < row["first_token"] < 1 for row in found), "ln 32 at most"
     (tmp_path / "begun.txt").write_text(text.read_text()[:32])
     assert rows(tmp_path / "begun.txt") == found, "the context is 32 characters"

@@ -204,7 +204,7 @@ int run_eval(const json& request) {
     return 0;
   }
   const ChoiceTask* task = find_task(name);
-  if (task) refuse_flags(request, name, {"stride", "documents", "positions"});
+  if (task) refuse_flags(request, name, {"stride", "documents", "positions", "logit_bits", "logit_scale"});
   if (!task) refuse_flags(request, name, {"limit", "items"});
   const fs::path folder = model_folder(request, "model");
   output_format(request);  // a wrong name is refused before the work
@@ -232,7 +232,8 @@ int run_eval(const json& request) {
                                       .stride = windows.size() > 1 ? std::min(asked.stride, window) : asked.stride,
                                       .rows = asked.batch_size,
                                       .documents_apart = asked.documents == Documents::apart,
-                                      .positions = asked.positions};
+                                      .positions = asked.positions,
+                                      .rounding = {asked.logit_bits, asked.logit_scale}};
       auto scores = score(*model, tokenizer, companions_of(checkpoint), *scored, options);
       what = scores.first;
       all.push_back(std::move(scores.second));

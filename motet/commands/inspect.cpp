@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
@@ -7,7 +9,7 @@
 #include "motet/formats/gguf.h"
 #include "motet/formats/model_file.h"
 #include "motet/models/cost.h"
-#include "motet/probe/probe.h"
+#include "motet/probe/closely.h"
 
 namespace motet {
 namespace {
@@ -93,20 +95,32 @@ Table probe_table(const std::filesystem::path& folder, const Checkpoint& checkpo
   ids.resize(std::min<size_t>(ids.size(), std::min(kMostTokens, checkpoint.config.context)));
   if (ids.size() < 2) fail(text, ": has ", ids.size(), " tokens, want at least 2");
   std::vector<int64_t> wide(ids.begin(), ids.end());
-  const std::vector<LayerProbe> layers = probe(*model.ptr(), at::tensor(wide).unsqueeze(0));
-  Table table{.columns = {{"layer"}, {"largest logit", Align::right, "", "largest_logit"}}};
+  const Tensor row = at::tensor(wide).unsqueeze(0);
+  const std::vector<LayerProbe> layers = probe(*model.ptr(), row);
+  CloseProbe close(*model.ptr());
+  close.add(row);
+  const std::vector<CloseLook> looks = close.layers();
+  Table table{.columns = {{"layer"}}};
   const auto number = [](double x) { return std::isfinite(x) ? Cell{fixed(x, 4), x} : Cell{"-", nullptr}; };
-  for (const HeadNumbers& one : layers.front().numbers) table.columns.push_back({one.name});
   for (size_t i = 0; i < layers.size(); ++i) {
-    std::vector<Cell> row{{std::to_string(i + 1), i + 1}, number(layers[i].largest_logit)};
-    for (const Column& column : table.columns)
-      for (const HeadNumbers& one : layers[i].numbers)
-        if (one.name == column.name) row.push_back(number(one.mean()));
-    row.resize(table.columns.size(), Cell{"-", nullptr});
-    table.rows.push_back(std::move(row));
+    std::vector<std::pair<std::string, double>> found{{"largest_logit", layers[i].largest_logit}};
+    for (const auto& [what, order] : {std::pair("logits", looks[i].logits), std::pair("states", looks[i].states)})
+      found.insert(found.end(), {{motet::text(what, "_top"), order.largest[0]},
+                                 {motet::text(what, "_median"), order.median},
+                                 {motet::text(what, "_kurtosis"), order.kurtosis}});
+    for (const auto* numbers : {&layers[i].numbers, &looks[i].numbers})
+      for (const HeadNumbers& one : *numbers) found.emplace_back(one.name, one.mean());
+    table.rows.push_back({{std::to_string(i + 1), i + 1}});
+    for (const auto& [name, value] : found) {
+      auto column = std::ranges::find(table.columns, name, &Column::name);
+      if (column == table.columns.end()) column = table.columns.insert(column, {name});
+      table.rows.back().resize(table.columns.size(), Cell{"-", nullptr});
+      table.rows.back()[static_cast<size_t>(column - table.columns.begin())] = number(value);
+    }
   }
+  for (std::vector<Cell>& cells : table.rows) cells.resize(table.columns.size(), Cell{"-", nullptr});
   table.note = motet::text("Of the first ", ids.size(), " tokens of ", text,
-                           "; numbers of heads are their mean (motet/probe/probe.h).\n");
+                           "; numbers of heads are their mean (motet/probe/probe.h, closely.h).\n");
   return table;
 }
 

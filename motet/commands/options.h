@@ -6,6 +6,7 @@
 #include "motet/compare/options.h"
 #include "motet/generate/options.h"
 #include "motet/ops/options.h"
+#include "motet/probe/options.h"
 #include "motet/train/options.h"
 
 namespace motet {
@@ -40,6 +41,8 @@ struct EvalRequest {
   std::string items;
   std::optional<TrainDtype> dtype;  // none: as it was trained
   std::string device = "auto";
+  int64_t logit_bits = 0;
+  LogitRounding::Per logit_scale = LogitRounding::Per::tensor;
 };
 const Fields<EvalRequest>& eval_options();
 

@@ -217,8 +217,6 @@ int run_train(const nlohmann::json& request) {
       start.model ? start.model->config()
                   : run.model_config(data.task ? data.vocabulary() : vocabulary_for(*data.tokenizer, run.train));
   check_objective(config, run.train);
-  if (data.task && run.train.objective == Objective::masked)
-    fail_usage("train.objective: masked, of a task that asks for the next token, want next");
   if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const TrainingPlan plan = training_plan(config, run.train);
   if (request.value("dry_run", false)) {

@@ -68,7 +68,7 @@ std::map<std::string, double> losses_at(ModelImpl& model, const TokenSequence& v
     if (!scaling.name.empty() && model.config().attention.at("rope_fraction") == 0) continue;
     for (const int64_t times : lengths.times) {
       const Model own = with_config(model, lengthened(model.config(), times * trained, scaling.options));
-      const double nats = nats_of_windows(*own.ptr(), tokens, times * trained, trained);
+      const double nats = nats_of_windows(*own.ptr(), tokens, {.context = times * trained, .stride = trained});
       out[text("loss{", times, "T", scaling.name.empty() ? "" : ", ", scaling.name, "}")] = nats;
     }
   }

@@ -9,6 +9,7 @@
 #include "motet/core/progress.h"
 #include "motet/eval/token_scores.h"
 #include "motet/ops/device.h"
+#include "motet/probe/rounding.h"
 #include "motet/train/score.h"
 
 namespace motet {
@@ -58,13 +59,18 @@ class ByPosition {
 };
 
 // The sum over windows of one length.
-double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> windows, ByPosition& by_position) {
+double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> windows, const LogitRounding& rounding,
+               ByPosition& by_position) {
   std::vector<Tensor> inputs, targets;
   for (const Window& w : windows) {
     inputs.push_back(tokens.slice(0, w.begin, w.end));
     targets.push_back(tokens.slice(0, w.end - w.scored + 1, w.end + 1));
   }
-  const Tensor hidden = model.hidden(at::stack(inputs));
+  const Tensor ids = at::stack(inputs);
+  const Positions at = ModelImpl::positions(ids);
+  const Tensor hidden = rounding.bits == 0
+                            ? model.hidden(ids)
+                            : model.normed(model.walk(model.embedded(ids, at), rounded_attention(at, rounding)));
   std::vector<Tensor> rows;
   for (size_t i = 0; i < windows.size(); ++i)
     rows.push_back(hidden[static_cast<int64_t>(i)].slice(0, hidden.size(1) - windows[i].scored));
@@ -94,7 +100,7 @@ double sum_of(ModelImpl& model, const Tensor& tokens, const std::vector<Window>&
   for (size_t at = 0; at < windows.size(); at += rows) {
     check_interrupt();
     const auto some = std::span(windows).subspan(at, std::min(rows, windows.size() - at));
-    nats += nats_of(model, tokens, some, by_position);
+    nats += nats_of(model, tokens, some, options.rounding, by_position);
     progress(at + some.size());
   }
   return nats;
@@ -122,9 +128,8 @@ std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t strid
   return out;
 }
 
-double nats_of_windows(ModelImpl& model, std::span<const int64_t> tokens, int64_t context, int64_t stride) {
+double nats_of_windows(ModelImpl& model, std::span<const int64_t> tokens, const PerplexityOptions& options) {
   const Tensor all = at::tensor(at::ArrayRef<int64_t>(tokens.data(), tokens.size())).to(model.device());
-  const PerplexityOptions options{.context = context, .stride = stride};
   ByPosition none(0);
   const double nats = sum_of(model, all, windows_of(model, all.size(0), options), options, none, [](size_t) {});
   return nats / static_cast<double>(tokens.size() - 1);
@@ -156,6 +161,7 @@ Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, std::
                             const PerplexityOptions& options) {
   if (options.stride > 0) fail_usage("--stride: prepared data and examples are scored window by window, want a text");
   if (options.positions > 0) fail_usage("--positions: of a text, not of prepared data and examples");
+  if (options.rounding.bits > 0) fail_usage("--logit-bits: of a text, not of prepared data and examples");
   const int64_t context = perplexity_context(model, options), windows = num_eval_windows(tokens, context);
   Progress progress("perplexity", windows);
   const WindowScore score =

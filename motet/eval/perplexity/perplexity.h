@@ -1,6 +1,7 @@
 #pragma once
 #include "motet/data/tokens.h"
 #include "motet/models/model.h"
+#include "motet/probe/options.h"
 #include "motet/text/tokenizer.h"
 
 namespace motet {
@@ -21,6 +22,7 @@ struct PerplexityOptions {
   int64_t rows = 0;              // windows at once; 0: some 8192 tokens
   bool documents_apart = false;  // of prepared data: none sees another
   int64_t positions = 0;         // parts of a window for Perplexity::by_position; 0: none
+  LogitRounding rounding = {};   // of attention logits
 };
 
 /// Tokens of a window. Throws UsageError when they are more than the model's context, and for a model that is not
@@ -38,7 +40,7 @@ struct Window {
 std::vector<Window> score_windows(int64_t tokens, int64_t context, int64_t stride);
 
 /// The nats a token that text_perplexity scores, of tokens without their text.
-double nats_of_windows(ModelImpl&, std::span<const int64_t> tokens, int64_t context, int64_t stride);
+double nats_of_windows(ModelImpl&, std::span<const int64_t> tokens, const PerplexityOptions&);
 
 /// Throws UsageError when the window is longer than the model's context or the stride longer than the window, Error
 /// when the text has fewer than two tokens.
