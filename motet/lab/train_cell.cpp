@@ -3,6 +3,7 @@
 #include "motet/core/error.h"
 #include "motet/lab/lab.h"
 #include "motet/lab/lengths.h"
+#include "motet/lab/look.h"
 #include "motet/lab/task_cell.h"
 #include "motet/models/cost.h"
 #include "motet/ops/device.h"
@@ -22,6 +23,7 @@ struct TrainCell {
   Match match = Match::parameters;
   std::optional<TaskCell> task;    // in place of a text
   std::optional<Lengths> lengths;  // at which the trained model is scored
+  std::optional<Look> look;        // at the trained model
 };
 
 TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
@@ -36,10 +38,12 @@ TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
       out.match = value_of(match_words(), value.is_string() ? value.get<std::string>() : value.dump(), "match");
     else if (key == "lengths")
       out.lengths = read_lengths(value);
+    else if (key == "look")
+      out.look = read_look(value);
     else if (section)
       config[key].merge_patch(value);
     else
-      fail_usage(unknown_name("option", key, {"data", "lengths", "match", "mechanism", "model", "train"}));
+      fail_usage(unknown_name("option", key, {"data", "lengths", "look", "match", "mechanism", "model", "train"}));
   }
   config["train"]["device"] = lab.options().device;
   json& data = config["data"];
@@ -104,6 +108,7 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   out["data"].erase("text");  // a path of this machine; the hashes tell what it is
   out["data"]["name"] = own.data->name;
   if (own.cell.lengths) check_lengths(own.config, *own.cell.lengths), out["lengths"] = cell.options["lengths"];
+  if (own.cell.look) check_look(own.config, *own.cell.look), out["look"] = cell.options["look"];
   if (own.cell.task)
     out["data"]["task"] = own.cell.task->given;
   else
@@ -139,6 +144,7 @@ void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgre
                              result.evals[i].loss);
   out.metrics["validation_loss"] = result.evals.back().loss;
   if (own.cell.lengths) out.metrics.merge(losses_at(trainer->model(), *own.data->validation, *own.cell.lengths));
+  if (own.cell.look) out.metrics.merge(looked(trainer->model(), *own.data->validation, *own.cell.look));
   if (own.cell.task) {
     out.metrics.merge(accuracies(trainer->model(), *own.cell.task));
     out.metrics.merge(shares(trainer->model(), *own.cell.task));
