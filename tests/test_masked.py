@@ -62,7 +62,7 @@ def test_eval_masked_scores_texts(trained, text, tmp_path):
     short.write_text("no longer\n")
     assert json.loads(run("eval", "masked", "-m", trained, short, "-o", "json").stdout)[0]["window"] == 9
     assert "masked" in run("eval", "--list").stdout
-    for flag in (["--stride", "3"], ["--positions", "4"], ["--limit", "2"]):
+    for flag in (["--stride", "3"], ["--positions", "4"], ["--limit", "2"], ["--logit-bits", "4"]):
         assert refused(2, "eval", "masked", "-m", trained, text, *flag) == f"motet: {flag[0]}: has no meaning for masked"
     assert "learned positions for 24 tokens" in refused(2, "eval", "masked", "-m", trained, text, "-c", "25")
 

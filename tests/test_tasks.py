@@ -229,7 +229,7 @@ def test_what_is_not_of_this_task_is_refused(recall, model, tmp_path):
     assert "was not trained on a task, want a model of motet train --task facts" in refused(2, "eval", "facts", "-m", model)
     assert "noisy-recall: its episodes are made, want no file" in refused(2, "eval", "noisy-recall", "-m", folder, "a.txt")
     assert "--ctx-size: has no meaning for noisy-recall" in refused(2, "eval", "noisy-recall", "-m", folder, "-c", "64")
-    for flag, value in (("--stride", "3"), ("--items", "a"), ("--documents", "apart"), ("--positions", "3")):
+    for flag, value in (("--stride", "3"), ("--items", "a"), ("--documents", "apart"), ("--positions", "3"), ("--logit-scale", "row")):
         assert f"{flag}: has no meaning for noisy-recall" in refused(2, "eval", "noisy-recall", "-m", folder, flag, value)
     assert "unknown task 'noisy-recal': nearest is 'noisy-recall'" in refused(2, "eval", "noisy-recal", "-m", folder)
     for words in (["generate", "-m", folder, "-p", "a"], ["chat", "-m", folder], ["eval", "-m", folder]):

@@ -58,12 +58,6 @@ std::string take_task(std::vector<std::string>& arguments) {
   return kPerplexity;
 }
 
-void refuse_flags(const json& request, const std::string& task, std::initializer_list<const char*> flags) {
-  for (const char* flag : flags)
-    if (request.contains(flag))
-      fail_usage("--", flag == std::string_view("ctx_size") ? "ctx-size" : flag, ": has no meaning for ", task);
-}
-
 // The token that begins texts, if the model's files name one.
 std::optional<int64_t> first_token(const Checkpoint& c) {
   for (const char* id : {"bos_token_id", "eos_token_id"}) {
@@ -196,7 +190,7 @@ int run_eval(const json& request) {
   const std::string name = take_task(files);
   if (name == kMasked) return run_eval_masked(request, files);
   if (is_task(name)) {
-    refuse_flags(request, name, {"ctx_size", "stride", "documents", "positions", "items"});
+    refuse_flags(request, name, {"ctx_size", "stride", "documents", "positions", "logit_bits", "logit_scale", "items"});
     if (!files.empty()) fail_usage(name, ": its episodes are made, want no file");
     output_format(request);
     request_threads(request);

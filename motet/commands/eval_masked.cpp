@@ -65,8 +65,7 @@ Table masked_table(const std::string& name, int64_t window, const WindowScore& s
 }  // namespace
 
 int run_eval_masked(const json& request, const std::vector<std::string>& texts) {
-  for (const char* flag : {"stride", "positions", "limit", "items", "set"})
-    if (request.contains(flag)) fail_usage("--", flag, ": has no meaning for ", kMasked);
+  refuse_flags(request, kMasked, {"stride", "positions", "logit_bits", "logit_scale", "limit", "items", "set"});
   const EvalRequest asked = read_request(eval_options(), request);
   const Option size{.name = "ctx_size", .type = OptionType::integer, .default_value = 1, .min = 1, .max = 1e9};
   const int64_t given = asked.ctx_size.empty() ? 0 : checked(size, asked.ctx_size, "--ctx-size").get<int64_t>();

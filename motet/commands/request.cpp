@@ -23,14 +23,22 @@ namespace motet {
 
 namespace fs = std::filesystem;
 
+// "--logit-bits" of logit_bits.
+static std::string flag_of(std::string field) {
+  std::ranges::replace(field, '_', '-');
+  return "--" + field;
+}
+
+void refuse_flags(const nlohmann::json& request, const std::string& what, std::initializer_list<const char*> fields) {
+  for (const char* field : fields)
+    if (request.contains(field)) fail_usage(flag_of(field), ": has no meaning for ", what);
+}
+
 nlohmann::json request_values(const OptionTable& table, const nlohmann::json& request) {
   nlohmann::json values;
   for (const Option& option : table) {
-    std::string flag = "--" + option.name;
-    for (char& c : flag)
-      if (c == '_') c = '-';
-    values[option.name] =
-        request.contains(option.name) ? checked(option, request[option.name], flag) : option.default_value;
+    values[option.name] = request.contains(option.name) ? checked(option, request[option.name], flag_of(option.name))
+                                                        : option.default_value;
   }
   return values;
 }

@@ -14,6 +14,8 @@ template <class Struct>
 Struct read_request(const Fields<Struct>& options, const nlohmann::json& request) {
   return options.read(request_values(options.table(), request));
 }
+/// Throws UsageError for the first of these fields that the request has: --name has no meaning for `what`.
+void refuse_flags(const nlohmann::json& request, const std::string& what, std::initializer_list<const char*> fields);
 /// Throws UsageError for --weights that a device has no kernels for: other than float32 beside the CPU.
 void check_weights(WeightType, at::Device);
 
