@@ -145,11 +145,39 @@ FOLDERS = [
 ]
 
 
+def drawn(seed, at):
+    """The number `at` of a stream of splitmix64."""
+    z = (seed + (at + 1) * 0x9E3779B97F4A7C15) % 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> shift)) * factor % 2**64
+    return z ^ (z >> 31)
+
+
+def hidden(rows):
+    """Rows of bytes as `motet eval masked` shows them (motet/data/masking.h), and where they are hidden."""
+    shown, where = rows.clone(), torch.zeros_like(rows, dtype=torch.bool)
+    text = drawn(0x73636F72 - 0x9E3779B97F4A7C15, 0)
+    for row in range(rows.shape[0]):
+        key = drawn(text, row)
+        for at in range(rows.shape[1]):
+            draw = drawn(key, at)
+            if draw >> 32 >= int(0.15 * 2**32):
+                continue
+            where[row, at] = True
+            if draw % 2**32 < int(0.8 * 2**32):
+                shown[row, at] = 256  # the mask, beyond the bytes
+            elif draw % 2**32 < int(0.9 * 2**32):
+                shown[row, at] = drawn(key, 2**32 + at) * 256 >> 64
+    return shown, where
+
+
 @pytest.mark.parametrize("mechanism, given", FOLDERS)
 def test_a_model_folder_gives_the_engines_loss(mechanism, given, tmp_path):
     sizes = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 160 --batch-size 2 --steps 1 -t 1"
     sections = {"causal=false": "model"}
     sets = [word for option in given for word in ("--set", f"{sections.get(option, 'model.attention')}.{option}")]
+    masked = "causal=false" in given
+    sets += ["--set", "train.objective=masked"] if masked else []
     kind = ["--mechanism", mechanism, "--tokenizer", "bytes"]
     done = run("train", *sizes.split(), *kind, *sets, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
@@ -163,11 +191,14 @@ def test_a_model_folder_gives_the_engines_loss(mechanism, given, tmp_path):
     golden_layers.write_safetensors(folder / "model.safetensors", weights)
     text = (ROOT / "LICENSE").read_bytes()[500 : 500 + 321]
     (tmp_path / "text.txt").write_bytes(text)
-    scored = run("eval", "-m", folder, tmp_path / "text.txt", "--json", "-t", "1")
+    scored = run("eval", *(["masked"] if masked else []), "-m", folder, tmp_path / "text.txt", "--json", "-t", "1")
     assert scored.returncode == 0, scored.stderr
     ids = torch.tensor(list(text))
-    logits = model(ids[:320].view(2, 160)).flatten(0, 1)
-    loss = torch.nn.functional.cross_entropy(logits, ids[1:]).item()
+    shown, targets = ids[:320].view(2, 160), ids[1:]
+    if masked:
+        shown, where = hidden(shown)
+        targets = torch.where(where, ids[:320].view(2, 160), -100).flatten()
+    loss = torch.nn.functional.cross_entropy(model(shown).flatten(0, 1), targets).item()
     assert loss == pytest.approx(json.loads(scored.stdout)[0]["nats_per_token"], rel=1e-6)
 
 
