@@ -22,7 +22,7 @@ VARIANTS = {
     "bfloat16": ["--steps", STEPS, "--dtype", "bfloat16", "--mechanism", "differential_v2"],
     "float64": ["--steps", STEPS, "--dtype", "float64"],
     "accumulation": ["--steps", STEPS, "--set", "train.micro_batch_size=5", "--set", "train.loss_rows=50"],
-    "documents apart": ["--steps", STEPS, "--set", "data.documents=apart", "DATA"],
+    "documents apart": ["--steps", STEPS, "--set", "data.documents=apart", "--set", "train.position_offset=50", "DATA"],
     "dropout, average": ["--steps", STEPS, "--set", "train.dropout=0.1", "--set", "train.average=last:3"],
     "mixture": ["--steps", STEPS, "--config", "DATA/mixture.toml"],
     "masked": ["--steps", STEPS, "--set", "train.objective=masked", "--set", "model.causal=false", "--set", "train.mask_whole_words=true",

@@ -15,6 +15,7 @@ struct Batch {
   std::vector<int64_t> inputs;
   std::vector<int64_t> targets;
   std::vector<int64_t> documents = {};  // of each input, counted from 0 in its row; empty: not asked for
+  std::vector<int64_t> starts = {};     // position of each row's first token; empty: 0
   int64_t rows = 0;
   int64_t columns = 0;
 

@@ -62,7 +62,9 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
 
 TrainingLoss training_loss(ModelImpl& model, const TokenTensors& tokens, const TrainOptions& train,
                            const Dropout& dropout) {
-  Tensor hidden = model.hidden(tokens.inputs, ModelImpl::positions(tokens.inputs, tokens.documents), dropout);
+  Positions at = ModelImpl::positions(tokens.inputs, tokens.documents);
+  if (tokens.starts.defined()) at.at = at.at + tokens.starts;
+  Tensor hidden = model.hidden(tokens.inputs, at, dropout);
   Tensor targets = tokens.targets;
   if (tokens.asked.defined()) {  // logits where they are asked for, nowhere else
     hidden = hidden.flatten(0, 1).index_select(0, tokens.asked).unsqueeze(0);

@@ -46,6 +46,7 @@ struct TrainOptions {
   Objective objective = Objective::next;
   bool mask_whole_words = false;
   int64_t context = 128, batch_size = 16;
+  int64_t position_offset = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;
   double learning_rate = 3e-3, muon_learning_rate = 0.02;
   Schedule schedule = Schedule::cosine;

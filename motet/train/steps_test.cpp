@@ -259,6 +259,38 @@ TEST(Trainer, AValidationOfExamplesCountsAnswersAlone) {
   EXPECT_NEAR(record.error, std::sqrt(n / (n - 1) * squares) / static_cast<double>(record.tokens), 1e-12);
 }
 
+// Rotary attention sees distances alone, the slack form of coca places too.
+TEST(Trainer, ExamplesBeginAtRandomPositions) {
+  const TextData data = two_texts();
+  const auto losses = [&](const char* mechanism, const Overrides& more) {
+    Overrides set{{"train.dtype", "float64"}, {"model.attention.form", "slack"}};
+    if (std::string(mechanism) != "coca") set.pop_back();
+    set.insert(set.end(), more.begin(), more.end());
+    Trainer t = trainer(small_run(set), data, mechanism);
+    std::vector<double> out;
+    for (int i = 0; i < 3; ++i) out.push_back(t.step().loss);
+    out.push_back(t.evaluate().loss);
+    return out;
+  };
+  const auto near = [](const std::vector<double>& a, const std::vector<double>& b) {
+    for (size_t i = 0; i < a.size(); ++i)
+      if (std::abs(a[i] - b[i]) > 1e-9) return false;
+    return true;
+  };
+  const Overrides moved{{"train.position_offset", "1000"}};
+  EXPECT_TRUE(near(losses("softmax", moved), losses("softmax", {})));
+  EXPECT_FALSE(near(losses("coca", moved), losses("coca", {})));
+  EXPECT_TRUE(near(losses("coca", {{"train.position_offset", "0"}}), losses("coca", {})));
+  // However the batch is cut.
+  EXPECT_TRUE(near(losses("coca", {{"train.position_offset", "1000"}, {"train.micro_batch_size", "3"}}),
+                   losses("coca", moved)));
+  // A model that has not stepped is scored from position 0.
+  const auto scored = [&](const Overrides& set) { return trainer(small_run(set), data, "coca").evaluate().loss; };
+  EXPECT_EQ(scored(moved), scored({}));
+  EXPECT_EQ(message_of<UsageError>([&] { trainer(small_run({moved[0], {"model.positions", "learned"}}), data); }),
+            "train.position_offset: 1000 with a table of positions, want 0 or model.positions = rope");
+}
+
 TEST(Trainer, DropoutIsAnotherOfEachPlaceAndStep) {
   const TextData data = two_texts();
   const RunConfig run = small_run({{"train.dropout", "0.5"}, {"train.learning_rate", "0"}});

@@ -197,7 +197,8 @@ TokenTensors as_tensors(const Batch& batch, at::Device device) {
     return moved(std::span(values), {batch.rows, batch.columns}, device);
   };
   TokenTensors out{tensor(batch.inputs), tensor(batch.targets),
-                   batch.documents.empty() ? Tensor() : tensor(batch.documents), Tensor()};
+                   batch.documents.empty() ? Tensor() : tensor(batch.documents)};
+  if (!batch.starts.empty()) out.starts = moved(std::span(batch.starts), {batch.rows, 1}, device);
   if (!batch.leaves_out) return out;
   std::vector<int64_t> asked;
   for (size_t i = 0; i < batch.targets.size(); ++i)

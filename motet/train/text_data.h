@@ -49,7 +49,9 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData&, std::shared_p
 /// documents are undefined when the batch has none. Targets may be kLeftOut.
 struct TokenTensors {
   Tensor inputs, targets, documents;
-  Tensor asked;  // [N] int64: where targets stand that are not left out, in the rows one behind another; undefined: all
+  Tensor starts = {};  // [rows, 1] int64: where a row's positions begin; undefined: at 0
+  Tensor asked =
+      {};  // [N] int64: where targets stand that are not left out, in the rows one behind another; undefined: all
 };
 TokenTensors as_tensors(const Batch&, at::Device = at::kCPU);
 

@@ -37,10 +37,20 @@ constexpr int64_t kFinalTokens = 500'000;
 // A look takes a part of a step's time: on as many tokens, however large the batch.
 constexpr int64_t kProbedTokens = 2048;
 
+// Where the positions of a row begin, from 0 to train.position_offset.
+int64_t start_of_row(const TrainOptions& train, uint64_t row) {
+  constexpr uint64_t kStream = 0x73746172u;  // apart from the other uses of data_seed
+  const uint64_t key = splitmix64(static_cast<uint64_t>(train.data_seed), kStream);
+  return static_cast<int64_t>(splitmix64(key, row) % static_cast<uint64_t>(train.position_offset + 1));
+}
+
 Model placed(Model model, const TextData& data, const TrainOptions& train) {
   check_objective(model->config(), train);
   if (train.objective == Objective::masked && data.train->row_length() > 0)
     fail_usage("train.objective: masked: ", data.name, " has examples, whose answers alone are learned, want a text");
+  if (train.position_offset > 0 && model->config().learned_positions())
+    fail_usage("train.position_offset: ", train.position_offset,
+               " with a table of positions, want 0 or model.positions = rope");
   model->to(parse_device(train.device), train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   model->set_autocast(autocast_of(train.dtype));
   model->set_recompute(train.recompute == Recompute::block);
@@ -119,6 +129,8 @@ Batch Trainer::rows(int64_t first, int64_t count) {
   std::vector<uint64_t> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), static_cast<uint64_t>(step_ * train_.batch_size + first));
   if (masks_) masks_->hide(batch, numbers);
+  if (train_.position_offset > 0)
+    for (const uint64_t row : numbers) batch.starts.push_back(start_of_row(train_, row));
   return batch;
 }
 
