@@ -196,6 +196,13 @@ def test_inspect_probes_any_model(mechanism, tmp_path):
         assert row["logits_median"] <= row["logits_top"] and abs(row["largest_logit"]) <= row["logits_top"] * (1 + 1e-6)
         assert (row["rotary_rises"] == 0) == (mechanism == "coca")
     assert all(0 < row["entropy"] < 3.47 and 0 < row["first_token"] < 1 for row in found), "ln 32 at most"
+    # People read a column a layer.
+    shown = run("inspect", tmp_path / "r", "--probe", text)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0].split() == ["number", "layer", "1", "layer", "2"]
+    (entropy,) = (line.split()[1:] for line in lines if line.split()[:1] == ["entropy"])
+    assert [float(number) for number in entropy] == pytest.approx([row["entropy"] for row in found], abs=5e-5)
     (tmp_path / "begun.txt").write_text(text.read_text()[:32])
     assert rows(tmp_path / "begun.txt") == found, "the context is 32 characters"
     (tmp_path / "short.txt").write_text("F")

@@ -124,13 +124,27 @@ Table probe_table(const std::filesystem::path& folder, const Checkpoint& checkpo
   return table;
 }
 
+// The same with a column a layer, as people read it: a model has fewer layers than there are numbers.
+Table turned(const Table& by_layer) {
+  Table out{.columns = {{"number", Align::left}}, .rows = {}, .title = by_layer.title, .note = by_layer.note};
+  for (const std::vector<Cell>& layer : by_layer.rows) out.columns.push_back({"layer " + layer[0].shown});
+  for (size_t i = 1; i < by_layer.columns.size(); ++i) {
+    out.rows.push_back({by_layer.columns[i].name});
+    for (const std::vector<Cell>& layer : by_layer.rows) out.rows.back().push_back(layer[i]);
+  }
+  return out;
+}
+
 }  // namespace
 
 int run_inspect(const nlohmann::json& request) {
   const std::filesystem::path path = model_folder(request, "path");
   if (request.contains("probe")) {
     request_threads(request);
-    print_table(probe_table(path, open_checkpoint(path, request.value("mechanism", "")), request["probe"]), request);
+    const Table table = probe_table(path, open_checkpoint(path, request.value("mechanism", "")), request["probe"]);
+    const TableFormat format = output_format(request);
+    const bool read = format == TableFormat::table || format == TableFormat::markdown;
+    print_table(read ? turned(table) : table, request);
     return 0;
   }
   Lines lines;
