@@ -5,16 +5,8 @@ import struct
 import numpy as np
 import torch
 
-import motet
+from motet.folder import MODULES
 
-MODULES = {
-    "softmax": motet.SoftmaxAttention,
-    "key_size": motet.KeySizeAttention,
-    "talking_heads": motet.TalkingHeadsAttention,
-    "dcmha": motet.DCMHA,
-    "differential": motet.DifferentialAttention,
-    "coca": motet.CocaAttention,
-}
 BRANCHES = ("pre_query", "pre_key", "post_query", "post_key")
 _TYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_, "U8": np.uint8, "I32": np.int32}
 

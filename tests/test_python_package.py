@@ -25,6 +25,8 @@ CASES = {
     "dcmha": (motet.DCMHA, dict(groups=2, rank=1, static=True, window=2)),
     "differential v1": (motet.DifferentialAttention, dict(version=1, num_kv_heads=2, layer=3)),
     "differential v2": (motet.DifferentialAttention, dict(version=2, num_kv_heads=2)),
+    "differential composed": (motet.DifferentialAttention, dict(compose=True)),
+    "differential across": (motet.DifferentialAttention, dict(version=2, pairs="across", lambda_form="raw")),
     "coca": (motet.CocaAttention, dict(form="exact")),
     "talking heads": (motet.TalkingHeadsAttention, dict(softmax_heads=3, value_heads=2, dynamic="both")),
     "key size": (motet.KeySizeAttention, dict(key_dim=6, position_bias="relative")),
@@ -93,16 +95,14 @@ class Model(torch.nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        width, inner, attention = config["hidden_size"], config["intermediate_size"], config["attention_mechanism"]
+        width, inner = config["hidden_size"], config["intermediate_size"]
         norm = dict(eps=config["rms_norm_eps"])
         self.model = torch.nn.Module()
         self.model.embed_tokens = torch.nn.Embedding(config["vocab_size"], width)
         self.model.layers = torch.nn.ModuleList()
         for number in range(config["num_hidden_layers"]):
             layer = torch.nn.Module()
-            cls = golden_layers.MODULES[attention]
-            sizes = dict(layer=number, max_position=config["max_position_embeddings"])
-            layer.self_attn = cls(width, causal=config["causal"], **sizes, **config["attention_options"])
+            layer.self_attn = motet.attention_layer(config, number)
             layer.input_layernorm = torch.nn.RMSNorm(width, **norm)
             layer.post_attention_layernorm = torch.nn.RMSNorm(width, **norm)
             layer.mlp = torch.nn.Module()
@@ -139,7 +139,18 @@ FOLDERS = [
     ("talking_heads", ["mixes=pre", "dynamic=key", "residual=true", "qk_scale=none", "key_dim=8"]),
     ("talking_heads", ["static=false", "dynamic=query", "dynamic_weights=key"]),
     ("talking_heads", ["softmax_heads=3", "position_bias=alibi"]),
+    ("talking_heads", ["collinear=exact"]),
+    ("talking_heads", ["collinear=slack", "score_heads=2", "dynamic=both", "rope_fraction=0.5"]),
+    ("talking_heads", ["collinear=strict", "mixes=post"]),
     ("key_size", ["key_dim=12", "position_bias=relative"]),
+    ("softmax", ["head_norm=affine", "output_gate=true"]),
+    ("softmax", ["head_norm=plain", "head_norm_eps=0.1", "num_kv_heads=2"]),
+    ("differential", ["compose=true", "compose_rank=3", "num_kv_heads=2"]),
+    ("differential", ["version=v2", "lambda_form=raw", "num_kv_heads=2"]),
+    ("differential", ["version=v2", "lambda_form=none"]),
+    ("differential", ["version=v2", "pairs=across", "num_kv_heads=2", "output_gate=true"]),
+    ("dcmha", ["where=post", "window=5", "layers=last", "num_kv_heads=2", "bias=true"]),
+    ("differential", ["layers=last"]),
     ("differential", ["version=v2", "position_bias=relative"]),
     ("key_size", ["value_dim=6", "rope_scaling=llama3", "rope_factor=4", "rope_trained_length=64"]),
 ]
@@ -355,6 +366,7 @@ def test_fresh_maps_have_the_engines_deviations():
 
 
 X = torch.zeros(1, 3, 16)
+CONFIG = {"attention_mechanism": "coca", "attention_options": {}, "hidden_size": 16, "num_hidden_layers": 2}
 REFUSED = {
     "unknown option 'rnak'; nearest is 'rank'": lambda: motet.DCMHA(16, rnak=1),
     "DCMHA: rank is 0, want integer, 1 to 64": lambda: motet.DCMHA(16, rank=0),
@@ -366,6 +378,19 @@ REFUSED = {
     "num_heads is 4, want a divisor of hidden_size 18": lambda: motet.KeySizeAttention(18),
     "window is 4, want 0 without causal attention": lambda: motet.SoftmaxAttention(16, window=4, causal=False),
     "rope_fraction is 0.5, want 1": lambda: motet.CocaAttention(16, rope_fraction=0.5),
+    "rope_pairing is 'interleaved', want 'half'": lambda: motet.TalkingHeadsAttention(
+        16, collinear="slack", rope_pairing="interleaved"
+    ),
+    "compose is True, want False with version v2": lambda: motet.DifferentialAttention(16, version=2, compose=True),
+    "lambda_form is 'raw', want 'sigmoid' with version v1": lambda: motet.DifferentialAttention(16, lambda_form="raw"),
+    "num_kv_heads is 1, want an even number with pairs 'across'": lambda: motet.DifferentialAttention(
+        16, version=2, pairs="across", num_kv_heads=1
+    ),
+    "layer is 2, want 0 to 1": lambda: motet.attention_layer(CONFIG, 2),
+    "attention_mechanism is 'softmx', want one of coca,": lambda: motet.attention_layer(
+        {**CONFIG, "attention_mechanism": "softmx"}, 0
+    ),
+    "the key attention_options is missing": lambda: motet.attention_layer({"attention_mechanism": "coca"}, 0),
     "num_kv_heads is 2, want 0": lambda: motet.TalkingHeadsAttention(16, num_kv_heads=2),
     "dynamic_weights is 'key', want 'none' while mixes is 'pre'": lambda: motet.TalkingHeadsAttention(
         16, mixes="pre", dynamic_weights="key"

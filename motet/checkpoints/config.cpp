@@ -35,8 +35,8 @@ bool is_llama(const ModelConfig& c) {
   const bool later = std::ranges::any_of(kLaterKeys, [&](const char* key) { return own[key] != plain[key]; });
   return a.at("mechanism") == "softmax" && c.gated() && !later && c.activation() == Activation::silu && c.causal() &&
          a.at("window") == 0 && a.at("position_bias") == "none" && !a.at("qk_norm").get<bool>() &&
-         !a.at("output_gate").get<bool>() && a.at("rope_pairing") == "half" && a.at("rope_scaling") == "none" &&
-         a.at("rope_fraction") == 1.0;
+         !a.at("output_gate").get<bool>() && a.at("head_norm") == "none" && a.at("rope_pairing") == "half" &&
+         a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
 bool is_token_id(const std::string& key) {

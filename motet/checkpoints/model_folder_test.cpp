@@ -41,6 +41,8 @@ TEST(ModelFolder, OnlyWhatALlamaComputesIsCalledOne) {
   for (const json& attention : std::vector<json>{{{"output_gate", true}},
                                                  {{"qk_norm", true}},
                                                  {{"window", 4}},
+                                                 {{"window", 4}, {"layers", "last"}},
+                                                 {{"head_norm", "plain"}},
                                                  {{"position_bias", "alibi"}},
                                                  {{"rope_pairing", "interleaved"}},
                                                  {{"rope_fraction", 0.5}},

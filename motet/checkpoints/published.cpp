@@ -184,8 +184,11 @@ ModelConfig normal(ModelConfig c) {
   if (a.contains("version")) {
     if (a["version"] == "v2") at_default({"lambda_start", "lambda_init", "head_norm", "head_norm_eps"});
     if (a["lambda_start"] == "schedule") at_default({"lambda_init"});
-    if (a["head_norm"] == "none") at_default({"head_norm_eps"});
+    if (!a["compose"].get<bool>()) at_default({"compose_rank"});
   }
+  if (a.value("head_norm", "") == "none") at_default({"head_norm_eps"});
+  const bool plain = a.at("mechanism") == "softmax" && a.at("window") == 0 && a.at("head_norm") == "none";
+  if (plain || c.num_layers() == 1) at_default({"layers"});
   return c;
 }
 

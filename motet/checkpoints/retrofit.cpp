@@ -158,6 +158,9 @@ Adaptation retrofitted(const Checkpoint& c, const std::string& name, uint64_t se
   const Retrofit& retrofit = find_retrofit(name);
   const std::string mechanism = c.config.attention.at("mechanism");
   if (mechanism != "softmax") fail("retrofit ", name, ": the model has the mechanism ", mechanism, ", want softmax");
+  if (c.config.attention.at("layers") != "all")
+    fail("retrofit ", name,
+         ": the model has model.attention.layers = ", c.config.attention.at("layers").get<std::string>(), ", want all");
   Adaptation a{.config = c.config, .tensors = {}};
   for (const auto& [own, tensor] : our_tensors(c)) a.tensors[own] = [tensor] { return tensor.load(); };
   Work work{a, at::detail::createCPUGenerator(seed)};

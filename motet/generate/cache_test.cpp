@@ -49,6 +49,10 @@ std::vector<json> all_attentions() {
   all.push_back({{"mechanism", "softmax"}, {"position_bias", "relative"}, {"window", 7}});
   all.push_back({{"mechanism", "dcmha"}, {"window", 5}, {"window_pattern", "LG"}, {"static", true}});
   all.push_back({{"mechanism", "softmax"}, {"num_heads", 4}, {"num_kv_heads", 2}, {"window", 1}});
+  all.push_back({{"mechanism", "dcmha"}, {"where", "post"}, {"window", 5}, {"layers", "last"}});
+  all.push_back({{"mechanism", "talking_heads"}, {"collinear", "exact"}, {"dynamic", "both"}});
+  all.push_back({{"mechanism", "differential"}, {"compose", true}});
+  all.push_back({{"mechanism", "differential"}, {"version", "v2"}, {"pairs", "across"}});
   for (const char* scaling : {"linear", "ntk", "dynamic", "llama3"})
     for (const char* mechanism : {"softmax", "coca"})
       all.push_back(

@@ -111,7 +111,8 @@ OptionTable attention_options(const MechanismEntry&);
 /// Resolves [model.attention] (defaults, ranges, unknown keys) for its mechanism.
 nlohmann::json resolve_attention(const nlohmann::json& given, const std::string& section);
 
-/// Builds the mechanism that setting.options names. Throws UsageError naming the option that does not fit.
+/// Builds what a layer has: the mechanism that setting.options names, or plain attention where `layers` leaves it out.
+/// Throws UsageError naming the option that does not fit.
 std::shared_ptr<Mechanism> make_mechanism(const Setting&);
 
 }  // namespace motet

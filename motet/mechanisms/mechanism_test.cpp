@@ -31,15 +31,21 @@ std::vector<Made> variants() {
                   {{"position_bias", "alibi"}, {"rope_fraction", 0.0}},
                   {{"position_bias", "relative"}},
                   {{"rope_pairing", "interleaved"}, {"rope_fraction", 0.5}},
-                  {{"rope_scaling", "llama3"}, {"rope_factor", 8.0}}});
+                  {{"rope_scaling", "llama3"}, {"rope_factor", 8.0}},
+                  {{"head_norm", "affine"}},
+                  {{"head_norm", "plain"}, {"num_kv_heads", 2}, {"output_gate", true}}});
   add("key_size", {{}, {{"key_dim", 6}, {"value_dim", 3}, {"num_kv_heads", 2}, {"bias", true}}});
-  add("talking_heads", {{},
-                        {{"score_heads", 2}, {"softmax_heads", 6}, {"value_heads", 4}, {"dynamic", "both"}},
-                        {{"mixes", "pre"}, {"dynamic", "query"}, {"residual", true}},
-                        {{"mixes", "post"}, {"dynamic", "key"}, {"start", "random"}, {"qk_scale", "none"}},
-                        {{"static", false}, {"dynamic_logits", "query"}, {"dynamic_weights", "key"}},
-                        {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "alibi"}, {"output_gate", true}},
-                        {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "relative"}}});
+  add("talking_heads",
+      {{},
+       {{"score_heads", 2}, {"softmax_heads", 6}, {"value_heads", 4}, {"dynamic", "both"}},
+       {{"mixes", "pre"}, {"dynamic", "query"}, {"residual", true}},
+       {{"mixes", "post"}, {"dynamic", "key"}, {"start", "random"}, {"qk_scale", "none"}},
+       {{"static", false}, {"dynamic_logits", "query"}, {"dynamic_weights", "key"}},
+       {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "alibi"}, {"output_gate", true}},
+       {{"score_heads", 2}, {"softmax_heads", 6}, {"position_bias", "relative"}},
+       {{"collinear", "exact"}},
+       {{"collinear", "slack"}, {"score_heads", 2}, {"dynamic", "both"}},
+       {{"collinear", "strict"}, {"mixes", "post"}, {"rope_scaling", "dynamic"}, {"rope_factor", 2.0}}});
   // The rows of the ablation (D4) and of the local share (D5).
   add("dcmha", {{},
                 {{"static", true}, {"low_rank", false}, {"gates", false}},
@@ -70,7 +76,14 @@ std::vector<Made> variants() {
                        {{"position_bias", "relative"}},
                        {{"version", "v2"}, {"position_bias", "alibi"}},
                        {{"version", "v2"}, {"position_bias", "relative"}},
-                       {{"version", "v2"}, {"num_kv_heads", 2}}});
+                       {{"version", "v2"}, {"num_kv_heads", 2}},
+                       {{"compose", true}},
+                       {{"compose", true}, {"compose_rank", 3}, {"num_kv_heads", 2}, {"output_gate", true}},
+                       {{"version", "v2"}, {"lambda_form", "none"}},
+                       {{"version", "v2"}, {"lambda_form", "raw"}, {"num_kv_heads", 2}},
+                       {{"version", "v2"}, {"pairs", "across"}},
+                       {{"version", "v2"}, {"pairs", "across"}, {"num_kv_heads", 2}, {"position_bias", "alibi"}},
+                       {{"version", "v2"}, {"pairs", "across"}, {"lambda_form", "none"}, {"output_gate", true}}});
   for (const char* form : {"exact", "slack", "strict"})
     for (const char* scaling : {"none", "linear", "ntk", "dynamic", "llama3"})
       add("coca", {{{"form", form}, {"rope_scaling", scaling}, {"rope_factor", 2.0}, {"head_dim", 6}}});
@@ -145,6 +158,26 @@ TEST(Mechanisms, CachedDecodingEqualsFullForward) {
       EXPECT_LE((out - whole.slice(1, t, t + 1)).abs().max().item<double>(), 1e-10) << made << " step " << t;
     }
   }
+}
+
+TEST(Mechanisms, CompactKeysAreRestoredToTheKeys) {
+  at::NoGradGuard no_grad;
+  std::set<std::string> smaller;
+  for (const Made& made : variants()) {
+    const auto m = make(made);
+    const Tensor x = at::randn({2, 5, 16}, at::kDouble);
+    const Keys keys = m->keys(x, span_of(0, 5)), compact = m->compact_keys(x, span_of(0, 5)),
+               again = m->restore(compact, span_of(0, 5));
+    std::vector<Tensor> want, got;
+    for_each_tensor(keys, [&](const Tensor& t) { want.push_back(t); });
+    for_each_tensor(again, [&](const Tensor& t) { got.push_back(t); });
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(want[i].defined(), got[i].defined()) << made;
+      EXPECT_TRUE(!want[i].defined() || want[i].equal(got[i])) << made;
+    }
+    if (compact.k_BSGD.numel() * 2 == keys.k_BSGD.numel()) smaller.insert(made.options["mechanism"]);
+  }
+  EXPECT_EQ(smaller, (std::set<std::string>{"coca", "talking_heads"}));
 }
 
 // y = o_proj(sigmoid(gate_proj x) * out), a gate for each head: at weights of zero half of the ungated output; a gate
@@ -247,6 +280,17 @@ TEST(Mechanisms, OptionsThatDoNotFitAreRefusedByName) {
   says({{"mechanism", "dcmha"}, {"groups", 3}}, "3 groups do not divide num_heads 4");
   says({{"mechanism", "differential"}, {"num_heads", 3}, {"head_dim", 4}}, "want an even number");
   says({{"mechanism", "differential"}, {"num_kv_heads", 1}}, "pairs key heads, want an even number, have 1");
+  says({{"mechanism", "differential"}, {"version", "v2"}, {"compose", true}}, "compose: true with version v2");
+  says({{"mechanism", "differential"}, {"lambda_form", "raw"}},
+       "model.attention.lambda_form: is of version v2, have v1");
+  says({{"mechanism", "differential"}, {"pairs", "across"}}, "model.attention.pairs: is of version v2, have v1");
+  says({{"mechanism", "differential"}, {"version", "v2"}, {"pairs", "across"}, {"num_kv_heads", 1}},
+       "across wants an even number of stored heads, have 1");
+  says({{"mechanism", "talking_heads"}, {"collinear", "exact"}, {"rope_fraction", 0.5}},
+       "exact form is defined for a whole rotated head");
+  says({{"mechanism", "talking_heads"}, {"collinear", "slack"}, {"rope_pairing", "interleaved"}}, "want half");
+  says({{"mechanism", "talking_heads"}, {"collinear", "slack"}, {"key_dim", 3}, {"rope_fraction", 0.0}},
+       "want an even width, have 3");
   says({{"mechanism", "coca"}, {"rope_fraction", 0.5}}, "exact form is defined for a whole rotated head");
   says({{"mechanism", "coca"}, {"rope_pairing", "interleaved"}}, "want half");
   says({{"mechanism", "talking_heads"}, {"mixes", "pre"}, {"value_heads", 2}}, "must equal softmax_heads");

@@ -7,6 +7,10 @@ const Fields<AttentionOptions>& common_attention_options() {
   using Pairing = RotaryOptions::Pairing;
   using Scaling = RotaryOptions::Scaling;
   static const Fields<A> table{
+      {"layers",
+       &A::layers,
+       {{"all", MechanismLayers::all}, {"last", MechanismLayers::last}},
+       "last: the last layer alone has the mechanism and its window, the others plain softmax attention to all keys"},
       {"num_heads",
        &A::num_heads,
        {1, 1024},

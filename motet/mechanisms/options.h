@@ -8,9 +8,12 @@ namespace motet {
 
 enum class PositionBias { none, alibi, relative };
 enum class WindowMask { exact, released };
+/// Which layers of a model have its mechanism.
+enum class MechanismLayers { all, last };
 
 /// [model.attention]: the options that every mechanism has.
 struct AttentionOptions {
+  MechanismLayers layers = MechanismLayers::all;
   int64_t num_heads = 4, num_kv_heads = 0, head_dim = 0;  // 0: num_kv_heads() and head_dim() of projected.h say
   bool bias = false, qk_norm = false;
   double qk_norm_eps = 1e-6;

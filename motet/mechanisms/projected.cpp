@@ -58,6 +58,12 @@ int64_t num_kv_heads(const Setting& s) {
   return given;
 }
 
+const Words<std::optional<NormKind>>& head_norms() {
+  static const Words<std::optional<NormKind>> all{
+      {"affine", NormKind::rms}, {"plain", NormKind::rms_plain}, {"none", std::nullopt}};
+  return all;
+}
+
 HeadSizes plain_sizes(const Setting& s) {
   const int64_t heads = s.options.common.num_heads, kv = num_kv_heads(s), dim = head_dim(s);
   return {.query_heads = heads,

@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+
 #include "motet/mechanisms/mechanism.h"
 
 namespace motet {
@@ -44,6 +46,9 @@ class Projected : public Mechanism {
 
   bool local_;  // whether this layer has the window
 };
+
+/// Words of the option head_norm: an RMS norm over the width of each head's output, with a weight, without, or none.
+const Words<std::optional<NormKind>>& head_norms();
 
 /// num_heads queries over num_kv_heads keys and values, all of one width: plain multi-head attention.
 HeadSizes plain_sizes(const Setting&);

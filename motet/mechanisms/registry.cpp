@@ -49,7 +49,24 @@ nlohmann::json resolve_attention(const nlohmann::json& given, const std::string&
   return resolve(attention_options(find_mechanism(name)), given, section);
 }
 
+namespace {
+
+// What a layer without the model's mechanism has: the options that plain attention shares, and no window.
+nlohmann::json plain_attention(const nlohmann::json& resolved) {
+  nlohmann::json plain{{"mechanism", "softmax"}};
+  for (const Option& option : common_attention_options().table()) plain[option.name] = resolved.at(option.name);
+  plain["window"] = 0;
+  return resolve_attention(plain, "model.attention");
+}
+
+}  // namespace
+
 std::shared_ptr<Mechanism> make_mechanism(const Setting& setting) {
+  if (setting.options.common.layers == MechanismLayers::last && setting.layer + 1 < setting.num_layers) {
+    Setting plain = setting;
+    plain.options = plain_attention(setting.options.all);
+    return find_mechanism("softmax").make(plain);
+  }
   return find_mechanism(setting.options.all.at("mechanism").get<std::string>()).make(setting);
 }
 

@@ -36,6 +36,9 @@ void check_form(const ModelConfig& c) {
   if (o.shared_layers && c.attention.value("window", 0) > 0 && pattern != "local")
     fail_usage("model.shared_layers: one layer has one window, want model.attention.window_pattern = local and not ",
                pattern);
+  if (o.shared_layers && c.attention.value("layers", "all") != "all")
+    fail_usage("model.shared_layers: one layer has one mechanism, want model.attention.layers = all and not ",
+               c.attention.value("layers", ""));
 }
 
 }  // namespace motet

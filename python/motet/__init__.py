@@ -7,6 +7,7 @@ On a busy machine set OMP_WAIT_POLICY=passive before importing torch.
 from motet.coca import CocaAttention
 from motet.dcmha import DCMHA
 from motet.differential import DifferentialAttention
+from motet.folder import attention_layer
 from motet.huggingface import register_hf
 from motet.key_size import KeySizeAttention, SoftmaxAttention
 from motet.composed import composed_attention
@@ -19,6 +20,7 @@ __all__ = [
     "KeySizeAttention",
     "SoftmaxAttention",
     "TalkingHeadsAttention",
+    "attention_layer",
     "composed_attention",
     "register_hf",
 ]

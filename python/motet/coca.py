@@ -4,6 +4,36 @@ import torch
 from motet.mechanism import Mechanism
 
 
+class Collinear:
+    """The feature maps of queries and keys by which their angle under rotary embedding starts at 0; `form` as in
+    CocaAttention."""
+
+    def __init__(self, module, form):
+        o, self.form = module.options, form
+        if module.key_dim % 2:
+            module.refuse("head_dim", module.key_dim, "an even width: the halves of a head are tied")
+        if o["rope_pairing"] != "half":
+            module.refuse("rope_pairing", repr(o["rope_pairing"]), "'half': dimension j is tied to j + width/2")
+        if form != "slack" and o["rope_fraction"] < 1:
+            module.refuse("rope_fraction", o["rope_fraction"], f"1: the {form} form needs a whole rotated head")
+
+    def key(self, k, rotary, positions, length):
+        first, second = k.chunk(2, -1)
+        h = torch.relu((first + second) * 0.5)
+        tied = torch.cat((h, torch.zeros_like(h) if self.form == "exact" else h), -1)
+        return rotary(tied, positions, length)
+
+    def query(self, q, rotary, positions, length):
+        first, second = q.chunk(2, -1)
+        if self.form == "exact":
+            norm = first * first + second * second
+            return rotary(torch.cat((norm, torch.zeros_like(norm)), -1), positions, length)
+        if self.form == "strict":
+            mean = (first + second) * 0.5
+            q = torch.cat((mean, mean), -1)
+        return q * rotary(q, positions, length)
+
+
 class CocaAttention(Mechanism):
     """Collinear constrained attention: the key is built so that its angle to the query under rotary embedding starts
     at 0.
@@ -21,29 +51,10 @@ class CocaAttention(Mechanism):
 
     def sizes(self):
         super().sizes()
-        o = self.options
-        if self.key_dim % 2:
-            self.refuse("head_dim", self.key_dim, "an even width: the halves of a head are tied")
-        if o["rope_pairing"] != "half":
-            self.refuse("rope_pairing", repr(o["rope_pairing"]), "'half': dimension j is tied to j + width/2")
-        if o["form"] != "slack" and o["rope_fraction"] < 1:
-            self.refuse("rope_fraction", o["rope_fraction"], f"1: the {o['form']} form needs a whole rotated head")
+        self.collinear = Collinear(self, self.options["form"])
 
-    def keys(self, memory, positions=None, length=None):
-        positions, length = self._placed("memory", memory, positions, length)
-        first, second = self.key_heads_of(memory).chunk(2, -1)
-        h = torch.relu((first + second) * 0.5)
-        tied = torch.cat((h, torch.zeros_like(h) if self.options["form"] == "exact" else h), -1)
-        return {"k": self.rotary(tied, positions, length), "v": self.value_heads_of(memory)}
+    def placed_keys(self, k, positions, length):
+        return self.collinear.key(k, self.rotary, positions, length)
 
-    def queries(self, x, positions=None, length=None):
-        positions, length = self._placed("x", x, positions, length)
-        q = self.query_heads_of(x)
-        first, second = q.chunk(2, -1)
-        if self.options["form"] == "exact":
-            norm = first * first + second * second
-            return {"q": self.rotary(torch.cat((norm, torch.zeros_like(norm)), -1), positions, length)}
-        if self.options["form"] == "strict":
-            mean = (first + second) * 0.5
-            q = torch.cat((mean, mean), -1)
-        return {"q": q * self.rotary(q, positions, length)}
+    def placed_queries(self, q, positions, length):
+        return self.collinear.query(q, self.rotary, positions, length)

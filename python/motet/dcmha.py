@@ -10,6 +10,61 @@ _BRANCHES = ("pre_query", "pre_key", "post_query", "post_key")  # of the generat
 _DOWN_NORM_EPS = 1e-6  # part of the function: the norms start near it
 
 
+class Composer:
+    """DCMHA's generator of low-rank maps over heads, and of gates: its parameters are its module's, compose_hidden
+    [C,G,P,K], compose_up [G,P,K,2R,N/G] and compose_gate [C,P,N] for the P `branches`, K = 2 R N/G."""
+
+    def __init__(self, module, heads, rank, branches, *, groups=1, low_rank=True, gates=False, gelu="erf"):
+        self.module, self.rank, self.groups, self.branches = module, rank, groups, branches
+        self.approximate = "tanh" if gelu == "tanh" else "none"
+        self.own = heads // groups
+        hidden, width, count = 2 * rank * self.own, module.hidden_size, len(branches)
+        module.parameter("compose_hidden", low_rank, width, groups, count, hidden)
+        module.parameter("compose_up", low_rank, groups, count, hidden, 2 * rank, self.own)
+        module.parameter("compose_gate", gates, width, count, heads)
+
+    def initialize(self, generator=None):
+        rank, own, width = self.rank, self.own, self.module.hidden_size
+        hidden = 2 * rank * own
+        deviations = {
+            "compose_hidden": math.sqrt(2 / (width + hidden)),
+            "compose_up": math.sqrt(1 / hidden) * 2 / (own + rank) * 0.01,
+            "compose_gate": math.sqrt(2 / (width + own)) * 0.005,
+        }
+        for name, deviation in deviations.items():
+            if getattr(self.module, name) is not None:
+                getattr(self.module, name).normal_(0, deviation, generator=generator)
+
+    def parts(self, x, side):
+        """Arguments of composed_attention: what the branches of one side make of x [B,T,C]."""
+        made = {}
+        for name in self.branches:
+            if name.endswith(side):
+                made.update(self._branch(x, name))
+        return made
+
+    def _branch(self, x, name):
+        branch, rank, made, module = self.branches.index(name), self.rank, {}, self.module
+        if module.compose_hidden is not None:
+            hidden = torch.matmul(x, module.compose_hidden.select(2, branch).flatten(1))
+            hidden = torch.nn.functional.gelu(hidden, approximate=self.approximate)
+            hidden = hidden.unflatten(-1, (self.groups, -1))
+            rows = torch.einsum("btgk,gkrn->btgrn", hidden, module.compose_up.select(1, branch))
+            made[f"{name}_down"] = self._spread(layers.rms_norm(rows[:, :, :, :rank], _DOWN_NORM_EPS))
+            made[f"{name}_up"] = self._spread(rows[:, :, :, rank:])
+        if module.compose_gate is not None:
+            made[f"{name}_gate"] = torch.tanh(torch.matmul(x, module.compose_gate.select(1, branch)))
+        return made
+
+    def _spread(self, rows):
+        """Groups become blocks of rank: row (g, r) is zero outside the heads of group g."""
+        groups = self.groups
+        if groups == 1:
+            return rows.squeeze(2)
+        own_group = torch.eye(groups, dtype=rows.dtype, device=rows.device).view(1, 1, groups, 1, groups, 1)
+        return (rows.unsqueeze(4) * own_group).flatten(4).flatten(2, 3)
+
+
 class DCMHA(Mechanism):
     """Dynamically composable multi-head attention (DCFormer): heads are recombined per query and key, before and
     after the softmax, by low-rank maps and gates made from the layer's normed input.
@@ -39,35 +94,25 @@ class DCMHA(Mechanism):
         self.branches = [name for name in _BRANCHES if self._is_on(*name.split("_"))]
 
     def add_extras(self):
-        o, width = self.options, self.hidden_size
-        heads, groups, rank = o["num_heads"], o["groups"], o["rank"]
-        hidden, branches = 2 * rank * self.own, len(self.branches)
-        self.parameter("compose_hidden", o["low_rank"], width, groups, branches, hidden)
-        self.parameter("compose_up", o["low_rank"], groups, branches, hidden, 2 * rank, self.own)
-        self.parameter("compose_gate", o["gates"], width, branches, heads)
-        self.parameter("compose_static_pre", o["static"] and o["where"] != "post", groups, self.own, self.own)
-        self.parameter("compose_static_post", o["static"] and o["where"] != "pre", groups, self.own, self.own)
+        o = self.options
+        given = {name: o[name] for name in ("groups", "low_rank", "gates", "gelu")}
+        self.composer = Composer(self, o["num_heads"], o["rank"], self.branches, **given)
+        groups, own = o["groups"], self.own
+        self.parameter("compose_static_pre", o["static"] and o["where"] != "post", groups, own, own)
+        self.parameter("compose_static_post", o["static"] and o["where"] != "pre", groups, own, own)
 
     def initialize_extras(self, generator=None):
         super().initialize_extras(generator)
-        rank, own, width = self.options["rank"], self.own, self.hidden_size
-        hidden = 2 * rank * own
-        deviations = {
-            "compose_hidden": math.sqrt(2 / (width + hidden)),
-            "compose_up": math.sqrt(1 / hidden) * 2 / (own + rank) * 0.01,
-            "compose_gate": math.sqrt(2 / (width + own)) * 0.005,
-            "compose_static_pre": 0.1 * math.sqrt(2 / (2 * own)),
-            "compose_static_post": 0.1 * math.sqrt(2 / (2 * own)),
-        }
-        for name, deviation in deviations.items():
-            if getattr(self, name) is not None:
-                getattr(self, name).normal_(0, deviation, generator=generator)
+        self.composer.initialize(generator)
+        for static in (self.compose_static_pre, self.compose_static_post):
+            if static is not None:
+                static.normal_(0, 0.1 / math.sqrt(self.own), generator=generator)
 
     def keys(self, memory, positions=None, length=None):
-        return {**super().keys(memory, positions, length), **self._parts(memory, "key")}
+        return {**super().keys(memory, positions, length), **self.composer.parts(memory, "key")}
 
     def queries(self, x, positions=None, length=None):
-        return {**super().queries(x, positions, length), **self._parts(x, "query")}
+        return {**super().queries(x, positions, length), **self.composer.parts(x, "query")}
 
     def attention(self, positions, key_positions):
         made = super().attention(positions, key_positions)
@@ -80,33 +125,3 @@ class DCMHA(Mechanism):
 
     def _is_on(self, place, side):
         return self.options["sides"] in ("both", side) and self.options["where"] in ("both", place)
-
-    def _parts(self, x, side):
-        """Both mixes' parts of one side."""
-        made = {}
-        for name in self.branches:
-            if name.endswith(side):
-                made.update(self._branch(x, name))
-        return made
-
-    def _branch(self, x, name):
-        branch, rank, made = self.branches.index(name), self.options["rank"], {}
-        if self.compose_hidden is not None:
-            approximate = "tanh" if self.options["gelu"] == "tanh" else "none"
-            hidden = torch.matmul(x, self.compose_hidden.select(2, branch).flatten(1))
-            hidden = torch.nn.functional.gelu(hidden, approximate=approximate)
-            hidden = hidden.unflatten(-1, (self.options["groups"], -1))
-            rows = torch.einsum("btgk,gkrn->btgrn", hidden, self.compose_up.select(1, branch))
-            made[f"{name}_down"] = self._spread(layers.rms_norm(rows[:, :, :, :rank], _DOWN_NORM_EPS))
-            made[f"{name}_up"] = self._spread(rows[:, :, :, rank:])
-        if self.compose_gate is not None:
-            made[f"{name}_gate"] = torch.tanh(torch.matmul(x, self.compose_gate.select(1, branch)))
-        return made
-
-    def _spread(self, rows):
-        """Groups become blocks of rank: row (g, r) is zero outside the heads of group g."""
-        groups = self.options["groups"]
-        if groups == 1:
-            return rows.squeeze(2)
-        own_group = torch.eye(groups, dtype=rows.dtype, device=rows.device).view(1, 1, groups, 1, groups, 1)
-        return (rows.unsqueeze(4) * own_group).flatten(4).flatten(2, 3)

@@ -1,4 +1,5 @@
 """Plain softmax attention, and the same with keys wider than values."""
+from motet import layers
 from motet.mechanism import Mechanism
 
 
@@ -7,10 +8,18 @@ class SoftmaxAttention(Mechanism):
 
         out_h = softmax(q_h . k_g / sqrt(d) + bias) v_g,   g = h / (num_heads / num_kv_heads)
 
+    With a head norm out_h is normed before the output projection, as differential attention V1 does.
     Source: Vaswani et al. 2017; grouped queries arXiv:2305.13245.
     """
 
     mechanism = "softmax"
+
+    def add_extras(self):
+        self.subln = layers.head_norm(self)
+
+    def finish(self, out, x=None):
+        self._check_out(out)
+        return super().finish(out if self.subln is None else self.subln(out), x)
 
 
 class KeySizeAttention(Mechanism):

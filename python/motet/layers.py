@@ -30,6 +30,14 @@ class RMSNorm(nn.Module):
         return normed if self.weight is None else normed * self.weight
 
 
+def head_norm(module):
+    """The norm of each head's output that a mechanism's options name, or None."""
+    o = module.options
+    if o["head_norm"] == "none":
+        return None
+    return RMSNorm(module.value_dim, o["head_norm_eps"], o["head_norm"] == "affine", **module._factory)
+
+
 class Rotary:
     """Rotary embedding: pair j of the first `dims` numbers turns by position * base^(-2j/dims). arXiv:2104.09864."""
 

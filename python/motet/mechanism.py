@@ -106,12 +106,12 @@ class Mechanism(nn.Module):
         """What a cache holds of memory [B,S,M]: `k` [B,S,Gk,D], `v` [B,S,Gv,E] and parts of the mixes, all with the key
         as dimension 1. positions [S] or [B,S] integers, default 0..S-1; length: see forward, default S."""
         positions, length = self._placed("memory", memory, positions, length)
-        return {"k": self.rotary(self.key_heads_of(memory), positions, length), "v": self.value_heads_of(memory)}
+        return {"k": self.placed_keys(self.key_heads_of(memory), positions, length), "v": self.value_heads_of(memory)}
 
     def queries(self, x, positions=None, length=None):
         """The query side of x [B,T,C]: `q` [B,T,Hs,D] and parts of the mixes."""
         positions, length = self._placed("x", x, positions, length)
-        return {"q": self.rotary(self.query_heads_of(x), positions, length)}
+        return {"q": self.placed_queries(self.query_heads_of(x), positions, length)}
 
     def attention(self, positions, key_positions):
         """What belongs to neither side: visibility, static mixes, head tables, position bias."""
@@ -235,11 +235,12 @@ class Mechanism(nn.Module):
         if positions.device != x.device:
             self.refuse(name, f"on {positions.device}", f"{x.device}")
 
-    def _check_out(self, out):
-        """What `attend` gave."""
+    def _check_out(self, out, heads=None):
+        """What `attend` gave, of output_heads unless others are told."""
+        heads = heads or self.output_heads
         check_tensor(type(self).__name__, "out", out)
-        if out.dim() != 4 or out.shape[2:] != (self.output_heads, self.value_dim):
-            self.refuse("out", f"of shape {list(out.shape)}", f"[B, T, {self.output_heads}, {self.value_dim}]")
+        if out.dim() != 4 or out.shape[2:] != (heads, self.value_dim):
+            self.refuse("out", f"of shape {list(out.shape)}", f"[B, T, {heads}, {self.value_dim}]")
 
     def _length_of(self, past):
         """The number of keys that `past` holds."""
@@ -263,6 +264,14 @@ class Mechanism(nn.Module):
         return keys.items()
 
     # ---- parts
+
+    def placed_keys(self, k, positions, length):
+        """Keys [B,S,Gk,D] with what their positions make of them."""
+        return self.rotary(k, positions, length)
+
+    def placed_queries(self, q, positions, length):
+        """Queries [B,T,Hs,D], likewise."""
+        return self.rotary(q, positions, length)
 
     def refuse(self, name, value, want):
         raise ValueError(f"{type(self).__name__}: {name} is {value}, want {want}")

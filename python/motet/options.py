@@ -40,6 +40,8 @@ def _short(number):
 
 
 COMMON = (
+    Option("layers", "all", ("all", "last"),
+           "last: the last layer alone has the mechanism and its window, the others plain softmax attention to all keys"),
     Option("num_heads", 4, (1, 1024), "heads of the plain Transformer; each mechanism derives its own counts from it"),
     Option("num_kv_heads", 0, (0, 1024), "key and value heads (grouped queries); 0 = num_heads"),
     Option("head_dim", 0, (0, 4096), "width of a head; 0 = hidden_size / num_heads"),
@@ -69,7 +71,11 @@ COMMON = (
 )
 
 MECHANISMS = {
-    "softmax": (),
+    "softmax": (
+        Option("head_norm", "none", ("affine", "plain", "none"),
+               "RMS norm of each head's output with a weight, without, or none"),
+        Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm"),
+    ),
     "key_size": (
         Option("key_dim", 0, (0, 4096), "width of queries and keys; 0 = twice head_dim"),
         Option("value_dim", 0, (0, 4096), "width of values; 0 = head_dim"),
@@ -93,6 +99,8 @@ MECHANISMS = {
         Option("dynamic_std", 0.01, (0, 1), "first standard deviation of the dynamic maps, times 1/sqrt(width heads)"),
         Option("residual", False, (), "add the scores to their mix (x-transformers)"),
         Option("qk_scale", "default", ("default", "none"), "1/sqrt(key_dim), or 1 as in the authors' weights"),
+        Option("collinear", "none", ("none", "exact", "slack", "strict"),
+               "collinear queries and keys, as the form of coca"),
     ),
     "dcmha": (
         Option("rank", 2, (1, 64), "rank of the dynamic low-rank maps"),
@@ -115,6 +123,11 @@ MECHANISMS = {
         Option("head_norm", "affine", ("affine", "plain", "none"),
                "V1: RMS norm per head with a weight, without, or none"),
         Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm"),
+        Option("compose", False, (), "V1: heads are composed between softmax and subtraction, as in DCMHA without gates"),
+        Option("compose_rank", 2, (1, 64), "rank of the dynamic maps of compose"),
+        Option("lambda_form", "sigmoid", ("sigmoid", "raw", "none"),
+               "V2: factor of the second map: sigmoid of a projection of the layer's input, that projection, or 1"),
+        Option("pairs", "within", ("within", "across"), "V2: heads of a pair read one stored head, or different ones"),
     ),
     "coca": (
         Option("form", "exact", ("exact", "slack", "strict"),

@@ -3,6 +3,7 @@ import math
 
 import torch
 
+from motet.coca import Collinear
 from motet.mechanism import Mechanism
 
 
@@ -19,7 +20,8 @@ class TalkingHeadsAttention(Mechanism):
     P_l, P_w are `logits_mix` [h_k,h] and `weights_mix` [h,h_v] (first index: input head; a Linear over heads stores the
     transpose); XL, ML, XW, MW come from the hidden state by `query_logits_mix`, `key_logits_mix` [C,h_k,h],
     `query_weights_mix`, `key_weights_mix` [C,h,h_v]. Any subset of the six terms is a model; a mix without terms passes
-    its input on and needs equal counts. Source: Shazeer et al., arXiv:2003.02436.
+    its input on and needs equal counts. With `collinear` queries and keys are those of CocaAttention in that form, and
+    `t_proj` takes the place of k_proj. Source: Shazeer et al., arXiv:2003.02436.
     """
 
     mechanism = "talking_heads"
@@ -35,6 +37,9 @@ class TalkingHeadsAttention(Mechanism):
         self.value_heads = self.output_heads = value
         self.key_dim = o["key_dim"] or self.head_dim()
         self.value_dim = o["value_dim"] or self.head_dim()
+        self.collinear = None
+        if o["collinear"] != "none":
+            self.collinear, self.key_name = Collinear(self, o["collinear"]), "t_proj"
         self.terms = {place: self._terms(place) for place in _PLACES}
         if not self.terms["logits"] and score != soft:
             self.refuse("softmax_heads", soft, f"score_heads {score} when the logits are not mixed")
@@ -73,6 +78,16 @@ class TalkingHeadsAttention(Mechanism):
 
     def queries(self, x, positions=None, length=None):
         return {**super().queries(x, positions, length), **self._full(x, "query")}
+
+    def placed_keys(self, k, positions, length):
+        if not self.collinear:
+            return super().placed_keys(k, positions, length)
+        return self.collinear.key(k, self.rotary, positions, length)
+
+    def placed_queries(self, q, positions, length):
+        if not self.collinear:
+            return super().placed_queries(q, positions, length)
+        return self.collinear.query(q, self.rotary, positions, length)
 
     def attention(self, positions, key_positions):
         made = super().attention(positions, key_positions)

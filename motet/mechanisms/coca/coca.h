@@ -1,10 +1,9 @@
 #pragma once
+#include "motet/mechanisms/coca/collinear.h"
 #include "motet/mechanisms/projected.h"
 
 namespace motet {
 
-/// exact: the paper's score; slack: the released code; strict: queries tied too.
-enum class CocaForm { exact, slack, strict };
 struct CocaOptions {
   CocaForm form = CocaForm::exact;
 };
@@ -20,7 +19,7 @@ class Coca : public Projected {
   Queries queries(const Tensor& x_BTC, const Positions&) override;
 
  private:
-  CocaForm form_;
+  Collinear collinear_;
 };
 
 MechanismEntry coca_entry();

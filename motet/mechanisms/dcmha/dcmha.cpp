@@ -6,11 +6,6 @@
 #include "motet/core/error.h"
 
 namespace motet {
-namespace {
-
-constexpr int kPreQuery = 0, kPreKey = 1, kPostQuery = 2, kPostKey = 3;
-
-}  // namespace
 
 const Fields<DcmhaOptions>& dcmha_options() {
   using D = DcmhaOptions;
@@ -41,89 +36,44 @@ std::vector<int> active_branches(const DcmhaOptions& o) {
   return active;
 }
 
+namespace {
+
+ComposerSizes composer_sizes(const DcmhaOptions& o, int64_t heads) {
+  if (heads % o.groups)
+    refuse_option("groups", text(o.groups, " groups do not divide num_heads ", heads, ", want a divisor"));
+  return {.heads = heads,
+          .groups = o.groups,
+          .rank = o.rank,
+          .branches = active_branches(o),
+          .low_rank = o.low_rank,
+          .gates = o.gates,
+          .gelu_by_tanh = o.gelu == Activation::gelu_tanh};
+}
+
+}  // namespace
+
 Dcmha::Dcmha(const Setting& s)
     : Projected(s, plain_sizes(s)),
       options_(dcmha_options().read(s.options.all)),
       heads_(s.options.common.num_heads),
-      branches_(active_branches(options_)) {
+      composer_(*this, s, composer_sizes(options_, heads_)) {
   const DcmhaOptions& o = options_;
-  if (heads_ % o.groups)
-    refuse_option("groups", text(o.groups, " groups do not divide num_heads ", heads_, ", want a divisor"));
-  const int64_t own = heads_ / o.groups, hidden = 2 * o.rank * own, branches = static_cast<int64_t>(branches_.size());
+  const int64_t own = heads_ / o.groups;
   if (s.memory_size > 0 && s.memory_size != s.hidden_size)
     refuse_option("mechanism", text("dcmha has one generator for queries and memory, want memory of width ",
                                     s.hidden_size, ", have ", s.memory_size));
-  if (o.low_rank) {
-    hidden_CGPK = register_parameter("compose_hidden", s.zeros({s.hidden_size, o.groups, branches, hidden}));
-    up_GPKRN = register_parameter("compose_up", s.zeros({o.groups, branches, hidden, 2 * o.rank, own}));
-  }
-  if (o.gates) gate_CPH = register_parameter("compose_gate", s.zeros({s.hidden_size, branches, heads_}));
   if (o.fixed && o.where.pre) static_pre_GNN = register_parameter("compose_static_pre", s.zeros({o.groups, own, own}));
   if (o.fixed && o.where.post)
     static_post_GNN = register_parameter("compose_static_post", s.zeros({o.groups, own, own}));
 }
 
-std::vector<int64_t> Dcmha::places(bool key) const {
-  std::vector<int64_t> places;
-  for (size_t i = 0; i < branches_.size(); ++i)
-    if ((branches_[i] == kPreKey || branches_[i] == kPostKey) == key) places.push_back(static_cast<int64_t>(i));
-  return places;
-}
+void Dcmha::prepare(WeightType, WeightArena&) { composer_.prepare(); }
 
-DcmhaGenerator Dcmha::generator(bool key) const {
-  const std::vector<int64_t> places = this->places(key);
-  DcmhaGenerator made{.heads = heads_,
-                      .groups = options_.groups,
-                      .rank = options_.rank,
-                      .branches = static_cast<int64_t>(places.size()),
-                      .maps = hidden_CGPK.defined(),
-                      .gates = gate_CPH.defined(),
-                      .gelu_by_tanh = options_.gelu == Activation::gelu_tanh};
-  const auto own = [&](const Tensor& t, int64_t axis) {  // what of axis P is this side's
-    std::vector<Tensor> parts;
-    for (const int64_t place : places) parts.push_back(t.select(axis, place));
-    return at::stack(parts, axis);
-  };
-  std::vector<Tensor> columns;
-  if (made.maps) columns.push_back(own(hidden_CGPK, 2).flatten(1));
-  if (made.gates) columns.push_back(own(gate_CPH, 1).flatten(1));
-  made.rows_XC = at::cat(columns, 1).t();
-  if (made.maps) made.up_QKM = own(up_GPKRN, 1).flatten(3).flatten(0, 1);
-  return made;
-}
-
-bool Dcmha::generates(bool key) const { return !places(key).empty() && (hidden_CGPK.defined() || gate_CPH.defined()); }
-
-void Dcmha::prepare(WeightType, WeightArena&) {
-  at::NoGradGuard no_grad;
-  drop_prepared();
-  for (const bool key : {false, true}) {
-    if (!generates(key)) continue;
-    DcmhaGenerator made = generator(key);
-    made.rows_XC = made.rows_XC.contiguous();
-    if (made.maps && options_.groups == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
-    prepared_[key] = made;
-  }
-}
-
-void Dcmha::drop_prepared() {
-  for (std::optional<DcmhaGenerator>& side : prepared_) side.reset();
-}
-
-Dcmha::Side Dcmha::side(const Tensor& x, bool key) const {
-  Side made;
-  if (!generates(key)) return made;
-  const bool ready = prepared_[key] && !at::GradMode::is_enabled();
-  const std::vector<DcmhaMaps> maps = ops::dcmha_maps(x, ready ? *prepared_[key] : generator(key));
-  const std::vector<int64_t> places = this->places(key);
-  for (size_t i = 0; i < places.size(); ++i)
-    (branches_[static_cast<size_t>(places[i])] < kPostQuery ? made.pre : made.post) = maps[i];
-  return made;
-}
+void Dcmha::drop_prepared() { composer_.drop_prepared(); }
 
 Keys Dcmha::keys(const Tensor& memory, const Positions& at) {
   Keys k = Projected::keys(memory, at);
-  const auto [pre, post] = side(memory, true);
+  const auto [pre, post] = composer_.side(memory, true);
   k.pre = {pre.down_BTRN, pre.up_BTRN, pre.gate_BTN, {}};
   k.post = {post.down_BTRN, post.up_BTRN, post.gate_BTN, {}};
   return k;
@@ -131,7 +81,7 @@ Keys Dcmha::keys(const Tensor& memory, const Positions& at) {
 
 Queries Dcmha::queries(const Tensor& x, const Positions& at) {
   Queries q = Projected::queries(x, at);
-  const auto [pre, post] = side(x, false);
+  const auto [pre, post] = composer_.side(x, false);
   q.pre = {pre.down_BTRN, pre.up_BTRN, pre.gate_BTN, {}};
   q.post = {post.down_BTRN, post.up_BTRN, post.gate_BTN, {}};
   return q;
@@ -169,13 +119,8 @@ std::vector<Diagnostic> Dcmha::diagnostics(const Tensor& x, const Queries& q, co
 // The authors' training code (JAX): README.md, Parameters.
 void Dcmha::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
-  const double width = static_cast<double>(setting_.hidden_size), own = static_cast<double>(heads_ / options_.groups),
-               rank = static_cast<double>(options_.rank);
-  const double hidden = 2 * rank * own;
-  if (hidden_CGPK.defined()) random.normal("compose_hidden", hidden_CGPK, std::sqrt(2 / (width + hidden)));
-  if (up_GPKRN.defined()) random.normal("compose_up", up_GPKRN, std::sqrt(1 / hidden) * 2 / (own + rank) * 0.01);
-  if (gate_CPH.defined()) random.normal("compose_gate", gate_CPH, std::sqrt(2 / (width + own)) * 0.005);
-  const double fixed = 0.1 * std::sqrt(2 / (2 * own));
+  composer_.initialize(random);
+  const double fixed = 0.1 * std::sqrt(1 / static_cast<double>(heads_ / options_.groups));
   if (static_pre_GNN.defined()) random.normal("compose_static_pre", static_pre_GNN, fixed);
   if (static_post_GNN.defined()) random.normal("compose_static_post", static_post_GNN, fixed);
 }
@@ -189,7 +134,10 @@ MechanismEntry dcmha_entry() {
           .summary = "heads composed per query and key, before and after the softmax (DCFormer)",
           .options = dcmha_options().table(),
           .presets = {{"dcmha", true, {{"mechanism", "dcmha"}}},
-                      {"dcmha_query_wise", false, {{"mechanism", "dcmha"}, {"sides", "query"}}}},
+                      {"dcmha_query_wise", false, {{"mechanism", "dcmha"}, {"sides", "query"}}},
+                      {"dcmha_light",
+                       false,
+                       {{"mechanism", "dcmha"}, {"where", "post"}, {"window", 128}, {"layers", "last"}}}},
           .make = [](const Setting& s) -> std::shared_ptr<Mechanism> { return std::make_shared<Dcmha>(s); }};
 }
 

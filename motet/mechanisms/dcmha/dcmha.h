@@ -1,13 +1,8 @@
 #pragma once
-#include <optional>
-
+#include "motet/mechanisms/dcmha/composer.h"
 #include "motet/mechanisms/projected.h"
 
 namespace motet {
-
-/// Branches of the generator, in the order of the stored axis P, which has only those that `sides` and `where` leave
-/// on.
-inline constexpr const char* kDcmhaBranches[] = {"pre_query", "pre_key", "post_query", "post_key"};
 
 struct DcmhaOptions {
   int64_t rank = 2;
@@ -37,21 +32,12 @@ class Dcmha : public Projected {
   void drop_prepared() override;
 
  private:
-  struct Side {
-    DcmhaMaps pre, post;
-  };
-  Side side(const Tensor& x_BTC, bool key) const;
-  bool generates(bool key) const;
-  DcmhaGenerator generator(bool key) const;     // the parameters of a side's branches
-  std::vector<int64_t> places(bool key) const;  // in branches_
   Tensor block_diagonal(const Tensor& map_GNN) const;
 
   DcmhaOptions options_;
   int64_t heads_;
-  std::vector<int> branches_;  // that are on, P of them; G groups of N/G heads, K hidden
-  Tensor hidden_CGPK, up_GPKRN, gate_CPH;
+  Composer composer_;
   Tensor static_pre_GNN, static_post_GNN;
-  std::optional<DcmhaGenerator> prepared_[2];  // of queries and keys, without gaps
 };
 
 MechanismEntry dcmha_entry();

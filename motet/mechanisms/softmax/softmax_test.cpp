@@ -35,5 +35,16 @@ TEST(Softmax, RelativeBiasDependsOnDistanceAlone) {
   EXPECT_FALSE(bias[0][1][30][10].equal(bias[0][1][30][29]));
 }
 
+// o_proj(subln * out / sqrt(mean over the head of out^2 + eps)).
+TEST(Softmax, TheHeadNormIsOfEachHeadBeforeTheOutputProjection) {
+  at::NoGradGuard no_grad;
+  const auto m = make({.options = {{"head_norm", "affine"}, {"head_norm_eps", 0.01}}});
+  const auto p = m->named_parameters();
+  const Tensor out = at::randn({2, 3, 4, 4}, at::kDouble), size = (out.square().mean(-1, true) + 0.01).sqrt();
+  const Tensor want = at::matmul((out / size * p["subln.weight"]).flatten(2), p["o_proj.weight"].t());
+  EXPECT_TRUE(m->finish(out, {}).allclose(want, 1e-10, 1e-12));
+  EXPECT_FALSE(make({.options = {{"head_norm", "plain"}}})->named_parameters().contains("subln.weight"));
+}
+
 }  // namespace
 }  // namespace motet

@@ -39,7 +39,11 @@ const Fields<TalkingHeadsOptions>& options() {
       {"qk_scale",
        &T::qk_scale,
        {{"default", T::Scale::by_width}, {"none", T::Scale::none}},
-       "1/sqrt(key_dim), or 1 as in the authors' weights"}};
+       "1/sqrt(key_dim), or 1 as in the authors' weights"},
+      {"collinear",
+       &T::collinear,
+       {{"none", std::nullopt}, {"exact", CocaForm::exact}, {"slack", CocaForm::slack}, {"strict", CocaForm::strict}},
+       "collinear queries and keys, as the form of coca"}};
   return table;
 }
 
@@ -66,7 +70,8 @@ HeadSizes sizes(const Setting& s) {
           .value_heads = n.value,
           .output_heads = n.value,
           .key_dim = o.key_dim > 0 ? o.key_dim : head_dim(s),
-          .value_dim = o.value_dim > 0 ? o.value_dim : head_dim(s)};
+          .value_dim = o.value_dim > 0 ? o.value_dim : head_dim(s),
+          .key_name = o.collinear ? "t_proj" : "k_proj"};
 }
 
 // What is learned of the mix before the softmax (logits) or after it (weights). Nothing: it passes its input on.
@@ -107,6 +112,7 @@ TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)), options_(
     refuse_option("value_heads", "must equal softmax_heads when the weights are not mixed");
   if (options_.residual && n.score != n.softmax)
     refuse_option("residual", "adds the scores to their mix, which needs score_heads = softmax_heads");
+  if (options_.collinear) collinear_.emplace(*options_.collinear, sizes_.key_dim, rotary_);
   const int64_t memory = s.memory_size > 0 ? s.memory_size : s.hidden_size;
   const auto add = [&](bool wanted, const char* name, std::vector<int64_t> shape) {
     return wanted ? register_parameter(name, s.zeros(shape)) : Tensor();
@@ -124,15 +130,26 @@ Tensor TalkingHeads::full(const Tensor& map_CNM, const Tensor& x_BTC) const {
   return at::matmul(x_BTC, map_CNM.flatten(1)).unflatten(-1, {map_CNM.size(1), map_CNM.size(2)});
 }
 
-Keys TalkingHeads::keys(const Tensor& memory, const Positions& at) {
-  Keys k = Projected::keys(memory, at);
+Keys TalkingHeads::keys(const Tensor& memory, const Positions& at) { return restore(compact_keys(memory, at), at); }
+
+Keys TalkingHeads::compact_keys(const Tensor& memory, const Positions& at) {
+  Keys k;
+  std::tie(k.k_BSGD, k.v_BSGE) = key_and_value_heads(memory);
+  k.k_BSGD = collinear_ ? collinear_->compact(k.k_BSGD) : rotary_(k.k_BSGD, at);
   k.pre.full_BSHH = full(key_logits_CNM, memory);
   k.post.full_BSHH = full(key_weights_CNM, memory);
   return k;
 }
 
+Keys TalkingHeads::restore(const Keys& compact, const Positions& at) {
+  Keys k = compact;
+  if (collinear_) k.k_BSGD = collinear_->key(compact.k_BSGD, rotary_, at);
+  return k;
+}
+
 Queries TalkingHeads::queries(const Tensor& x, const Positions& at) {
-  Queries q = Projected::queries(x, at);
+  Queries q;
+  q.q_BTHD = collinear_ ? collinear_->query(query_heads(x), rotary_, at) : rotary_(query_heads(x), at);
   q.pre.full_BTHH = full(query_logits_CNM, x);
   q.post.full_BTHH = full(query_weights_CNM, x);
   return q;

@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 
+#include "motet/mechanisms/coca/collinear.h"
 #include "motet/mechanisms/projected.h"
 
 namespace motet {
@@ -18,6 +19,7 @@ struct TalkingHeadsOptions {
   double dynamic_std = 0.01;
   bool residual = false;
   Scale qk_scale = Scale::by_width;
+  std::optional<CocaForm> collinear;  // none: queries and keys as they are
 };
 
 /// Talking-heads attention: linear maps over heads before and after the softmax, with three independent head counts,
@@ -26,6 +28,8 @@ class TalkingHeads : public Projected {
  public:
   explicit TalkingHeads(const Setting&);
   Keys keys(const Tensor& memory_BSC, const Positions&) override;
+  Keys compact_keys(const Tensor& memory_BSC, const Positions&) override;
+  Keys restore(const Keys& compact, const Positions&) override;
   Queries queries(const Tensor& x_BTC, const Positions&) override;
   Attention attention(const Positions& queries, const Positions& keys, Pass) override;
   std::vector<LearnedMap> learned() override;
@@ -36,6 +40,7 @@ class TalkingHeads : public Projected {
   Tensor full(const Tensor& map_CNM, const Tensor& x_BTC) const;
 
   TalkingHeadsOptions options_;
+  std::optional<Collinear> collinear_;
   Tensor logits_mix_NM, weights_mix_NM;                                         // static, P_l and P_w
   Tensor query_logits_CNM, key_logits_CNM, query_weights_CNM, key_weights_CNM;  // dynamic, P_Xl, P_Ml, P_Xw, P_Mw
 };

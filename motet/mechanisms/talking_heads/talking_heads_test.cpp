@@ -81,5 +81,25 @@ TEST(TalkingHeads, DynamicGivesBothMixesTheirSidesUnlessOneHasItsOwn) {
   EXPECT_FALSE(m->named_parameters().contains("query_weights_mix"));
 }
 
+// The scores of coca's layer, mixed.
+TEST(TalkingHeads, CollinearScoresAreThoseOfCoca) {
+  at::NoGradGuard no_grad;
+  for (const char* form : {"exact", "slack", "strict"}) {
+    const auto coca = make({.options = {{"mechanism", "coca"}, {"form", form}}}),
+               both = make({.options = {{"mechanism", "talking_heads"}, {"collinear", form}}});
+    auto parameters = both->named_parameters();
+    for (const auto& item : coca->named_parameters()) parameters[item.key()].copy_(item.value());
+    const Tensor x = at::randn({1, 5, 16}, at::kDouble);
+    const Positions at = span_of(0, 5);
+    const auto maps = [&](Mechanism& m) {
+      return attention_maps(m.queries(x, at), m.keys(x, at), m.attention(at, at, Pass::whole));
+    };
+    const AttentionMaps plain = maps(*coca), mixed = maps(*both);
+    EXPECT_TRUE(mixed.scores_BHTS.equal(plain.scores_BHTS)) << form;
+    EXPECT_TRUE(mixed.logits_BHTS.allclose(at::einsum("bnts,nm->bmts", {plain.scores_BHTS, parameters["logits_mix"]}),
+                                           1e-10, 1e-12));
+  }
+}
+
 }  // namespace
 }  // namespace motet

@@ -1,0 +1,91 @@
+#include "motet/mechanisms/dcmha/composer.h"
+
+#include <cmath>
+
+namespace motet {
+namespace {
+
+bool of_key(int branch) { return branch == kPreKey || branch == kPostKey; }
+
+}  // namespace
+
+Composer::Composer(torch::nn::Module& owner, const Setting& s, ComposerSizes sizes)
+    : sizes_(std::move(sizes)), width_(s.hidden_size) {
+  const ComposerSizes& n = sizes_;
+  const int64_t own = n.heads / n.groups, hidden = 2 * n.rank * own, branches = static_cast<int64_t>(n.branches.size());
+  if (n.low_rank) {
+    hidden_CGPK = owner.register_parameter("compose_hidden", s.zeros({width_, n.groups, branches, hidden}));
+    up_GPKRN = owner.register_parameter("compose_up", s.zeros({n.groups, branches, hidden, 2 * n.rank, own}));
+  }
+  if (n.gates) gate_CPH = owner.register_parameter("compose_gate", s.zeros({width_, branches, n.heads}));
+}
+
+std::vector<int64_t> Composer::places(bool key) const {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < sizes_.branches.size(); ++i)
+    if (of_key(sizes_.branches[i]) == key) places.push_back(static_cast<int64_t>(i));
+  return places;
+}
+
+DcmhaGenerator Composer::generator(bool key) const {
+  const std::vector<int64_t> places = this->places(key);
+  DcmhaGenerator made{.heads = sizes_.heads,
+                      .groups = sizes_.groups,
+                      .rank = sizes_.rank,
+                      .branches = static_cast<int64_t>(places.size()),
+                      .maps = hidden_CGPK.defined(),
+                      .gates = gate_CPH.defined(),
+                      .gelu_by_tanh = sizes_.gelu_by_tanh};
+  const auto own = [&](const Tensor& t, int64_t axis) {  // what of axis P is this side's
+    std::vector<Tensor> parts;
+    for (const int64_t place : places) parts.push_back(t.select(axis, place));
+    return at::stack(parts, axis);
+  };
+  std::vector<Tensor> columns;
+  if (made.maps) columns.push_back(own(hidden_CGPK, 2).flatten(1));
+  if (made.gates) columns.push_back(own(gate_CPH, 1).flatten(1));
+  made.rows_XC = at::cat(columns, 1).t();
+  if (made.maps) made.up_QKM = own(up_GPKRN, 1).flatten(3).flatten(0, 1);
+  return made;
+}
+
+bool Composer::generates(bool key) const {
+  return !places(key).empty() && (hidden_CGPK.defined() || gate_CPH.defined());
+}
+
+void Composer::prepare() {
+  at::NoGradGuard no_grad;
+  drop_prepared();
+  for (const bool key : {false, true}) {
+    if (!generates(key)) continue;
+    DcmhaGenerator made = generator(key);
+    made.rows_XC = made.rows_XC.contiguous();
+    if (made.maps && sizes_.groups == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
+    prepared_[key] = made;
+  }
+}
+
+void Composer::drop_prepared() {
+  for (std::optional<DcmhaGenerator>& side : prepared_) side.reset();
+}
+
+Composer::Side Composer::side(const Tensor& x, bool key) const {
+  Side made;
+  if (!generates(key)) return made;
+  const bool ready = prepared_[key] && !at::GradMode::is_enabled();
+  const std::vector<DcmhaMaps> maps = ops::dcmha_maps(x, ready ? *prepared_[key] : generator(key));
+  const std::vector<int64_t> places = this->places(key);
+  for (size_t i = 0; i < places.size(); ++i)
+    (sizes_.branches[static_cast<size_t>(places[i])] < kPostQuery ? made.pre : made.post) = maps[i];
+  return made;
+}
+
+void Composer::initialize(const Streams& random) {
+  const double width = static_cast<double>(width_), own = static_cast<double>(sizes_.heads / sizes_.groups),
+               rank = static_cast<double>(sizes_.rank), hidden = 2 * rank * own;
+  if (hidden_CGPK.defined()) random.normal("compose_hidden", hidden_CGPK, std::sqrt(2 / (width + hidden)));
+  if (up_GPKRN.defined()) random.normal("compose_up", up_GPKRN, std::sqrt(1 / hidden) * 2 / (own + rank) * 0.01);
+  if (gate_CPH.defined()) random.normal("compose_gate", gate_CPH, std::sqrt(2 / (width + own)) * 0.005);
+}
+
+}  // namespace motet

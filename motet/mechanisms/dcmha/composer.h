@@ -1,0 +1,51 @@
+#pragma once
+#include <optional>
+
+#include "motet/layers/streams.h"
+#include "motet/mechanisms/mechanism.h"
+#include "motet/ops/ops.h"
+
+namespace motet {
+
+/// Branches of the generator, in the order of the stored axis P, which has only those that are on.
+inline constexpr const char* kDcmhaBranches[] = {"pre_query", "pre_key", "post_query", "post_key"};
+enum DcmhaBranch { kPreQuery, kPreKey, kPostQuery, kPostKey };
+
+/// What a composer makes of hidden states, and for how many heads.
+struct ComposerSizes {
+  int64_t heads = 0, groups = 1, rank = 2;  // N, G groups of N/G heads, R
+  std::vector<int> branches;                // that are on, P of them
+  bool low_rank = true, gates = true;
+  bool gelu_by_tanh = false;
+};
+
+/// The generator of DCMHA: low-rank maps over heads and gates, from hidden states of queries and keys. Its parameters
+/// are its owner's, compose_hidden [C,G,P,K], compose_up [G,P,K,2R,N/G] and compose_gate [C,P,N], K = 2 R N/G.
+class Composer {
+ public:
+  Composer(torch::nn::Module& owner, const Setting&, ComposerSizes);
+
+  struct Side {
+    DcmhaMaps pre, post;  // of branches that are off: undefined
+  };
+  /// From x [B,T,C], for queries or keys.
+  Side side(const Tensor& x_BTC, bool key) const;
+
+  /// As the authors' training code (JAX) draws them; the first maps are near 0.
+  void initialize(const Streams&);
+  /// What side() reads is laid out without gaps, for passes without gradients, until it is dropped.
+  void prepare();
+  void drop_prepared();
+
+ private:
+  bool generates(bool key) const;
+  DcmhaGenerator generator(bool key) const;     // the parameters of a side's branches
+  std::vector<int64_t> places(bool key) const;  // in sizes_.branches
+
+  ComposerSizes sizes_;
+  int64_t width_;
+  Tensor hidden_CGPK, up_GPKRN, gate_CPH;
+  std::optional<DcmhaGenerator> prepared_[2];  // of queries and keys
+};
+
+}  // namespace motet

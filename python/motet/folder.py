@@ -1,0 +1,42 @@
+"""Layers of the engine's model folders."""
+import json
+import pathlib
+
+from motet.coca import CocaAttention
+from motet.dcmha import DCMHA
+from motet.differential import DifferentialAttention
+from motet.key_size import KeySizeAttention, SoftmaxAttention
+from motet.talking_heads import TalkingHeadsAttention
+
+from motet import options
+
+_CLASSES = (CocaAttention, DCMHA, DifferentialAttention, KeySizeAttention, SoftmaxAttention, TalkingHeadsAttention)
+MODULES = {cls.mechanism: cls for cls in _CLASSES}  # by the engine's names
+
+
+def attention_layer(config, layer, *, device=None, dtype=None):
+    """The attention of layer number `layer`, from 0, of a model that the engine trained: its `config.json`, as a path or
+    as json.load gave it. The tensors `model.layers.N.self_attn.*` of the folder load with load_state_dict; N is `layer`,
+    or 0 when layers are shared.
+
+    With layers="last" only the last layer has the mechanism, the others are plain attention to all keys. Raises
+    ValueError for a configuration that is not the engine's own, and a layer that it does not have.
+    """
+    if not isinstance(config, dict):
+        config = json.loads(pathlib.Path(config).read_text(encoding="utf-8"))
+    for key in ("attention_mechanism", "attention_options", "hidden_size", "num_hidden_layers"):
+        if key not in config:
+            raise ValueError(f"attention_layer: the key {key} is missing, want the config.json of a model that motet trained")
+    count, given = config["num_hidden_layers"], dict(config["attention_options"])
+    if not isinstance(layer, int) or isinstance(layer, bool) or not 0 <= layer < count:
+        raise ValueError(f"attention_layer: layer is {layer!r}, want 0 to {count - 1}")
+    mechanism = config["attention_mechanism"]
+    if mechanism not in MODULES:
+        raise ValueError(f"attention_layer: attention_mechanism is {mechanism!r}, want one of {', '.join(sorted(MODULES))}")
+    if given.get("layers") == "last" and layer + 1 < count:
+        shared = {option.name for option in options.COMMON}
+        mechanism, given = "softmax", {**{name: given[name] for name in given if name in shared}, "window": 0}
+    if config.get("positions") == "learned":  # a table that is added to the embedding: nothing rotates
+        given["rope_fraction"] = 0.0
+    sizes = {"causal": config.get("causal", True), "max_position": config.get("max_position_embeddings", 0)}
+    return MODULES[mechanism](config["hidden_size"], layer=layer, device=device, dtype=dtype, **sizes, **given)
