@@ -81,12 +81,12 @@ TEST(TalkingHeads, DynamicGivesBothMixesTheirSidesUnlessOneHasItsOwn) {
   EXPECT_FALSE(m->named_parameters().contains("query_weights_mix"));
 }
 
-// The scores of coca's layer, mixed.
+// The scores of coca's layer, mixed by static maps and by those of both sides.
 TEST(TalkingHeads, CollinearScoresAreThoseOfCoca) {
   at::NoGradGuard no_grad;
   for (const char* form : {"exact", "slack", "strict"}) {
     const auto coca = make({.options = {{"mechanism", "coca"}, {"form", form}}}),
-               both = make({.options = {{"mechanism", "talking_heads"}, {"collinear", form}}});
+               both = make({.options = {{"mechanism", "talking_heads"}, {"collinear", form}, {"dynamic", "both"}}});
     auto parameters = both->named_parameters();
     for (const auto& item : coca->named_parameters()) parameters[item.key()].copy_(item.value());
     const Tensor x = at::randn({1, 5, 16}, at::kDouble);
@@ -96,8 +96,11 @@ TEST(TalkingHeads, CollinearScoresAreThoseOfCoca) {
     };
     const AttentionMaps plain = maps(*coca), mixed = maps(*both);
     EXPECT_TRUE(mixed.scores_BHTS.equal(plain.scores_BHTS)) << form;
-    EXPECT_TRUE(mixed.logits_BHTS.allclose(at::einsum("bnts,nm->bmts", {plain.scores_BHTS, parameters["logits_mix"]}),
-                                           1e-10, 1e-12));
+    const auto made = [&](const char* name) { return at::einsum("btc,cnm->btnm", {x, parameters[name]}); };
+    const Tensor map_TSNM =
+        parameters["logits_mix"] + made("query_logits_mix")[0].unsqueeze(1) + made("key_logits_mix")[0].unsqueeze(0);
+    EXPECT_TRUE(
+        mixed.logits_BHTS[0].allclose(at::einsum("nts,tsnm->mts", {plain.scores_BHTS[0], map_TSNM}), 1e-10, 1e-12));
   }
 }
 
