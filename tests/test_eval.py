@@ -263,6 +263,7 @@ def test_rounded_logits_cost_the_more_the_fewer_bits_they_have(model, tmp_path):
     assert rows[2] < rows[0] < two and len(set(rows)) == 3, "finer scales and more bits lose less"
     assert "logits of 1 bits, want 2 to 16" in refused(2, "eval", "-m", model, text, "--logit-bits", "1")
     assert "'heads'" in refused(2, "eval", "-m", model, text, "--logit-bits", "4", "--logit-scale", "heads")
+    assert refused(2, "eval", "-m", model, text, "--logit-scale", "row") == "motet: --logit-scale: has no meaning without --logit-bits"
     assert "--logit-bits: has no meaning for" in refused(2, "eval", "blimp", "-m", model, text, "--logit-bits", "4")
 
 

@@ -84,6 +84,16 @@ def test_what_does_not_go_together_is_refused_before_the_training(trained, text,
     assert refused(2, *small, "--set", "train.objective=masked") == (
         "motet: train.objective: masked with model.causal = true, which hides what follows, want causal = false"
     )
+    for given, words in {
+        "train.mask_whole_words=true": "train.mask_whole_words: true with train.objective = next, which hides nothing, want masked",
+        "model.attention.rope_scaling=dynamic": "model.attention.rope_scaling: \"dynamic\" with model.positions = learned, where "
+        "nothing rotates, want it left out",
+        "model.attention.mechanism=coca": "model.positions: learned with the exact form of coca, whose keys are tied by what rotates, "
+        "want rope",
+    }.items():  # fmt: skip
+        assert refused(2, *small, "--set", "model.positions=learned", "--set", given) == "motet: " + words
+    task = ["train", "--task", "passkey", "--steps", "3", "--set", "train.objective=masked", "--out", tmp_path / "never"]
+    assert refused(2, *task) == "motet: train.objective: masked: of a task the answers are learned, want next"
     assert "whose tokens see their targets" in refused(2, "train", *BUDGET, text, "--out", tmp_path / "never", "--init", trained)
     assert not (tmp_path / "never").exists()
     causal = tmp_path / "causal"
@@ -103,7 +113,20 @@ def test_a_trained_encoder_goes_on_from_init_and_compares(trained, data, tmp_pat
     done = run("compare", *MASKED, "--mechanisms", "mha,dcmha", "--seeds", "1", "--steps", "3", "--ctx-size", "16", "--hidden-size", "16",
                "--num-heads", "2", "--batch-size", "2", "-t", "1", data, "--out", tmp_path / "compared")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "dcmha" in done.stdout
+    assert "dcmha" in done.stdout and "Text by" not in done.stdout
+    assert refused(2, "compare", *MASKED, "--prompt", "a", "--steps", "3", data) == "motet: --prompt: a model that is not causal continues no text"
+
+
+def test_roberta_has_no_ordinary_token_for_padding(text, tmp_path):
+    """Its positions skip padding, token 1, which is a letter of a tokenizer of characters."""
+    form = ["block=sequential_layer_norm", "norm_place=post", "positions=learned", "first_position=2", "head=masked", "tie_embeddings=true",
+            "embedding_norm=true", "token_types=1", "activation=gelu", "attention.bias=true"]  # fmt: skip
+    sets = [word for option in form for word in ("--set", f"model.{option}")]
+    done = run("train", *SMALL, *MASKED, *sets, "--tokenizer", "chars", text, "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    message = refused(1, "convert", tmp_path / "r", "--to", "roberta", "--out", tmp_path / "never")
+    assert "gives token 1, which it takes for padding, no position, and here that token is ' '" in message
+    assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert"])

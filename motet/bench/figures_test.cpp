@@ -57,7 +57,7 @@ TEST(AttentionCases, WithoutAShapeShortRowsAndALongOneAreMeasured) {
 
 // The rival of plain attention sees what a causal model sees: of one query every key.
 TEST(Passes, PlainAttentionOfTheRivalIsCausalAndOfOneQueryWhole) {
-  for (const auto [T, S] : {std::pair<int64_t, int64_t>{7, 7}, {1, 7}}) {
+  for (const auto& [T, S] : {std::pair<int64_t, int64_t>{7, 7}, {1, 7}}) {
     Arguments a = testing::arguments({.T = T, .S = S, .D = 8, .E = 8}, {}, at::kFloat);
     a.causal = true;
     EXPECT_LE(testing::relative_error(run_sdpa(a), run_definition(a)), 1e-5) << T;

@@ -71,6 +71,17 @@ void rename_norms(Checkpoint& c) {
     }
 }
 
+// Where two rows hold one tensor of ours, the last that the file has is read.
+void choose_rows(Checkpoint& c) {
+  std::map<std::string, std::string> read;  // ours -> stored
+  for (const Row& row : c.rows)
+    if (c.tensors.all.contains(row.stored)) read[row.ours[0]] = row.stored;
+  std::erase_if(c.rows, [&](const Row& row) {
+    const auto found = read.find(row.ours[0]);
+    return found != read.end() && found->second != row.stored;
+  });
+}
+
 // The released files of DCFormer hold an identity where a static map could be.
 void check_unused_maps(const Checkpoint& c) {
   for (const std::string& name : c.ignored) {
@@ -96,6 +107,7 @@ void check_unused_maps(const Checkpoint& c) {
 void match_names(Checkpoint& c) {
   rename_output(c);
   rename_norms(c);
+  choose_rows(c);
   std::map<std::string, bool> known;
   for (const Row& row : c.rows) {
     if (!c.tensors.all.contains(row.stored)) fail_missing(c, row);

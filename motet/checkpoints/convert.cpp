@@ -96,13 +96,21 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
   const std::string published = published_text(c, to, a.config);
   std::vector<TensorPromise> tensors = promises_of(a, rows_of(to, a), options);
   config["torch_dtype"] = word_of(tensors.empty() ? "F32" : tensors.front().dtype);
+  const json padding = config.value("pad_token_id", json());
   config.update(companions.token_ids);
+  if (to.skips_padding && published.empty() && config["pad_token_id"] != padding)
+    fail("the layout ", to.name, " begins positions behind padding, here token ", padding.dump(),
+         ", and the model's pad_token_id is ", config["pad_token_id"].dump(),
+         ", want model.first_position = pad_token_id + 1");
 
   AtomicFolder folder(out);
   std::optional<Tensors> buffers;
   if (!published.empty() && fs::exists(c.folder / kBuffers)) {
     buffers = safetensors_tensors((c.folder / kBuffers).string());
-    for (const auto& [name, stored] : buffers->all) tensors.push_back(promised(name, stored, {}));
+    for (const auto& [name, stored] : buffers->all) {
+      std::erase_if(tensors, [&](const TensorPromise& tensor) { return tensor.name == name; });
+      tensors.push_back(promised(name, stored, {}));
+    }
   }
   write_safetensors((folder.path() / "model.safetensors").string(), tensors, {{"format", "pt"}});
   write_file_atomic(folder.path() / "config.json", published.empty() ? config.dump(2) + "\n" : published);

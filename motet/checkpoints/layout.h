@@ -15,6 +15,7 @@ struct Layout {
   std::vector<std::string> ignored = {};  // ends of the names of stored tensors that are no parameters
   /// Stored tensors that repeat one of ours, which must be equal where a file has them.
   std::vector<std::pair<std::string, std::string>> repeated = {};
+  bool skips_padding = false;         // positions begin behind the id of padding, and padding has none
   const char* rope_pairing = "half";  // the only one it holds
   const char* head_norm = "";         // differential attention: the only one it holds
 };

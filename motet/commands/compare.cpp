@@ -180,7 +180,7 @@ void show_comparisons(const std::vector<Comparison>& all, const RunConfig& run, 
   const std::filesystem::path report = options.folder / "report.html";
   write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
   if (format != TableFormat::table) return log_info("report: " + report.string());
-  if (!pictured.interrupted)
+  if (!pictured.interrupted && run.model.causal)
     std::cout << "Text by " << lowest->arm.label << ":\n"
               << asked.prompt << shown.samples[static_cast<size_t>(lowest - pictured.arms.data())] << "\n\n";
   std::cout << "Report: " << report.string() << std::endl;
@@ -198,11 +198,13 @@ int run_compare(const nlohmann::json& request) {
     check_unchanged("compare", from->results.comparison.at("run"), run.as_given(), {"data.text", "train.device"});
   if (!run.task.is_null()) fail_usage("data.task: compare reads texts, want motet train --task or motet experiment");
   if (!run.train.average.empty()) fail_usage("compare: train.average is of a single training, want it left out");
+  if (request.contains("prompt") && !run.model.causal)
+    fail_usage("--prompt: a model that is not causal continues no text");
   CompareOptions options = options_of(asked, run, request_threads(request));
   const TextData data = load_run_data(run, nullptr, nullptr);
   options.companions = run_companions(run, data.tokenizer.get(), nullptr);
   if (from) check_same_data(from->results.comparison.at("data"), data);
-  const std::string prompt = prompt_of(request, data, run.train.context);
+  const std::string prompt = run.model.causal ? prompt_of(request, data, run.train.context) : "";
   std::vector<Comparison> all = planned_comparisons(run, data, options);
   if (request.value("dry_run", false)) {
     print_table(plan_table(all), request);

@@ -6,6 +6,7 @@
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
+#include "motet/text/readers/load.h"
 #include "motet/text/readers/read_gguf.h"
 
 namespace motet {
@@ -52,6 +53,22 @@ ExtraFiles gguf_tokenizer(const Checkpoint& checkpoint, const std::string& sourc
   }
 }
 
+// A layout that gives padding no position must find no ordinary token there.
+void check_padding(const Checkpoint& checkpoint, const Layout& to) {
+  const int64_t padding = checkpoint.config.options.first_position - 1;
+  if (!to.skips_padding || padding < 0 || checkpoint.folder.empty() || checkpoint.layout->skips_padding) return;
+  std::unique_ptr<Tokenizer> tokenizer;
+  try {
+    tokenizer = load_tokenizer(checkpoint.folder.string());
+  } catch (const Error&) {
+    return;  // without one that can be read there is nothing to compare
+  }
+  if (padding < tokenizer->vocabulary_size() && !tokenizer->special(static_cast<int32_t>(padding)))
+    fail("--to ", to.name, ": gives token ", padding,
+         ", which it takes for padding, no position, and here that token is ",
+         quote(tokenizer->piece(static_cast<int32_t>(padding))), ", want a special token there");
+}
+
 }  // namespace
 
 int run_convert(const nlohmann::json& request) {
@@ -76,6 +93,7 @@ int run_convert(const nlohmann::json& request) {
   if (!retrofit.empty() && !starts_equal(retrofit))
     log_warn(
         text("--retrofit ", retrofit, ": does not start equal, train the fresh t_proj first (docs/checkpoints.md)"));
+  check_padding(checkpoint, to);
   const ExtraFiles tokenizer = gguf_tokenizer(opened, source);
   const Converted made = convert_checkpoint(checkpoint, to, out,
                                             {.dtype = scalar_type(asked.dtype),

@@ -218,6 +218,8 @@ int run_eval(const json& request) {
   const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
   Model model = load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, device});
   model->set_autocast(autocast_of(dtype));
+  if (request.contains("logit_scale") && asked.logit_bits == 0)
+    fail_usage("--logit-scale: has no meaning without --logit-bits");
   if (!task) {
     std::vector<Perplexity> all;
     std::string what;

@@ -207,6 +207,8 @@ int run_train(const nlohmann::json& request) {
   const std::string& prompt = asked.prompt;
   if (data.task) {
     if (!prompt.empty()) fail_usage("--prompt: a task has no text");
+    if (run.train.objective == Objective::masked)
+      fail_usage("train.objective: masked: of a task the answers are learned, want next");
     if (!start.model) fit_to_task(run.model, *data.task);
     for (const std::string& name : fixed_parameters(*data.task))
       if (std::ranges::find(frozen, name) == frozen.end()) frozen.push_back(name);

@@ -129,7 +129,7 @@ ReportData comparison_report(const std::vector<Comparison>& comparisons, const R
     if (arm.finished().empty()) continue;
     add_pictures(report, arm.arm.label, *arm.model.ptr(), sample);
     add_learned(report, arm.arm.label, *arm.model.ptr());
-    report.samples.push_back({arm.arm.label, shown.samples[i]});
+    if (run.model.causal) report.samples.push_back({arm.arm.label, shown.samples[i]});
     report.points.push_back(
         {arm.arm.label,
          mean(arm.finished()),

@@ -224,7 +224,7 @@ TEST(Forms, WhatDoesNotGoTogetherIsNamed) {
             "model.embedding_size: 6 with tie_embeddings, want a model with an output matrix of its own, or model.head "
             "= masked");
   EXPECT_EQ(refusal({{"positions", "learned"}}, {{"mechanism", "coca"}}),
-            "model.attention.rope_fraction: the exact form is defined for a whole rotated head, want 1");
+            "model.positions: learned with the exact form of coca, whose keys are tied by what rotates, want rope");
   EXPECT_EQ(message_of<UsageError>([] { fresh(tiny())->forward(kIds, {}, at::zeros_like(kIds)); }),
             "the model has no token types, want none given");
   EXPECT_THROW(fresh(tiny(kBert, {}, 11, 4))->forward(kIds), UsageError);  // longer than the table

@@ -1,6 +1,7 @@
 #include "motet/models/model_config.h"
 
 #include "motet/core/error.h"
+#include "motet/mechanisms/options.h"
 
 namespace motet {
 
@@ -32,6 +33,16 @@ void check_form(const ModelConfig& c) {
     fail_usage("model.norm_place: post with model.block = parallel, want a sequential block");
   if (o.first_position > 0 && !c.learned_positions())
     fail_usage("model.first_position: ", o.first_position, " without a table, want model.positions = learned");
+  if (c.learned_positions()) {
+    for (const char* key : {"rope_scaling", "rope_base"})
+      if (c.attention.at(key) != find_option(common_attention_options().table(), key, "model.attention").default_value)
+        fail_usage("model.attention.", key, ": ", c.attention.at(key).dump(),
+                   " with model.positions = learned, where nothing rotates, want it left out");
+    const std::string form = c.attention.value("form", c.attention.value("collinear", "none"));
+    if (form == "exact" || form == "strict")
+      fail_usage("model.positions: learned with the ", form,
+                 " form of coca, whose keys are tied by what rotates, want rope");
+  }
   const std::string pattern = c.attention.value("window_pattern", "local");
   if (o.shared_layers && c.attention.value("window", 0) > 0 && pattern != "local")
     fail_usage("model.shared_layers: one layer has one window, want model.attention.window_pattern = local and not ",

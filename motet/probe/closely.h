@@ -21,7 +21,8 @@ namespace motet {
 ///   post_fixed ...            the same of a mix behind the softmax
 ///   rotary_rises              of rotary pairs, the first 256 tokens and the keys that they see: the part whose
 ///                             contribution to the score first rises with the distance (CoCA, arXiv:2309.08646: an
-///                             angle of query to key above pi); 1/2 when angles are random, 0 when they are collinear
+///                             angle of query to key above pi, of key to query where the key is ahead); 1/2 when angles
+///                             are random, 0 when they are collinear
 ///   rotary_rises_near         the same of keys at a distance below 16
 ///   rotary_rises_weighted     the same, each pair by its size |q_j| |k_j|
 ///   rotary_rise               by how much scores rise so, summed over pairs: the mean over queries and keys

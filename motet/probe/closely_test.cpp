@@ -12,8 +12,8 @@
 namespace motet {
 namespace {
 
-Model made(const std::string& contender, int64_t context = 32) {
-  Model model(testing::tiny({{"num_layers", 2}}, parse_contender(contender, "test"), 11, context));
+Model made(const std::string& contender, int64_t context = 32, bool causal = true) {
+  Model model(testing::tiny({{"num_layers", 2}, {"causal", causal}}, parse_contender(contender, "test"), 11, context));
   model->to(at::kDouble);
   at::NoGradGuard no_grad;
   at::manual_seed(3);
@@ -38,8 +38,8 @@ Tensor of(const std::vector<Diagnostic>& numbers, const std::string& name) {
 
 // The operator's arguments of a layer over normed input that is drawn.
 struct Drawn {
-  explicit Drawn(const std::string& contender, int64_t rows = 2, int64_t tokens = 21)
-      : model(made(contender)), at(ModelImpl::positions(ids_of(rows, tokens))) {
+  explicit Drawn(const std::string& contender, int64_t rows = 2, int64_t tokens = 21, bool causal = true)
+      : model(made(contender, 32, causal)), at(ModelImpl::positions(ids_of(rows, tokens))) {
     at::NoGradGuard no_grad;
     normed = at::randn({rows, tokens, 16}, at::kDouble);
     mechanism = model->blocks()[1]->self_attn.get();
@@ -90,9 +90,14 @@ TEST(Closely, SquaresOfACompositionSumToItsDistanceFromPassingHeadsThrough) {
 // Angles from the projections themselves, before they turned; pair by pair.
 TEST(Closely, RotaryPairsRiseWhereTheAngleIsAbovePi) {
   at::NoGradGuard no_grad;
-  for (const char* contender : {"mha", "mha:rope_pairing=interleaved", "mha:num_kv_heads=2", "mha:rope_fraction=0.5",
-                                "mha:window=5", "mha:rope_scaling=linear:rope_factor=4"}) {
-    const Drawn drawn(contender);
+  for (const auto& [contender, causal] : {std::pair("mha", true),
+                                          {"mha:rope_pairing=interleaved", true},
+                                          {"mha:num_kv_heads=2", true},
+                                          {"mha:rope_fraction=0.5", true},
+                                          {"mha:window=5", true},
+                                          {"mha:rope_scaling=linear:rope_factor=4", true},
+                                          {"mha", false}}) {
+    const Drawn drawn(contender, 2, 21, causal);
     const std::vector<Diagnostic> found = rotary_rises(drawn.call, *drawn.mechanism->rotary(), drawn.at);
     const auto parameters = drawn.mechanism->named_parameters();
     const RotaryOptions& o = drawn.mechanism->rotary()->options();
@@ -107,7 +112,7 @@ TEST(Closely, RotaryPairsRiseWhereTheAngleIsAbovePi) {
       double rises = 0, near = 0, size = 0, weighted = 0, rise = 0, tokens = 0, count = 0, near_count = 0;
       for (int64_t b = 0; b < 2; ++b)
         for (int64_t t = 0; t < 21; ++t)
-          for (int64_t s = std::max<int64_t>(0, t - window + 1); s <= t; ++s)
+          for (int64_t s = std::max<int64_t>(0, t - window + 1); s <= (causal ? t : 20); ++s)
             for (int64_t j = 0; j < pairs; ++j) {
               const int64_t x = interleaved ? 2 * j : j, y = interleaved ? 2 * j + 1 : j + pairs;
               const auto at = [&](const Tensor& v, int64_t place, int64_t head, int64_t i) {
@@ -115,12 +120,13 @@ TEST(Closely, RotaryPairsRiseWhereTheAngleIsAbovePi) {
               };
               const int64_t g = h * k.size(2) / 4;
               const double qx = at(q, t, h, x), qy = at(q, t, h, y), kx = at(k, s, g, x), ky = at(k, s, g, y);
-              double angle = std::atan2(qy, qx) - std::atan2(ky, kx);
+              double angle = (s > t ? -1 : 1) * (std::atan2(qy, qx) - std::atan2(ky, kx));
               angle = std::fmod(angle + 4 * std::numbers::pi, 2 * std::numbers::pi);
               const double length = std::hypot(qx, qy) * std::hypot(kx, ky);
-              ++count, near_count += t - s < 16, size += length;
+              const bool close = std::abs(t - s) < 16;
+              ++count, near_count += close, size += length;
               if (angle <= std::numbers::pi) continue;
-              ++rises, near += t - s < 16, weighted += length, rise += length * (1 - std::cos(angle));
+              ++rises, near += close, weighted += length, rise += length * (1 - std::cos(angle));
               const double theta = std::pow(10000.0, -static_cast<double>(j) / static_cast<double>(pairs)) /
                                    (o.scaling == RotaryOptions::Scaling::linear ? o.factor : 1);
               tokens += std::min((2 * std::numbers::pi - angle) / theta, 21.0);

@@ -88,6 +88,8 @@ std::vector<Diagnostic> rotary_rises(const Call& whole, const Rotary& rotary, co
   const Tensor seen_B1TS = (~maps.hidden_BHTS).any(1, true).to(at::kDouble);
   const Tensor place_T = at::arange(S, seen_B1TS.options());
   const Tensor near_B1TS = seen_B1TS * ((place_T.slice(0, 0, T).unsqueeze(1) - place_T).abs() < kNear);
+  // With the distance to a key ahead an angle turns the other way.
+  const Tensor side_TS = 1 - 2 * (place_T.slice(0, 0, T).unsqueeze(1) < place_T).to(at::kDouble);
   const Tensor theta_J = rotary.inverse_frequencies(positions.length).cpu();
   const double slower = rotary.options().scaling == RotaryOptions::Scaling::linear ? rotary.options().factor : 1;
 
@@ -102,7 +104,8 @@ std::vector<Diagnostic> rotary_rises(const Call& whole, const Rotary& rotary, co
     const auto products = [&](const Tensor& q, const Tensor& k) {
       return at::einsum("bth,bsh->bhts", {q.select(3, j), k.select(3, j)});
     };
-    const Tensor along = products(qx, kx) + products(qy, ky), across = products(qy, kx) - products(qx, ky);
+    const Tensor along = products(qx, kx) + products(qy, ky);
+    const Tensor across = (products(qy, kx) - products(qx, ky)) * side_TS;
     const Tensor length = at::hypot(along, across) * seen_B1TS;
     const Tensor above_pi = (across < -kRounding * length) | ((across < 0) & (along < 0));
     const Tensor up = above_pi.to(at::kDouble) * seen_B1TS;

@@ -23,6 +23,8 @@ MaskedVocabulary vocabulary_of(const ModelConfig& config, const Tokenizer* token
 }  // namespace
 
 void check_objective(const ModelConfig& config, const TrainOptions& train) {
+  if (train.objective == Objective::next && train.mask_whole_words)
+    fail_usage("train.mask_whole_words: true with train.objective = next, which hides nothing, want masked");
   if (train.objective == Objective::next && !config.causal())
     fail_usage("train.objective: next with model.causal = false, whose tokens see their targets, want masked");
   if (train.objective == Objective::masked && config.causal())

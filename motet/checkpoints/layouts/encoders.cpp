@@ -76,7 +76,10 @@ std::vector<Row> rows_of(const ModelConfig& c, const Names& names) {
   both(names.head + names.dense, "masked_head.dense");
   both(names.head + names.norm, "masked_head.norm");
   rows.push_back({names.head + "bias", {"masked_head.bias"}});
-  if (!c.options.tie_embeddings) rows.push_back({names.head + "decoder.weight", {"lm_head.weight"}});
+  if (c.options.tie_embeddings) return rows;
+  rows.push_back({names.head + "decoder.weight", {"lm_head.weight"}});
+  // transformers 5 adds this one, and has the other beside it; before, the two were one tensor.
+  rows.push_back({names.head + "decoder.bias", {"masked_head.bias"}});
   return rows;
 }
 
@@ -115,7 +118,7 @@ Layout bert_layout() {
                     {.head = "cls.predictions.", .dense = "transform.dense", .norm = "transform.LayerNorm"});
               },
           .ignored = read_past({"bert.pooler.dense.weight", "bert.pooler.dense.bias", "cls.seq_relationship.weight",
-                                "cls.seq_relationship.bias"}),
+                                "cls.seq_relationship.bias", "cls.predictions.bias"}),
           .repeated = {{"cls.predictions.decoder.weight", "model.embed_tokens.weight"},
                        {"cls.predictions.decoder.bias", "masked_head.bias"}}};
 }
@@ -141,9 +144,10 @@ Layout roberta_layout() {
               [](const ModelConfig& c) {
                 return bert_rows(c, "roberta.", {.head = "lm_head.", .dense = "dense", .norm = "layer_norm"});
               },
-          .ignored = read_past({"roberta.pooler.dense.weight", "roberta.pooler.dense.bias"}),
+          .ignored = read_past({"roberta.pooler.dense.weight", "roberta.pooler.dense.bias", "lm_head.bias"}),
           .repeated = {{"lm_head.decoder.weight", "model.embed_tokens.weight"},
-                       {"lm_head.decoder.bias", "masked_head.bias"}}};
+                       {"lm_head.decoder.bias", "masked_head.bias"}},
+          .skips_padding = true};
 }
 
 Layout albert_layout() {
@@ -185,7 +189,7 @@ Layout albert_layout() {
                 return rows;
               },
           .ignored = read_past({"albert.pooler.weight", "albert.pooler.bias", "sop_classifier.classifier.weight",
-                                "sop_classifier.classifier.bias"}),
+                                "sop_classifier.classifier.bias", "predictions.bias"}),
           .repeated = {{"predictions.decoder.weight", "model.embed_tokens.weight"},
                        {"predictions.decoder.bias", "masked_head.bias"}}};
 }
