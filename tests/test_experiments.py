@@ -194,6 +194,55 @@ def test_what_a_cell_says_is_what_train_says(folder, tmp_path):
         assert cell["metrics"]["validation_loss"] == last
 
 
+RATES = SMALL.replace("seeds = 2\n\n[[scale]]", "seeds = 3\nrates = [0.5, 1, 4]\nrate_seeds = 1\n\n[[scale]]")
+
+
+def test_an_arm_trains_all_its_seeds_at_its_own_best_rate(folder, tmp_path):
+    """Run in one go, and in parts by two machines: the same cells, the same choice."""
+    written(folder, RATES, steps=20)
+    planned = good(motet(folder, "run", "T1", "--dry-run")).stdout
+    assert "6 cells, " in planned and planned.rstrip().endswith("; 4 more follow once the rates are chosen"), planned
+    assert "0 of 10" in good(motet(folder, "list")).stdout
+    good(motet(folder, "run", "T1", "-t", 2, "--jobs", 2))
+    stored = results(folder)
+    assert "10 of 10" in good(motet(folder, "list")).stdout and "; " not in good(motet(folder, "run", "T1", "--dry-run")).stdout
+    for arm, chosen in stored["rates"]["xs"].items():
+        cells = {(cell["seed"], cell.get("rate", 1)): cell["metrics"]["validation_loss"] for cell in stored["cells"].values() if cell["arm"] == arm}
+        assert chosen == min((0.5, 1, 4), key=lambda rate: cells[1, rate]) and len(set(cells.values())) == 5
+        assert sorted(cells) == sorted({(1, 0.5), (1, 1), (1, 4), (2, chosen), (3, chosen)})
+        shown = next(line for line in (good(motet(folder, "report")), folder / "README.md")[1].read_text().splitlines() if line.startswith(f"| {arm} "))
+        assert shown.split("|")[3].strip() == f"{chosen:g}" + ("" if chosen == 1 else " (edge)"), shown
+    good(motet(folder, "report", "--check"))
+
+    first = written(tmp_path / "a" / "experiments" / "T1_small", RATES, steps=20)
+    second = written(tmp_path / "b" / "experiments" / "T1_small", RATES, steps=20)
+    done = good(motet(second, "run", "T1", "--cells", "2/2", "-t", 1))
+    assert not (second / "results.json").exists() and "cells" not in done.stderr, "what seed 2 trains with is not known here"
+    good(motet(first, "run", "T1", "--cells", "1/2", "-t", 1))
+    assert len(results(first)["cells"]) == 8
+    assert "8 cells are merged" in good(motet(second, "merge", first.parent)).stderr
+    good(motet(second, "run", "T1", "--cells", "2/2", "-t", 1))
+    assert metrics(second) == metrics(folder) and results(second)["rates"] == stored["rates"]
+
+
+def test_a_rate_is_a_factor_of_the_learning_rate(folder, tmp_path):
+    written(folder, RATES.replace("[options.train]", '[options.train]\noptimizer = "muon"'))
+    good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--seeds", 1))
+    config = tmp_path / "one.toml"
+    config.write_text(re.search(r"\[options.model\].*?(?=\n\[\[)", SMALL.replace("STEPS", "6"), re.S).group().replace("options.", ""))
+    for rate in (0.5, 4):
+        rates = [f"train.learning_rate={3e-3 * rate}", f"train.muon_learning_rate={0.02 * rate}", "train.optimizer=muon"]
+        out = tmp_path / f"run{rate}"
+        good(run("train", "--config", config, *(word for pair in rates for word in ("--set", pair)), "-t", 1, "--out", out))
+        last = [row["validation_loss"] for row in records(out) if "validation_loss" in row][-1]
+        (cell,) = [c for c in results(folder)["cells"].values() if c.get("rate") == rate]
+        assert cell["metrics"]["validation_loss"] == last
+    (folder / "results.json").unlink()
+    written(folder, RATES.replace("[options.train]", "[options.train]\nlearning_rate = 5"))
+    line = refused(2, "experiment", "run", "T1", "--arms", "one", "--folder", folder.parent, folder=folder.parent.parent)
+    assert line == "motet: T1, one: train.learning_rate times 4: 20.0 is above 10" and not (folder / "results.json").exists()
+
+
 def test_the_time_that_is_given_is_kept(folder):
     done = good(motet(folder, "run", "T1", "-t", 1, "--minutes", "0.00001"))
     assert "the time is up; " in done.stderr and len(results(folder)["cells"] if (folder / "results.json").exists() else {}) < 4

@@ -11,6 +11,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
+#include "motet/experiments/rates.h"
 #include "motet/experiments/report.h"
 #include "motet/lab/lab.h"
 
@@ -51,12 +52,17 @@ const ExperimentScale& scale_asked(const Experiment& experiment, const Experimen
   return asked.scale.empty() ? experiment.scales.front() : experiment.scale(asked.scale);
 }
 
-// What was asked for and has no result, in order.
-std::vector<OpenCell> cells_to_run(const Action& action) {
+// What was asked for and has no result.
+struct Work {
+  std::vector<OpenCell> open;  // in order
+  size_t later = 0;            // cells of arms that have not chosen their rates: which they are is not known yet
+};
+
+Work cells_to_run(const Action& action) {
   const auto [part, parts] = part_of(action.asked.cells);
   const std::vector<std::string> arms =
       action.asked.arms.empty() ? std::vector<std::string>() : split(action.asked.arms, ',');
-  std::vector<OpenCell> open;
+  Work work;
   for (const Experiment& experiment : action.named) {
     if (!experiment.not_run.empty()) continue;
     std::vector<std::string> known;
@@ -64,15 +70,21 @@ std::vector<OpenCell> cells_to_run(const Action& action) {
     for (const std::string& arm : arms)
       if (std::ranges::find(known, arm) == known.end())
         fail_usage("--arms: ", experiment.id, ": ", unknown_name("arm", arm, known));
+    const auto asked_for = [&](const std::string& arm, int64_t seed) {
+      if (static_cast<size_t>(seed - 1) % parts != part) return false;
+      if (!arms.empty() && std::ranges::find(arms, arm) == arms.end()) return false;
+      return action.asked.seeds == 0 || seed <= action.asked.seeds;
+    };
     const ExperimentResults results = read_results(experiment);
-    for (ExperimentCell& cell : cells_of(experiment, scale_asked(experiment, action.asked))) {
-      if (static_cast<size_t>(cell.seed - 1) % parts != part || results.cells.contains(cell.hash)) continue;
-      if (!arms.empty() && std::ranges::find(arms, cell.arm) == arms.end()) continue;
-      if (action.asked.seeds > 0 && cell.seed > action.asked.seeds) continue;
-      open.push_back({&experiment, std::move(cell)});
-    }
+    const ExperimentScale& scale = scale_asked(experiment, action.asked);
+    for (ExperimentCell& cell : open_cells(experiment, scale, results))
+      if (asked_for(cell.arm, cell.seed)) work.open.push_back({&experiment, std::move(cell)});
+    const std::map<std::string, double> chosen = chosen_rates(experiment, scale, results);
+    for (const std::string& arm : known)
+      for (size_t seed = scale.sweep.seeds + 1; seed <= scale.seeds && !chosen.contains(arm); ++seed)
+        work.later += asked_for(arm, static_cast<int64_t>(seed));
   }
-  return open;
+  return work;
 }
 
 void warn_of_void(const Experiment& experiment, const ExperimentResults& results) {
@@ -103,7 +115,8 @@ void check_configuration(Lab& lab, const OpenCell& open, const ExperimentResults
          " since its results, want it as it was, or results.json without them");
 }
 
-void show_plan(const Action& action, const std::vector<OpenCell>& open, int64_t jobs) {
+void show_plan(const Action& action, const Work& work, int64_t jobs) {
+  const std::vector<OpenCell>& open = work.open;
   at::set_num_threads(1);
   Lab lab(lab_options(action, 1));
   Table table{.columns = {{"id", Align::left},
@@ -140,7 +153,8 @@ void show_plan(const Action& action, const std::vector<OpenCell>& open, int64_t 
   progress.finish();
   table.note =
       text(open.size(), " cells, ", fixed(total, 1), " minutes of one job", unknown ? " and what is not known" : "",
-           jobs > 1 ? text(", ", fixed(total / static_cast<double>(jobs), 1), " of ", jobs) : "");
+           jobs > 1 ? text(", ", fixed(total / static_cast<double>(jobs), 1), " of ", jobs) : "",
+           work.later > 0 ? text("; ", work.later, " more follow once the rates are chosen") : "");
   print_table(table, action.request);
 }
 
@@ -155,31 +169,36 @@ std::string missing_metric(const Experiment& experiment, const CellResult& resul
   for (const Claim& claim : experiment.claims)
     for (const std::string& arm : claim.arms) want(claim.metric, arm);
   for (const Control& control : experiment.controls) want(control.metric, control.arm);
+  if (const RateSweep& sweep = experiment.scale(result.scale).sweep; !sweep.factors.empty())
+    want(sweep.metric, result.arm);
   return result.failure.empty() ? missing : "";
 }
 
-// Works the cells off, some at once; each that ends is in results.json.
+std::string called(const OpenCell& one) {
+  const auto& [experiment, cell] = one;
+  return text(experiment->id, ", ", cell.arm, cell.rate == 1 ? "" : text(", rate x ", cell.rate), ", seed ", cell.seed);
+}
+
+// Works cells off, some at once; each that ends is in results.json.
 class CellRuns {
  public:
-  CellRuns(const Action& action, std::vector<OpenCell> open, int64_t jobs, int64_t threads)
-      : action_(action),
-        open_(std::move(open)),
-        jobs_(jobs),
-        lab_(lab_options(action, threads)),
-        progress_("cells", static_cast<int64_t>(open_.size())) {}
+  CellRuns(const Action& action, int64_t threads) : action_(action), lab_(lab_options(action, threads)) {}
 
   /// False when it was interrupted or the time was up.
-  bool work() {
-    std::set<std::pair<const Experiment*, std::string>> checked;
+  bool work(std::vector<OpenCell> open, int64_t jobs) {
+    open_ = std::move(open), next_ = 0;
+    const size_t before = ended_;
+    std::set<std::tuple<const Experiment*, std::string, double>> checked;
     for (const OpenCell& one : open_)
-      if (checked.insert({one.experiment, one.cell.arm}).second)
+      if (checked.insert({one.experiment, one.cell.arm, one.cell.rate}).second)
         check_configuration(lab_, one, read_results(*one.experiment));
+    progress_.emplace("cells", static_cast<int64_t>(before + open_.size()));
     std::vector<std::thread> workers;
-    for (int64_t i = 0; i < jobs_; ++i) workers.emplace_back([&] { worker(); });
+    for (int64_t i = 0; i < jobs; ++i) workers.emplace_back([&] { worker(); });
     for (std::thread& t : workers) t.join();
-    progress_.finish();
+    progress_->finish();
     if (failure_) std::rethrow_exception(failure_);
-    return ended_ == open_.size();
+    return ended_ - before == open_.size();
   }
 
   size_t ended() const { return ended_; }
@@ -219,8 +238,7 @@ class CellRuns {
     const CellResult result = lab_.run(*experiment, cell, [&](double part) {
       const std::scoped_lock lock(mutex_);
       if (failure_) throw Interrupted("stopped: another cell failed");
-      progress_.update(static_cast<int64_t>(ended_),
-                       text(experiment->id, " ", cell.arm, ", seed ", cell.seed, ", ", std::lround(part * 100), " %"));
+      progress_->update(static_cast<int64_t>(ended_), text(called(open_[number]), ", ", std::lround(part * 100), " %"));
     });
     const nlohmann::json configuration = lab_.configuration(*experiment, cell);
     const std::string missing = missing_metric(*experiment, result);
@@ -229,18 +247,15 @@ class CellRuns {
                 {.cells = {{cell.hash, result}}, .configurations = {{{cell.scale, cell.arm}, configuration}}});
     seconds_[{experiment->id, cell.arm}] = result.seconds;
     longest_ = std::max(longest_, result.seconds);
-    progress_.update(static_cast<int64_t>(++ended_),
-                     text(experiment->id, " ", cell.arm, ", seed ", cell.seed, " ended"));
+    progress_->update(static_cast<int64_t>(++ended_), called(open_[number]) + " ended");
     if (!missing.empty()) fail(experiment->id, ", ", cell.arm, ": ", missing);
-    if (!result.failure.empty())
-      log_warn(text(experiment->id, ", ", cell.arm, ", seed ", cell.seed, ": ", result.failure));
+    if (!result.failure.empty()) log_warn(called(open_[number]) + ": " + result.failure);
   }
 
   const Action& action_;
-  const std::vector<OpenCell> open_;
-  const int64_t jobs_;
+  std::vector<OpenCell> open_;
   Lab lab_;
-  Progress progress_;
+  std::optional<Progress> progress_;
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;
   std::exception_ptr failure_;
@@ -270,11 +285,13 @@ int list(const Action& action) {
   for (const auto& [experiment, results] : reported(action.named)) {
     if (experiment.scales.empty()) table.rows.push_back({experiment.id, experiment.claim, "-", "-", "not run here"});
     for (const ExperimentScale& scale : experiment.scales) {
-      const size_t all = cells_of(experiment, scale).size(), open = open_cells(experiment, scale, results).size();
+      const size_t ended =
+          known_cells(experiment, scale, results).size() - open_cells(experiment, scale, results).size();
       std::string words;
       for (const Verdict& verdict : verdicts(experiment, scale, results))
         words += text(words.empty() ? "" : ", ", word_of(verdict_words(), verdict.word));
-      table.rows.push_back({experiment.id, experiment.claim, scale.name, text(all - open, " of ", all),
+      table.rows.push_back({experiment.id, experiment.claim, scale.name,
+                            text(ended, " of ", planned_cells(experiment, scale)),
                             words.empty() ? "not run yet" : words});
     }
   }
@@ -288,23 +305,24 @@ int run(const Action& action) {
   for (const Experiment& one : action.named)
     if (!one.not_run.empty()) log_warn(text(one.id, " is not run here: ", one.not_run));
   const int64_t processors = request_threads(action.request);
-  std::vector<OpenCell> open = cells_to_run(action);
-  const bool alone = std::ranges::any_of(open, [](const OpenCell& one) { return Lab::alone(*one.experiment); });
+  Work work = cells_to_run(action);
+  const bool alone = std::ranges::any_of(work.open, [](const OpenCell& one) { return Lab::alone(*one.experiment); });
   if (alone && action.asked.jobs > 1) fail_usage("--jobs: ", action.asked.jobs, ", want 1: these cells measure time");
   const int64_t jobs =
       alone ? 1
             : std::max<int64_t>(1, std::min<int64_t>(action.asked.jobs > 0 ? action.asked.jobs : processors,
-                                                     static_cast<int64_t>(open.size())));
-  if (action.request.value("dry_run", false)) return show_plan(action, open, jobs), 0;
+                                                     static_cast<int64_t>(work.open.size() + work.later)));
+  if (action.request.value("dry_run", false)) return show_plan(action, work, jobs), 0;
   for (const Experiment& one : action.named) warn_of_void(one, read_results(one));
-  if (!open.empty()) {
-    CellRuns runs(action, std::move(open), jobs, std::max<int64_t>(processors / jobs, 1));
-    if (!runs.work()) {
-      const std::string left =
-          text(runs.ended(), " cells have ended; to go on: ", action.request.value("command", "the same command"));
-      if (runs.was_interrupted()) throw Interrupted("experiment: stopped; " + left);
-      log_info("the time is up; " + left);
-    }
+  CellRuns runs(action, std::max<int64_t>(processors / jobs, 1));
+  // What follows from the rates that they chose is open when all of these have ended.
+  for (; !work.open.empty(); work = cells_to_run(action)) {
+    if (runs.work(std::move(work.open), jobs)) continue;
+    const std::string left =
+        text(runs.ended(), " cells have ended; to go on: ", action.request.value("command", "the same command"));
+    if (runs.was_interrupted()) throw Interrupted("experiment: stopped; " + left);
+    log_info("the time is up; " + left);
+    break;
   }
   show_verdicts(action);
   return 0;

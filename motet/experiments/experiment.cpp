@@ -1,10 +1,12 @@
 #include "motet/experiments/experiment.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "motet/core/error.h"
 #include "motet/data/hash.h"
+#include "motet/experiments/section.h"
 #include "motet/formats/toml.h"
 
 namespace motet {
@@ -14,80 +16,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kCellFormat = 1;  // changes when cells of the same options come to something else
-
-// A table of the file, whose keys are asked for one by one; what nobody asked for is refused.
-class Section {
- public:
-  Section(const json& values, std::string place) : values_(values), place_(std::move(place)) {
-    if (!values.is_object()) fail(place_, ": want a table");
-  }
-
-  std::string string(const char* key, const char* otherwise = nullptr) {
-    const json* found = find(key);
-    if (!found && otherwise) return otherwise;
-    if (!found || !found->is_string()) fail(place_, ": want a string ", quote(key));
-    return *found;
-  }
-  double number(const char* key, double otherwise) {
-    const json* found = find(key);
-    if (!found) return otherwise;
-    if (!found->is_number()) fail(place_, ": ", key, " is no number");
-    return *found;
-  }
-  std::vector<std::string> strings(const char* key) {
-    std::vector<std::string> out;
-    for (const json& one : list(key)) {
-      if (!one.is_string()) fail(place_, ": ", key, ": want a list of strings");
-      out.push_back(one);
-    }
-    return out;
-  }
-  std::vector<double> numbers(const char* key) {
-    std::vector<double> out;
-    for (const json& one : list(key)) {
-      if (!one.is_number()) fail(place_, ": ", key, ": want a list of numbers");
-      out.push_back(one);
-    }
-    return out;
-  }
-  json list(const char* key) {
-    const json* found = find(key);
-    if (!found) return json::array();
-    if (!found->is_array()) fail(place_, ": ", key, ": want a list");
-    return *found;
-  }
-  json object(const char* key) {
-    const json* found = find(key);
-    if (!found) return json::object();
-    if (!found->is_object()) fail(place_, ": ", key, ": want a table");
-    return *found;
-  }
-  bool has(const char* key) const { return values_.contains(key); }
-
-  /// What nobody asked for.
-  json rest() const {
-    json out = json::object();
-    for (const auto& [key, value] : values_.items())
-      if (std::ranges::find(known_, key) == known_.end()) out[key] = value;
-    return out;
-  }
-  void finish() const {
-    const json unknown = rest();
-    for (const auto& [key, value] : unknown.items()) fail(place_, ": ", unknown_name("key", key, known_));
-  }
-  const std::string& place() const { return place_; }
-
- private:
-  const json* find(const char* key) {
-    known_.emplace_back(key);
-    const auto found = values_.find(key);
-    return found == values_.end() ? nullptr : &*found;
-  }
-
-  const json& values_;
-  std::string place_;
-  std::vector<std::string> known_;
-};
 
 Control control_of(const json& values, const std::string& place) {
   Section section(values, place + ": control");
@@ -131,6 +59,57 @@ Claim claim_of(const json& values, const std::string& place) {
   return out;
 }
 
+void check_rates(const std::vector<double>& factors, const std::string& place) {
+  for (size_t i = 0; i < factors.size(); ++i)
+    if (factors[i] <= (i == 0 ? 0 : factors[i - 1])) fail(place, ": rates: want factors that rise, as in [0.5, 1, 2]");
+}
+
+// "highest accuracy" -> what chooses among rates.
+void choose_by(RateSweep& sweep, const std::string& given, const std::string& place) {
+  const size_t space = given.find(' ');
+  const std::string word = given.substr(0, space);
+  if (space == std::string::npos || (word != "lowest" && word != "highest"))
+    fail(place, ": rate_by is ", quote(given),
+         ", want lowest or highest and a metric, as in \"lowest validation_loss\"");
+  sweep.highest = word == "highest", sweep.metric = given.substr(space + 1);
+}
+
+RateSweep sweep_of(Section& section, size_t seeds, const std::string& place) {
+  RateSweep out{.factors = section.numbers("rates")};
+  const double own = section.number("rate_seeds", std::min(2.0, static_cast<double>(seeds)));
+  choose_by(out, section.string("rate_by", "lowest validation_loss"), place);
+  if (!section.has("rates")) {
+    if (section.has("rate_seeds") || section.has("rate_by")) fail(place, ": rate_seeds and rate_by want rates");
+    return out;
+  }
+  check_rates(out.factors, place);
+  if (out.factors.size() < 2) fail(place, ": rates: has ", out.factors.size(), ", want at least 2");
+  if (own < 1 || own > static_cast<double>(seeds) || own != std::floor(own))
+    fail(place, ": rate_seeds is ", own, ", want 1 to its ", seeds, " seeds");
+  out.seeds = static_cast<size_t>(own);
+  return out;
+}
+
+ExperimentScale scale_of(const json& values, const std::string& place) {
+  Section section(values, place + ": scale");
+  ExperimentScale scale{.name = section.string("name")};
+  const std::string own = place + ": scale " + scale.name;
+  const double seeds = section.number("seeds", 6);
+  if (seeds < 1 || seeds > 24 || seeds != std::floor(seeds)) fail(own, ": seeds is ", seeds, ", want 1 to 24");
+  scale.seeds = static_cast<size_t>(seeds);
+  scale.sweep = sweep_of(section, scale.seeds, own);
+  scale.options = section.rest();
+  return scale;
+}
+
+ExperimentArm arm_of(const json& values, const std::string& place) {
+  Section section(values, place + ": arm");
+  ExperimentArm arm{.name = section.string("name"), .options = {}, .rates = section.numbers("rates")};
+  check_rates(arm.rates, place + ": arm " + quote(arm.name));
+  arm.options = section.rest();
+  return arm;
+}
+
 void check_arms(const Experiment& experiment, const std::string& place) {
   std::vector<std::string> names;
   for (const ExperimentArm& arm : experiment.arms) {
@@ -153,6 +132,9 @@ Experiment checked(Experiment out, const std::string& place) {
   if (out.controls.empty())
     fail(place, ": its arms have no control, want a [[control]]: what must hold for it to mean anything");
   check_arms(out, place);
+  for (const ExperimentScale& scale : out.scales)
+    if (!scale.sweep.factors.empty() && out.kind != "train")
+      fail(place, ": scale ", scale.name, ": rates: cells of kind ", out.kind, " have none, want kind train");
   return out;
 }
 
@@ -176,6 +158,12 @@ std::pair<std::string, long> order_of(const std::string& id) {
 
 }  // namespace
 
+const std::vector<double>& ExperimentScale::rates_of(const ExperimentArm& arm) const {
+  static const std::vector<double> as_given{1};
+  if (sweep.factors.empty()) return as_given;
+  return arm.rates.empty() ? sweep.factors : arm.rates;
+}
+
 const ExperimentScale& Experiment::scale(const std::string& name) const {
   std::vector<std::string> known;
   for (const ExperimentScale& one : scales) {
@@ -195,21 +183,8 @@ Experiment read_experiment(const fs::path& folder) {
   out.deviations = top.strings("deviations");
   out.not_run = top.string("not_run", "");
   out.kind = top.string("kind", out.not_run.empty() ? nullptr : "");
-  for (const json& one : top.list("arm")) {
-    Section section(one, place + ": arm");
-    const std::string name = section.string("name");
-    out.arms.push_back({name, section.rest()});
-  }
-  for (const json& one : top.list("scale")) {
-    Section section(one, place + ": scale");
-    ExperimentScale scale{.name = section.string("name")};
-    const double seeds = section.number("seeds", 6);
-    if (seeds < 1 || seeds > 24 || seeds != static_cast<double>(static_cast<int>(seeds)))
-      fail(place, ": scale ", scale.name, ": seeds is ", seeds, ", want 1 to 24");
-    scale.seeds = static_cast<size_t>(seeds);
-    scale.options = section.rest();
-    out.scales.push_back(std::move(scale));
-  }
+  for (const json& one : top.list("arm")) out.arms.push_back(arm_of(one, place));
+  for (const json& one : top.list("scale")) out.scales.push_back(scale_of(one, place));
   for (const json& one : top.list("control")) out.controls.push_back(control_of(one, place));
   for (const json& one : top.list("verdict")) out.claims.push_back(claim_of(one, place));
   out.options = top.object("options");
@@ -249,21 +224,24 @@ std::vector<ExperimentCell> cells_of(const Experiment& experiment, const Experim
   if (experiment.arms.empty()) return cells;
   const json baseline = options_of(experiment.arms.front());
   for (size_t seed = 1; seed <= scale.seeds; ++seed)
-    for (const ExperimentArm& arm : experiment.arms) {
-      ExperimentCell cell{.scale = scale.name,
-                          .arm = arm.name,
-                          .seed = static_cast<int64_t>(seed),
-                          .options = options_of(arm),
-                          .baseline = baseline,
-                          .hash = {}};
-      const json what{{"format", kCellFormat},
-                      {"kind", experiment.kind},
-                      {"options", cell.options},
-                      {"baseline", baseline},
-                      {"seed", seed}};
-      cell.hash = hash_text(hash64(what.dump()));
-      cells.push_back(std::move(cell));
-    }
+    for (const ExperimentArm& arm : experiment.arms)
+      for (const double rate : scale.rates_of(arm)) {
+        ExperimentCell cell{.scale = scale.name,
+                            .arm = arm.name,
+                            .seed = static_cast<int64_t>(seed),
+                            .rate = rate,
+                            .options = options_of(arm),
+                            .baseline = baseline,
+                            .hash = {}};
+        json what{{"format", kCellFormat},
+                  {"kind", experiment.kind},
+                  {"options", cell.options},
+                  {"baseline", baseline},
+                  {"seed", seed}};
+        if (rate != 1) what["rate"] = rate;
+        cell.hash = hash_text(hash64(what.dump()));
+        cells.push_back(std::move(cell));
+      }
   return cells;
 }
 

@@ -7,6 +7,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/version.h"
+#include "motet/experiments/rates.h"
 
 namespace motet {
 namespace {
@@ -60,6 +61,10 @@ std::string shown_mean(const std::vector<double>& all) {
 
 Table arms_table(const Experiment& experiment, const ExperimentScale& scale, const ExperimentResults& results) {
   Table table{.columns = {{"arm", Align::left}, {"parameters"}}};
+  const bool sweeps = !scale.sweep.factors.empty();
+  if (sweeps) table.columns.push_back({"rate"});
+  const std::map<std::string, double> rates = chosen_rates(experiment, scale, results);
+  const std::vector<ExperimentCell> counted = counted_cells(experiment, scale, results);
   const std::vector<std::string> metrics = metrics_of(experiment);
   std::map<std::string, ArmNumbers> numbers;
   for (const std::string& metric : metrics) {
@@ -72,13 +77,14 @@ Table arms_table(const Experiment& experiment, const ExperimentScale& scale, con
     int64_t parameters = 0;
     size_t seeds = 0;
     std::string failure;
-    for (const ExperimentCell& cell : cells_of(experiment, scale))
+    for (const ExperimentCell& cell : counted)
       if (const auto found = results.cells.find(cell.hash); cell.arm == arm.name && found != results.cells.end()) {
         ++seeds;
         parameters = found->second.parameters;
         if (!found->second.failure.empty()) failure = found->second.failure, failed = true;
       }
     std::vector<Cell> row{arm.name, parameters > 0 ? short_count(static_cast<double>(parameters)) : "-"};
+    if (sweeps) row.emplace_back(shown_rate(scale, arm, rates));
     for (const std::string& metric : metrics) row.emplace_back(shown_mean(numbers[metric][arm.name]));
     row.emplace_back(text(seeds, " of ", scale.seeds)), row.emplace_back(failure);
     table.rows.push_back(std::move(row));
@@ -148,7 +154,8 @@ std::string results_text(const Experiment& experiment, const ExperimentResults& 
              ": " + decided[i].why + ")\n";
     out += "\n" + render(arms_table(experiment, scale, results), TableFormat::markdown);
     out += "\nMean ± standard deviation over seeds; " + cost(seconds_of(experiment, scale, results)) +
-           " of one job on " + machines_of(results) + ".\n\n";
+           " of one job on " + machines_of(results) + ".\n" +
+           (sweep_text(scale).empty() ? "" : "\n" + sweep_text(scale)) + "\n";
   }
   if (out.empty()) return "Not run yet: `motet experiment run " + experiment.id + "`.\n";
   out += "Controls: ";
@@ -269,7 +276,7 @@ ReportData experiments_page(const std::vector<Reported>& all, const std::string&
   if (!scale) return page;
   page.facts.push_back({"Scale", scale->name});
   page.facts.push_back({"Machine", machines_of(results)});
-  for (const ExperimentCell& cell : cells_of(experiment, *scale)) {
+  for (const ExperimentCell& cell : counted_cells(experiment, *scale, results)) {
     const auto found = results.cells.find(cell.hash);
     if (found == results.cells.end() || found->second.curve.empty()) continue;
     Curve curve{.mechanism = cell.arm, .seed = static_cast<uint64_t>(cell.seed)};

@@ -8,6 +8,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/experiments/rates.h"
 #include "motet/formats/json.h"
 
 namespace motet {
@@ -22,6 +23,7 @@ fs::path file_of(const Experiment& experiment) { return experiment.folder / "res
 
 json record(const CellResult& cell) {
   json out{{"scale", cell.scale}, {"arm", cell.arm}, {"seed", cell.seed}, {"machine", cell.machine}};
+  if (cell.rate != 1) out["rate"] = cell.rate;
   out["seconds"] = std::round(cell.seconds * 10) / 10;
   if (!cell.failure.empty()) out["failure"] = cell.failure;
   if (!cell.metrics.empty()) out["metrics"] = cell.metrics;
@@ -35,7 +37,7 @@ json record(const CellResult& cell) {
 CellResult cell_of(const json& stored) {
   CellResult out{.scale = stored.at("scale"), .arm = stored.at("arm"), .seed = stored.at("seed")};
   out.machine = stored.at("machine"), out.seconds = stored.at("seconds");
-  out.failure = stored.value("failure", "");
+  out.rate = stored.value("rate", 1.0), out.failure = stored.value("failure", "");
   if (stored.contains("metrics"))
     for (const auto& [name, number] : stored["metrics"].items())
       if (number.is_number()) out.metrics[name] = number;
@@ -75,6 +77,8 @@ std::string text_of(const Experiment& experiment, const ExperimentResults& resul
   for (const auto& [who, configuration] : results.configurations)
     out["configurations"][who.first][who.second] = configuration;
   out["verdicts"] = verdict_records(experiment, results);
+  for (const ExperimentScale& scale : experiment.scales)
+    if (!scale.sweep.factors.empty()) out["rates"][scale.name] = chosen_rates(experiment, scale, results);
   // A cell a line, so that a change shows which.
   std::string text = "{\n";
   for (const auto& [key, value] : out.items()) {
@@ -157,7 +161,7 @@ void drop_void(const Experiment& experiment) {
 std::vector<ExperimentCell> open_cells(const Experiment& experiment, const ExperimentScale& scale,
                                        const ExperimentResults& results) {
   std::vector<ExperimentCell> open;
-  for (ExperimentCell& cell : cells_of(experiment, scale))
+  for (ExperimentCell& cell : known_cells(experiment, scale, results))
     if (!results.cells.contains(cell.hash)) open.push_back(std::move(cell));
   return open;
 }
@@ -186,20 +190,19 @@ std::string changed_key(const json& stored, const json& now, const std::string& 
 ArmNumbers numbers_of(const Experiment& experiment, const ExperimentScale& scale, const ExperimentResults& results,
                       const std::string& metric) {
   ArmNumbers out;
-  for (const ExperimentCell& cell : cells_of(experiment, scale)) {
-    std::vector<double>& numbers = out[cell.arm];
-    numbers.push_back(NAN);
+  for (const ExperimentArm& arm : experiment.arms) out[arm.name].assign(scale.seeds, NAN);
+  for (const ExperimentCell& cell : counted_cells(experiment, scale, results)) {
     const auto found = results.cells.find(cell.hash);
     if (found == results.cells.end()) continue;
     const auto number = found->second.metrics.find(metric);
-    if (number != found->second.metrics.end()) numbers.back() = number->second;
+    if (number != found->second.metrics.end()) out[cell.arm][static_cast<size_t>(cell.seed - 1)] = number->second;
   }
   return out;
 }
 
 std::vector<Verdict> verdicts(const Experiment& experiment, const ExperimentScale& scale,
                               const ExperimentResults& results) {
-  if (open_cells(experiment, scale, results).size() == cells_of(experiment, scale).size()) return {};
+  if (open_cells(experiment, scale, results).size() == known_cells(experiment, scale, results).size()) return {};
   Evidence evidence{.claims = experiment.claims, .controls = experiment.controls, .metrics = {}, .seeds = scale.seeds};
   const auto add = [&](const std::string& metric) {
     if (!evidence.metrics.contains(metric)) evidence.metrics[metric] = numbers_of(experiment, scale, results, metric);

@@ -8,12 +8,13 @@ namespace motet {
 struct CellResult {
   std::string scale, arm;
   int64_t seed = 1;
+  double rate = 1;  // factor of the learning rate
   std::map<std::string, double> metrics;
   std::vector<std::pair<double, double>> curve;  // validation loss over tokens, at most 50 points
   double seconds = 0;
   int64_t tokens = 0, parameters = 0;
   double flops = 0;     // of the whole training
-  std::string failure;  // "" when it ended; a run that diverged has no metrics
+  std::string failure;  // "" when it ended; a run that diverged has no metrics beside those of a watched training
   std::string machine;  // processor and threads, or device
 };
 
@@ -38,7 +39,7 @@ std::string results_json(const Experiment&);
 /// Without the cells that the experiment no longer has.
 void drop_void(const Experiment&);
 
-/// The cells of a scale that have no result.
+/// The cells of a scale that have no result, of those that are known (rates.h).
 std::vector<ExperimentCell> open_cells(const Experiment&, const ExperimentScale&, const ExperimentResults&);
 
 /// Names of the arms, with how many cells each, whose results belong to no cell any more: experiment.toml has changed.
@@ -54,7 +55,7 @@ std::vector<Verdict> verdicts(const Experiment&, const ExperimentScale&, const E
 /// The largest scale whose cells have all ended; null without.
 const ExperimentScale* shown_scale(const Experiment&, const ExperimentResults&);
 
-/// The numbers of a metric by arm and seed, NaN where a cell has none.
+/// The numbers of a metric by arm and seed, of each arm at the rate that it chose; NaN where a cell has none.
 ArmNumbers numbers_of(const Experiment&, const ExperimentScale&, const ExperimentResults&, const std::string& metric);
 
 }  // namespace motet

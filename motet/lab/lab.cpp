@@ -50,7 +50,7 @@ nlohmann::json Lab::configuration(const Experiment& experiment, const Experiment
 
 CellResult Lab::run(const Experiment& experiment, const ExperimentCell& cell, const CellProgress& progress) {
   const CellKind& kind = kind_of(experiment);
-  CellResult out{.scale = cell.scale, .arm = cell.arm, .seed = cell.seed};
+  CellResult out{.scale = cell.scale, .arm = cell.arm, .seed = cell.seed, .rate = cell.rate};
   out.machine = machine();
   const auto start = std::chrono::steady_clock::now();
   named(experiment, cell, [&] {

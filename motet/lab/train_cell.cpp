@@ -26,7 +26,18 @@ struct TrainCell {
   std::optional<Look> look;        // at the trained model
 };
 
-TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
+// The learning rates that the optimiser has, times a factor.
+void scale_rates(TrainOptions& train, double factor) {
+  const auto scale = [&](const char* key, double& rate) {
+    const Option& option = find_option(train_options().table(), key, "train");
+    rate = checked(option, rate * factor, text("train.", key, " times ", factor));
+  };
+  if (factor == 1) return;
+  scale("learning_rate", train.learning_rate);
+  if (train.optimizer == OptimizerKind::muon) scale("muon_learning_rate", train.muon_learning_rate);
+}
+
+TrainCell read_cell(const Lab& lab, const json& options, int64_t seed, double rate) {
   json config = json::object();
   TrainCell out;
   for (const auto& [key, value] : options.items()) {
@@ -61,6 +72,7 @@ TrainCell read_cell(const Lab& lab, const json& options, int64_t seed) {
     data["text"] = folder.string();
   }
   out.run = read_run_config(json::object(), config);
+  scale_rates(out.run.train, rate);
   out.run.train.seed += seed - 1, out.run.train.data_seed += seed - 1;
   return out;
 }
@@ -70,7 +82,7 @@ ModelConfig model_of(const Lab& lab, const ExperimentCell& cell, const TrainCell
   ModelConfig config = own.run.model_config(vocabulary);
   if (own.task) fit_to_task(config, *own.task);
   if (cell.options == cell.baseline || own.match == Match::none) return config;
-  const TrainCell baseline = read_cell(lab, cell.baseline, cell.seed);
+  const TrainCell baseline = read_cell(lab, cell.baseline, cell.seed, 1);
   ModelConfig first = baseline.run.model_config(vocabulary);
   if (baseline.task) fit_to_task(first, *baseline.task);
   match_size(config, own.match, size_of(first, own.match));
@@ -84,7 +96,7 @@ struct Prepared {
 };
 
 Prepared prepared(Lab& lab, const ExperimentCell& cell) {
-  Prepared out{.cell = read_cell(lab, cell.options, cell.seed), .data = nullptr, .config = {}};
+  Prepared out{.cell = read_cell(lab, cell.options, cell.seed, cell.rate), .data = nullptr, .config = {}};
   const TrainOptions& train = out.cell.run.train;
   if (const std::optional<TaskCell>& task = out.cell.task) {
     if (train.minutes > 0)
@@ -100,8 +112,9 @@ Prepared prepared(Lab& lab, const ExperimentCell& cell) {
 }
 
 json configuration(Lab& lab, const ExperimentCell& cell) {
+  read_cell(lab, cell.options, 1, cell.rate);  // refuses a rate that is none
   ExperimentCell first = cell;
-  first.seed = 1;
+  first.seed = 1, first.rate = 1;
   const Prepared own = prepared(lab, first);
   json out = own.cell.run.resolved();
   out["model"]["intermediate_size"] = own.config.intermediate_size();
