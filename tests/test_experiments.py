@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import time
 
@@ -81,6 +82,12 @@ def results(folder):
 def metrics(folder):
     """What every cell came to, without what tells of the machine."""
     return {key: {name: cell[name] for name in ("arm", "seed", "scale", "metrics", "curve")} for key, cell in results(folder)["cells"].items()}
+
+
+def config_of(text, path):
+    """The [model] and [train] of an experiment's options, for motet train --config."""
+    path.write_text(re.search(r"\[options.model\].*?(?=\n\[\[)", text, re.S).group().replace("options.", ""))
+    return path
 
 
 def good(done):
@@ -182,10 +189,7 @@ def test_a_file_that_changed_makes_its_cells_void(folder):
 
 def test_what_a_cell_says_is_what_train_says(folder, tmp_path):
     good(motet(folder, "run", "T1", "-t", 1))
-    config = tmp_path / "one.toml"
-    text = SMALL.replace("STEPS", "6")
-    keys = re.search(r"\[options.model\].*?(?=\n\[\[)", text, re.S).group().replace("options.", "")
-    config.write_text(keys)
+    config = config_of(SMALL.replace("STEPS", "6"), tmp_path / "one.toml")
     for seed in (1, 2):
         out = tmp_path / f"run{seed}"
         good(run("train", "--config", config, "--set", f"train.seed={seed}", "--set", f"train.data_seed={seed - 1}", "-t", 1, "--out", out))
@@ -228,8 +232,7 @@ def test_an_arm_trains_all_its_seeds_at_its_own_best_rate(folder, tmp_path):
 def test_a_rate_is_a_factor_of_the_learning_rate(folder, tmp_path):
     written(folder, RATES.replace("[options.train]", '[options.train]\noptimizer = "muon"'))
     good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--seeds", 1))
-    config = tmp_path / "one.toml"
-    config.write_text(re.search(r"\[options.model\].*?(?=\n\[\[)", SMALL.replace("STEPS", "6"), re.S).group().replace("options.", ""))
+    config = config_of(SMALL.replace("STEPS", "6"), tmp_path / "one.toml")
     for rate in (0.5, 4):
         rates = [f"train.learning_rate={3e-3 * rate}", f"train.muon_learning_rate={0.02 * rate}", "train.optimizer=muon"]
         out = tmp_path / f"run{rate}"
@@ -241,6 +244,67 @@ def test_a_rate_is_a_factor_of_the_learning_rate(folder, tmp_path):
     written(folder, RATES.replace("[options.train]", "[options.train]\nlearning_rate = 5"))
     line = refused(2, "experiment", "run", "T1", "--arms", "one", "--folder", folder.parent, folder=folder.parent.parent)
     assert line == "motet: T1, one: train.learning_rate times 4: 20.0 is above 10" and not (folder / "results.json").exists()
+
+
+def test_a_watched_training_says_how_steady_it_was(folder, tmp_path):
+    text = SMALL.replace("[options.model]", "[options]\nwatch = true\n\n[options.model]").replace("STEPS", "80")
+    written(folder, text)
+    good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--seeds", 1))
+    (cell,) = results(folder)["cells"].values()
+    good(run("train", "--config", config_of(text, tmp_path / "one.toml"), "-t", 1, "--out", tmp_path / "run"))
+    steps = [row for row in records(tmp_path / "run") if "gradient_norm" in row]
+    losses = [row["loss"] for row in steps]
+    spikes = sum(losses[i] > statistics.mean(losses[i - 50 : i]) + 4 * statistics.stdev(losses[i - 50 : i]) for i in range(50, 80))
+    assert cell["metrics"]["largest_gradient"] == max(row["gradient_norm"] for row in steps if row["step"] > 4), "5 % of the steps are the warm-up"
+    assert (cell["metrics"]["spikes"], cell["metrics"]["diverged"]) == (spikes, 0) and "validation_loss" in cell["metrics"]
+
+    wild = text.replace("[options.train]", "[options.train]\nlearning_rate = 10\nweight_decay = 1\nwarmup = 0")
+    for watched in (True, False):
+        (folder / "results.json").unlink()
+        written(folder, wild if watched else wild.replace("watch = true", ""))
+        assert "and what is not known" in good(motet(folder, "run", "T1", "--dry-run", "--arms", "one", "--seeds", 1)).stdout
+        done = good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--seeds", 1))
+        (cell,) = results(folder)["cells"].values()
+        assert "warning: T1, one, seed 1: step " in done.stderr and cell["failure"].startswith("step ")
+        if not watched:
+            assert "metrics" not in cell
+            continue
+        made = int(re.match(r"step (\d+): ", cell["failure"])[1]) - 1
+        assert 0 < made < 80 and cell["metrics"]["diverged"] == 1 and "validation_loss" not in cell["metrics"]
+        assert 80 - made <= cell["metrics"]["spikes"] <= 80 - made + max(made - 50, 0), "steps that it no longer made count"
+
+
+def test_a_cell_goes_on_with_other_positions_as_train_does(folder, tmp_path):
+    then = '[options]\nthen = { model = { attention = { rope_scaling = "linear", rope_factor = 2 } }, train = { context = 32, steps = 3, batch_size = 1 } }\n'
+    text = SMALL.replace("[options.model]", then + "lengths = { times = [1, 2], tokens = 500 }\nrecall = { n = 2, tokens = 500 }\n\n[options.model]").replace("STEPS", "6")
+    written(folder, text)
+    good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--seeds", 1))
+    (cell,) = results(folder)["cells"].values()
+    config = config_of(text, tmp_path / "one.toml")
+    good(run("train", "--config", config, "-t", 1, "--out", tmp_path / "first"))
+    more = ["train.context=32", "train.steps=3", "train.batch_size=1", "model.attention.rope_scaling=linear", "model.attention.rope_factor=2"]
+    sets = [word for pair in more for word in ("--set", pair)]
+    good(run("train", "--init", tmp_path / "first", "--config", config, *sets, "-t", 1, "--out", tmp_path / "second"))
+    last = [row["validation_loss"] for row in records(tmp_path / "second") if "validation_loss" in row][-1]
+    assert cell["metrics"]["validation_loss"] == last
+    assert cell["tokens"] == 6 * 2 * 16 + 3 * 32 and cell["curve"][-1] == [cell["tokens"], last]
+    assert sorted(name for name in cell["metrics"] if name.startswith("loss")) == ["loss{1T}", "loss{2T}", "loss{recall}", "loss{rest}"]
+    assert 0 < cell["metrics"]["recalled"] < 0.5
+    resolved = results(folder)["configurations"]["xs"]["one"]
+    assert resolved["then"]["train"]["context"] == 32 and resolved["then"]["attention"]["rope_scaling"] == "linear"
+    assert resolved["train"]["context"] == 16 and resolved["model"]["attention"]["rope_scaling"] == "none"
+
+    (folder / "results.json").unlink()
+    for before, after, line in [
+        ("rope_factor = 2", "num_heads = 2", "T1, one: model.attention.num_heads: comes from the checkpoint, want one of rope_base"),
+        ("model = { attention", "model = { num_layers = 2, attention", "then.model.num_layers: comes from the training"),
+        ("steps = 3, ", "", "T1, one: then.train: want steps or tokens"),
+        ("train = { context", "trian = { context", "unknown option 'then.trian': nearest is 'then.train'"),
+        ("then = {", "watch = true\nthen = {", "T1, one: watch: is of one training"),
+        ("n = 2,", "n = 32,", "T1, one: recall.n: 32, want less than the context of 32"),
+    ]:
+        written(folder, text.replace(before, after))
+        assert line in refused(2, "experiment", "run", "T1", "--arms", "one", "--folder", folder.parent, folder=folder.parent.parent)
 
 
 def test_the_time_that_is_given_is_kept(folder):

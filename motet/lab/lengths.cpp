@@ -8,9 +8,13 @@
 #include "motet/models/lengthen.h"
 
 namespace motet {
-namespace {
 
-// The same parameters in a model of another configuration.
+Scaling read_scaling(const std::string& name, const std::string& place) {
+  const std::vector<std::string> words = split(name, ' ');
+  if (words.size() != 2) fail_usage(place, ": ", quote(name), ", want a kind and a factor, as in dynamic 4");
+  return {name, {{"rope_scaling", words[0]}, {"rope_factor", words[1]}}};
+}
+
 Model with_config(ModelImpl& model, const ModelConfig& config) {
   at::NoGradGuard no_grad;
   Model other(config, model.device());
@@ -19,8 +23,6 @@ Model with_config(ModelImpl& model, const ModelConfig& config) {
   for (auto& item : other->named_parameters()) item.value().set_data(from[item.key()].detach());
   return other;
 }
-
-}  // namespace
 
 Lengths read_lengths(const nlohmann::json& given) {
   if (!given.is_object()) fail_usage("lengths: want a table");
@@ -32,12 +34,7 @@ Lengths read_lengths(const nlohmann::json& given) {
     } else if (key == "tokens" && value.is_number_integer() && value > 1) {
       out.tokens = value;
     } else if (key == "scaling" && all([](const auto& one) { return one.is_string(); })) {
-      for (const std::string name : value) {
-        const std::vector<std::string> words = split(name, ' ');
-        if (words.size() != 2)
-          fail_usage("lengths.scaling: ", quote(name), ", want a kind and a factor, as in dynamic 4");
-        out.scalings.push_back({name, {{"rope_scaling", words[0]}, {"rope_factor", words[1]}}});
-      }
+      for (const std::string name : value) out.scalings.push_back(read_scaling(name, "lengths.scaling"));
     } else if (key == "times" || key == "tokens" || key == "scaling") {
       fail_usage("lengths.", key, ": ", value.dump(),
                  ", want times = [1, 8], tokens = 40000 or scaling = [\"dynamic 4\"]");
@@ -50,21 +47,21 @@ Lengths read_lengths(const nlohmann::json& given) {
   return out;
 }
 
-void check_lengths(const ModelConfig& config, const Lengths& lengths) {
-  for (const Lengths::Scaling& scaling : lengths.scalings)
-    for (const int64_t times : lengths.times) lengthened(config, times * config.context, scaling.options);
-  if (lengths.tokens <= std::ranges::max(lengths.times) * config.context)
+void check_lengths(const ModelConfig& config, int64_t trained, const Lengths& lengths) {
+  for (const Scaling& scaling : lengths.scalings)
+    for (const int64_t times : lengths.times) lengthened(config, times * trained, scaling.options);
+  if (lengths.tokens <= std::ranges::max(lengths.times) * trained)
     fail_usage("lengths.tokens: ", lengths.tokens, ", want more than the longest window");
 }
 
-std::map<std::string, double> losses_at(ModelImpl& model, const TokenSequence& validation, const Lengths& lengths) {
-  const int64_t trained = model.config().context;
+std::map<std::string, double> losses_at(ModelImpl& model, int64_t trained, const TokenSequence& validation,
+                                        const Lengths& lengths) {
   const auto count = std::min<uint64_t>(static_cast<uint64_t>(lengths.tokens), validation.size());
   std::vector<int64_t> tokens = validation.slice(0, count);
   std::map<std::string, double> out;
-  std::vector<Lengths::Scaling> all{{"", nlohmann::json::object()}};
+  std::vector<Scaling> all{{"", nlohmann::json::object()}};
   all.insert(all.end(), lengths.scalings.begin(), lengths.scalings.end());
-  for (const Lengths::Scaling& scaling : all) {
+  for (const Scaling& scaling : all) {
     if (!scaling.name.empty() && model.config().attention.at("rope_fraction") == 0) continue;
     for (const int64_t times : lengths.times) {
       const Model own = with_config(model, lengthened(model.config(), times * trained, scaling.options));

@@ -3,9 +3,20 @@
 #include <algorithm>
 
 #include "motet/core/error.h"
+#include "motet/models/lengthen.h"
 #include "motet/probe/probe.h"
 
 namespace motet {
+namespace {
+
+// As `motet eval` has a model for the options of a test.
+ModelConfig config_for(const ModelConfig& trained, const TaskCell& cell, const TaskCell::Test& test) {
+  nlohmann::json positions = test.scaling.options;
+  if (trained.attention.at("rope_trained_length") == 0) positions["rope_trained_length"] = cell.task().row_length();
+  return lengthened(trained, 0, positions);
+}
+
+}  // namespace
 
 int64_t TaskCell::longest() const {
   int64_t most = 0;
@@ -30,9 +41,15 @@ TaskCell read_task(const nlohmann::json& given) {
     for (const TaskCell::Test& other : out.tests)
       if (other.name == name) fail_usage("data.task.test: ", quote(name), " is there twice");
     nlohmann::json variant = task;
+    Scaling scaling;
     for (const auto& [key, value] : test.items())
-      if (key != "name") variant[key] = value;
-    out.tests.push_back({test["name"], make_task(variant, "data.task.test")});
+      if (key == "scaling") {
+        if (!value.is_string()) fail_usage("data.task.test: scaling: want a string, as in \"dynamic 4\"");
+        scaling = read_scaling(value, "data.task.test: scaling");
+      } else if (key != "name") {
+        variant[key] = value;
+      }
+    out.tests.push_back({test["name"], make_task(variant, "data.task.test"), scaling});
     out.given["test"].push_back(test);
     if (out.tests.back().task->vocabulary() != out.task().vocabulary())
       fail_usage("data.task.test: ", test["name"].get<std::string>(), " has other tokens than the task");
@@ -42,6 +59,11 @@ TaskCell read_task(const nlohmann::json& given) {
 
 TextData task_data(const TaskCell& cell, uint64_t episodes, uint64_t seed) {
   return task_data(cell.tests.front().task, cell.given.at("name"), episodes, seed);
+}
+
+void check_tests(const ModelConfig& config, const TaskCell& cell) {
+  for (const TaskCell::Test& test : cell.tests)
+    if (!test.scaling.name.empty()) config_for(config, cell, test);
 }
 
 void fit_to_task(ModelConfig& config, const TaskCell& cell) {
@@ -69,8 +91,11 @@ std::map<std::string, double> shares(ModelImpl& model, const TaskCell& cell) {
 std::map<std::string, double> accuracies(ModelImpl& model, const TaskCell& cell) {
   std::map<std::string, double> out;
   for (const TaskCell::Test& test : cell.tests) {
+    const bool scaled = !test.scaling.name.empty();
+    if (scaled && model.config().attention.at("rope_fraction") == 0) continue;
+    const Model own = scaled ? with_config(model, config_for(model.config(), cell, test)) : Model(nullptr);
     const std::vector<int64_t> episodes = first_episodes(test_episodes(cell.task(), *test.task));
-    const TaskScore score = score_task(model, *test.task, episodes);
+    const TaskScore score = score_task(scaled ? *own.ptr() : model, *test.task, episodes);
     // "accuracy", "accuracy{held out}", "accuracy{n=512}", "accuracy{n=512, held out}"
     const auto named = [&](const std::string& what, const std::string& slice = "") {
       const std::string inside = test.name + (test.name.empty() || slice.empty() ? "" : ", ") + slice;

@@ -5,6 +5,7 @@
 
 #include "motet/core/testing.h"
 #include "motet/models/testing.h"
+#include "motet/tasks/episodes.h"
 
 namespace motet {
 namespace {
@@ -99,6 +100,47 @@ TEST(TaskCell, ATestHasTheOptionsOfTheTraining) {
   for (uint64_t n = 0; n < 100; ++n) far += cell.tests[1].task->episode(1, n, true).slices[0] == "distance >= T";
   EXPECT_GT(far, 50);
   EXPECT_EQ(cell.tests[0].task->episode(1, 0, true).slices[0], "distance < T");
+}
+
+// Of the same parameters, at other positions: as in a model that was made with them.
+TEST(TaskCell, AScaledTestIsThatOfAModelWithThatScaling) {
+  const json given{{"name", "passkey"},
+                   {"tokens", 64},
+                   {"digits", 1},
+                   {"test",
+                    {{{"name", "n=256"}, {"tokens", 256}},
+                     {{"name", "n=256, dynamic 4"}, {"tokens", 256}, {"scaling", "dynamic 4"}}}}};
+  const TaskCell cell = read_task(given);
+  ModelConfig config = tiny({{"initializer_range", 1.0}}, {{"num_heads", 2}}, cell.task().vocabulary());
+  fit_to_task(config, cell);
+  ModelConfig scaled = config;
+  scaled.attention["rope_scaling"] = "dynamic", scaled.attention["rope_factor"] = 4;
+  scaled.attention["rope_trained_length"] = 65;  // an episode and its answer, as in a training
+  Model model = fresh(config), other = fresh(scaled);
+  const auto found = accuracies(*model, cell);
+  const auto count = static_cast<int64_t>(test_episodes(cell.task(), *cell.tests[1].task));
+  EXPECT_EQ(found.at("accuracy{n=256}"), plain(*model, *cell.tests[1].task, count));
+  EXPECT_EQ(found.at("accuracy{n=256, dynamic 4}"), plain(*other, *cell.tests[2].task, count));
+  EXPECT_NE(found.at("accuracy{n=256, dynamic 4}"), found.at("accuracy{n=256}"));
+  EXPECT_TRUE(found.contains("accuracy{n=256, dynamic 4, distance >= T}"));
+
+  config.attention["rope_fraction"] = 0;
+  const auto without = accuracies(*fresh(config), cell);
+  EXPECT_TRUE(without.contains("accuracy{n=256}") && !without.contains("accuracy{n=256, dynamic 4}"));
+}
+
+TEST(TaskCell, AScalingThatIsNoneIsRefused) {
+  const auto said = [](const json& scaling) {
+    const json given{{"name", "passkey"}, {"tokens", 64}, {"test", {{{"name", "n=64, far"}, {"scaling", scaling}}}}};
+    return message_of<UsageError>([&] {
+      const TaskCell cell = read_task(given);
+      check_tests(tiny({}, {{"num_heads", 2}}, cell.task().vocabulary()), cell);
+    });
+  };
+  EXPECT_EQ(said("dynamic"), "data.task.test: scaling: 'dynamic', want a kind and a factor, as in dynamic 4");
+  EXPECT_EQ(said(4), "data.task.test: scaling: want a string, as in \"dynamic 4\"");
+  EXPECT_NE(said("dynamik 4").find("nearest is 'dynamic'"), std::string::npos) << said("dynamik 4");
+  EXPECT_NE(said("dynamic x").find("rope_factor"), std::string::npos) << said("dynamic x");
 }
 
 }  // namespace

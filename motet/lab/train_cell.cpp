@@ -1,11 +1,11 @@
 // A cell that trains a model on a text or a task, and scores it.
-#include "motet/compare/arms.h"
+#include <cmath>
+
 #include "motet/core/error.h"
-#include "motet/lab/lab.h"
-#include "motet/lab/lengths.h"
-#include "motet/lab/look.h"
-#include "motet/lab/task_cell.h"
+#include "motet/lab/train_cell.h"
+#include "motet/lab/watch.h"
 #include "motet/models/cost.h"
+#include "motet/models/lengthen.h"
 #include "motet/ops/device.h"
 #include "motet/train/trainer.h"
 
@@ -16,73 +16,12 @@ using nlohmann::json;
 
 constexpr size_t kCurvePoints = 50;
 
-// The options of a cell: sections model, train and data as in a run's configuration, `mechanism` as a contender of a
-// comparison, and what is equal between it and the baseline.
-struct TrainCell {
-  RunConfig run;
-  Match match = Match::parameters;
-  std::optional<TaskCell> task;    // in place of a text
-  std::optional<Lengths> lengths;  // at which the trained model is scored
-  std::optional<Look> look;        // at the trained model
-};
-
-// The learning rates that the optimiser has, times a factor.
-void scale_rates(TrainOptions& train, double factor) {
-  const auto scale = [&](const char* key, double& rate) {
-    const Option& option = find_option(train_options().table(), key, "train");
-    rate = checked(option, rate * factor, text("train.", key, " times ", factor));
-  };
-  if (factor == 1) return;
-  scale("learning_rate", train.learning_rate);
-  if (train.optimizer == OptimizerKind::muon) scale("muon_learning_rate", train.muon_learning_rate);
-}
-
-TrainCell read_cell(const Lab& lab, const json& options, int64_t seed, double rate) {
-  json config = json::object();
-  TrainCell out;
-  for (const auto& [key, value] : options.items()) {
-    const bool section = key == "model" || key == "train" || key == "data";
-    if (section && !value.is_object()) fail_usage("options.", key, ": want a table");
-    if (key == "mechanism")
-      config["model"]["attention"]["mechanism"] = value;
-    else if (key == "match")
-      out.match = value_of(match_words(), value.is_string() ? value.get<std::string>() : value.dump(), "match");
-    else if (key == "lengths")
-      out.lengths = read_lengths(value);
-    else if (key == "look")
-      out.look = read_look(value);
-    else if (section)
-      config[key].merge_patch(value);
-    else
-      fail_usage(unknown_name("option", key, {"data", "lengths", "look", "match", "mechanism", "model", "train"}));
-  }
-  config["train"]["device"] = lab.options().device;
-  json& data = config["data"];
-  if (data.contains("task")) {
-    if (data.contains("text")) fail_usage("data.text and data.task: want one of them");
-    if (config["train"].contains("context")) fail_usage("train.context: is the length of an episode, want it left out");
-    out.task = read_task(data["task"]);
-    data.erase("task");
-    config["train"]["context"] = out.task->task().row_length();
-  }
-  if (data.contains("text") && data["text"].is_string()) {
-    const std::filesystem::path folder = lab.options().data / data["text"].get<std::string>();
-    if (!std::filesystem::exists(folder))
-      fail_usage("its data is not there, want ", quote(folder.string()), ": experiments/README.md says how to make it");
-    data["text"] = folder.string();
-  }
-  out.run = read_run_config(json::object(), config);
-  scale_rates(out.run.train, rate);
-  out.run.train.seed += seed - 1, out.run.train.data_seed += seed - 1;
-  return out;
-}
-
 // The model of a cell, in size equal to the baseline's.
 ModelConfig model_of(const Lab& lab, const ExperimentCell& cell, const TrainCell& own, int64_t vocabulary) {
   ModelConfig config = own.run.model_config(vocabulary);
   if (own.task) fit_to_task(config, *own.task);
   if (cell.options == cell.baseline || own.match == Match::none) return config;
-  const TrainCell baseline = read_cell(lab, cell.baseline, cell.seed, 1);
+  const TrainCell baseline = read_train_cell(lab, cell.baseline, cell.seed, 1);
   ModelConfig first = baseline.run.model_config(vocabulary);
   if (baseline.task) fit_to_task(first, *baseline.task);
   match_size(config, own.match, size_of(first, own.match));
@@ -93,10 +32,14 @@ struct Prepared {
   TrainCell cell;
   std::shared_ptr<const TextData> data;
   ModelConfig config;
+  std::shared_ptr<const TextData> data_then = nullptr;
+  ModelConfig config_then = {};  // without a second training that of the first
+
+  int64_t trained() const { return cell.run.train.context; }  // T of lengths
 };
 
 Prepared prepared(Lab& lab, const ExperimentCell& cell) {
-  Prepared out{.cell = read_cell(lab, cell.options, cell.seed, cell.rate), .data = nullptr, .config = {}};
+  Prepared out{.cell = read_train_cell(lab, cell.options, cell.seed, cell.rate), .data = nullptr, .config = {}};
   const TrainOptions& train = out.cell.run.train;
   if (const std::optional<TaskCell>& task = out.cell.task) {
     if (train.minutes > 0)
@@ -108,11 +51,24 @@ Prepared prepared(Lab& lab, const ExperimentCell& cell) {
     out.data = lab.data_of(out.cell.run);
     out.config = model_of(lab, cell, out.cell, vocabulary_for(*out.data->tokenizer, train));
   }
+  out.config_then = out.config;
+  if (const std::optional<Then>& then = out.cell.then) {
+    const int64_t context = then->run.train.context;
+    out.config_then = lengthened(out.config, context > out.config.context ? context : 0, then->positions);
+    out.data_then = lab.data_of(then->run);
+  }
   return out;
 }
 
+// What of [train] changes a number.
+json numbers_of(json train) {
+  for (const char* key : {"device", "keep_last", "keep_best", "checkpoint_every", "async_checkpoint", "diagnose_every"})
+    train.erase(key);
+  return train;
+}
+
 json configuration(Lab& lab, const ExperimentCell& cell) {
-  read_cell(lab, cell.options, 1, cell.rate);  // refuses a rate that is none
+  read_train_cell(lab, cell.options, 1, cell.rate);  // refuses a rate that is none
   ExperimentCell first = cell;
   first.seed = 1, first.rate = 1;
   const Prepared own = prepared(lab, first);
@@ -120,14 +76,19 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   out["model"]["intermediate_size"] = own.config.intermediate_size();
   out["data"].erase("text");  // a path of this machine; the hashes tell what it is
   out["data"]["name"] = own.data->name;
-  if (own.cell.lengths) check_lengths(own.config, *own.cell.lengths), out["lengths"] = cell.options["lengths"];
-  if (own.cell.look) check_look(own.config, *own.cell.look), out["look"] = cell.options["look"];
+  if (own.cell.lengths) check_lengths(own.config_then, own.trained(), *own.cell.lengths);
+  if (own.cell.look) check_look(own.config_then, *own.cell.look);
+  if (own.cell.recall) check_recall(own.config_then, *own.cell.recall);
+  for (const char* key : {"lengths", "look", "recall", "watch"})
+    if (cell.options.contains(key)) out[key] = cell.options[key];
+  if (own.cell.then)
+    out["then"] = {{"attention", own.config_then.attention},
+                   {"train", numbers_of(own.cell.then->run.resolved()["train"])}};
   if (own.cell.task)
-    out["data"]["task"] = own.cell.task->given;
+    check_tests(own.config, *own.cell.task), out["data"]["task"] = own.cell.task->given;
   else
     out["data"]["hashes"] = own.data->hashes;
-  for (const char* key : {"device", "keep_last", "keep_best", "checkpoint_every", "async_checkpoint", "diagnose_every"})
-    out["train"].erase(key);  // none of these changes a number
+  out["train"] = numbers_of(out["train"]);
   return out;
 }
 
@@ -138,43 +99,92 @@ std::unique_ptr<Trainer> trainer_of(const Prepared& own) {
   return std::make_unique<Trainer>(model, *own.data, own.cell.run.train);
 }
 
-void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgress& progress) {
-  const Prepared own = prepared(lab, cell);
-  const std::unique_ptr<Trainer> trainer = trainer_of(own);
-  const ModelCost cost = model_cost(trainer->model());
+// The same parameters, in a trainer of the second training.
+std::unique_ptr<Trainer> second_trainer(const Prepared& own, ModelImpl& trained) {
+  return std::make_unique<Trainer>(with_config(trained, own.config_then), *own.data_then, own.cell.then->run.train);
+}
+
+// Runs a training and adds to the cell what it came to. Throws Diverged; what was watched is there then.
+void train(Trainer& trainer, const TrainOptions& options, bool watch, CellResult& out, const CellProgress& progress) {
+  const ModelCost cost = model_cost(trainer.model());
   out.parameters = cost.parameters;
+  const auto steps = static_cast<double>(trainer.planned_steps());
+  Watched seen{.losses = {},
+               .gradient_norms = {},
+               .planned = trainer.planned_steps(),
+               .warmup = std::llround(options.warmup < 1 ? options.warmup * steps : options.warmup)};
   TrainEvents events;
   events.step = [&](const StepRecord& r) {
-    progress(static_cast<double>(r.step) / static_cast<double>(trainer->planned_steps()));
+    seen.losses.push_back(r.loss), seen.gradient_norms.push_back(r.gradient_norm);
+    progress(static_cast<double>(r.step) / steps);
   };
-  const TrainResult result = train_model(*trainer, events);
-  out.tokens = trainer->steps_done() * trainer->tokens_per_step();
-  out.flops = 3 * cost.flops_per_token * static_cast<double>(out.tokens);
-  const size_t every = result.evals.size() / kCurvePoints + 1;
-  for (size_t i = 0; i < result.evals.size(); ++i)
-    if ((result.evals.size() - 1 - i) % every == 0)
-      out.curve.emplace_back(static_cast<double>(result.evals[i].step * trainer->tokens_per_step()),
-                             result.evals[i].loss);
-  out.metrics["validation_loss"] = result.evals.back().loss;
-  if (own.cell.lengths) out.metrics.merge(losses_at(trainer->model(), *own.data->validation, *own.cell.lengths));
-  if (own.cell.look) out.metrics.merge(looked(trainer->model(), *own.data->validation, *own.cell.look));
-  if (own.cell.task) {
-    out.metrics.merge(accuracies(trainer->model(), *own.cell.task));
-    out.metrics.merge(shares(trainer->model(), *own.cell.task));
+  const auto end = [&](bool diverged) {
+    seen.diverged = diverged;
+    if (watch) out.metrics.merge(watched(seen));
+  };
+  try {
+    const TrainResult result = train_model(trainer, events);
+    const auto before = static_cast<double>(out.tokens);
+    const size_t every = result.evals.size() / kCurvePoints + 1;
+    for (size_t i = 0; i < result.evals.size(); ++i)
+      if ((result.evals.size() - 1 - i) % every == 0)
+        out.curve.emplace_back(before + static_cast<double>(result.evals[i].step * trainer.tokens_per_step()),
+                               result.evals[i].loss);
+    out.metrics["validation_loss"] = result.evals.back().loss;
+  } catch (const Diverged&) {
+    end(true);
+    throw;
+  }
+  const int64_t tokens = trainer.steps_done() * trainer.tokens_per_step();
+  out.tokens += tokens, out.flops += 3 * cost.flops_per_token * static_cast<double>(tokens);
+  end(false);
+}
+
+void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgress& progress) {
+  const Prepared own = prepared(lab, cell);
+  const TrainCell& wants = own.cell;
+  std::unique_ptr<Trainer> trainer = trainer_of(own);
+  train(*trainer, wants.run.train, wants.watch, out, progress);
+  if (wants.then) {
+    trainer = second_trainer(own, trainer->model());
+    train(*trainer, wants.then->run.train, false, out, progress);
+  }
+  ModelImpl& model = trainer->model();
+  const TextData& data = wants.then ? *own.data_then : *own.data;
+  if (wants.lengths) out.metrics.merge(losses_at(model, own.trained(), *data.validation, *wants.lengths));
+  if (wants.look) out.metrics.merge(looked(model, *data.validation, *wants.look));
+  if (wants.recall) out.metrics.merge(recall_losses(model, *data.train, *data.validation, *wants.recall));
+  if (wants.task) {
+    out.metrics.merge(accuracies(model, *wants.task));
+    out.metrics.merge(shares(model, *wants.task));
   }
 }
 
-std::optional<double> seconds(Lab& lab, const ExperimentCell& cell) {
-  Prepared own = prepared(lab, cell);
-  const double steps = static_cast<double>(own.cell.run.train.budget_steps());
-  if (own.cell.run.train.minutes > 0) return own.cell.run.train.minutes * 60;
-  own.cell.run.train.steps = 1'000'000, own.cell.run.train.tokens = 0;
-  const std::unique_ptr<Trainer> trainer = trainer_of(own);
-  trainer->step();
+// Of the budget's steps at the speed of a few.
+double seconds_of(Trainer& trainer, const TrainOptions& budget) {
+  if (budget.minutes > 0) return budget.minutes * 60;
+  trainer.step();
   double total = 0;
   int64_t measured = 0;
-  for (; measured < 5 || (total < 0.5 && measured < 50); ++measured) total += trainer->step().seconds;
-  return steps * total / static_cast<double>(measured);
+  for (; measured < 5 || (total < 0.5 && measured < 50); ++measured) total += trainer.step().seconds;
+  return static_cast<double>(budget.budget_steps()) * total / static_cast<double>(measured);
+}
+
+std::optional<double> seconds(Lab& lab, const ExperimentCell& cell) try {
+  Prepared own = prepared(lab, cell);
+  const auto without_end = [](TrainOptions& train) { train.steps = 1'000'000, train.tokens = 0; };
+  const TrainOptions first = own.cell.run.train;
+  if (first.minutes == 0) without_end(own.cell.run.train);
+  std::unique_ptr<Trainer> trainer = trainer_of(own);
+  double all = seconds_of(*trainer, first);
+  if (own.cell.then) {
+    const TrainOptions second = own.cell.then->run.train;
+    without_end(own.cell.then->run.train);
+    all += seconds_of(*second_trainer(own, trainer->model()), second);
+  }
+  return all;
+} catch (const Diverged&) {
+  return std::nullopt;  // as the cell will
 }
 
 }  // namespace
