@@ -423,6 +423,31 @@ def test_the_projects_own_experiments_say_what_would_run(id, tmp_path):
         good(done)
 
 
+@pytest.fixture(scope="module")
+def small_books(tmp_path_factory):
+    """Text in place of books10M: what experiments would compute is checked, without computing it."""
+    place = tmp_path_factory.mktemp("books")
+    words = ["the", "sea", "was", "dark", "and", "of", "old", "houses", "nobody", "spoke", "\n"]
+    for name, count in (("train", 20_000), ("valid", 250_000)):
+        (place / f"{name}.txt").write_text(" ".join(words[i * i % 13 % 11] for i in range(count)))
+    out = place / "data" / "books10M"
+    good(run("data", "prepare", place / "train.txt", "--validation-text", place / "valid.txt", "--tokenizer", "bytes", "--out", out, folder=place))
+    return place / "data"
+
+
+@pytest.mark.parametrize("id", sorted(path.name.split("_")[0] for path in (ROOT / "experiments").iterdir() if path.is_dir()))
+def test_the_projects_own_experiments_have_options_that_are_known(id, small_books, tmp_path):
+    """Every arm at every scale and rate is resolved before the first cell, for which there is no time."""
+    (folder,) = (ROOT / "experiments").glob(f"{id}_*")
+    shutil.copytree(folder, tmp_path / "experiments" / folder.name, ignore=shutil.ignore_patterns("results.json"))
+    text = (folder / "experiment.toml").read_text()
+    for scale in re.findall(r'\[\[scale\]\]\nname = "(.*)"', text):
+        done = good(run("experiment", "run", id, "--scale", scale, "--minutes", "1e-9", "-t", 1, "--data", small_books, folder=tmp_path))
+        assert "the time is up; 0 cells have ended" in done.stderr
+    assert "not_run" in text or "[[scale]]" in text
+    assert not (tmp_path / "experiments" / folder.name / "results.json").exists()
+
+
 @pytest.mark.slow
 def test_the_curves_of_x3_are_still_those(tmp_path):
     """A change of an operator that changes what is learned shows here; float64, so that processors agree."""
