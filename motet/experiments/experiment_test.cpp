@@ -268,6 +268,17 @@ TEST_F(ExperimentFile, TheReadmeHasWhatTheResultsSay) {
             "D4/README.md: want the marks <!-- claim --> and <!-- /claim -->");
 }
 
+TEST_F(ExperimentFile, WhatFailedIsInTheTable) {
+  const Experiment one = with();
+  run_all(one, one.scale("xs"));
+  ExperimentResults results = read_results(one);
+  EXPECT_EQ(results_text(one, results).find("failed"), std::string::npos);
+  CellResult& cell = results.cells.at(cells_of(one, one.scale("xs"))[1].hash);
+  cell.metrics.clear(), cell.failure = "step 4: the loss is nan; the batch has tokens 1-9";
+  const std::string text = results_text(one, results);
+  EXPECT_NE(text.find("| 3 of 3 | step 4: the loss is nan |"), std::string::npos) << text;
+}
+
 TEST_F(ExperimentFile, ScalesThatDisagreeAreNamedAndTheLargestIsShown) {
   const Experiment one = with();
   run_all(one, one.scale("xs"));

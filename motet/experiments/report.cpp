@@ -81,7 +81,8 @@ Table arms_table(const Experiment& experiment, const ExperimentScale& scale, con
       if (const auto found = results.cells.find(cell.hash); cell.arm == arm.name && found != results.cells.end()) {
         ++seeds;
         parameters = found->second.parameters;
-        if (!found->second.failure.empty()) failure = found->second.failure, failed = true;
+        const std::string& whole = found->second.failure;  // "step 4: the loss is nan; the first number ..."
+        if (!whole.empty()) failure = whole.substr(0, whole.find(';')), failed = true;
       }
     std::vector<Cell> row{arm.name, parameters > 0 ? short_count(static_cast<double>(parameters)) : "-"};
     if (sweeps) row.emplace_back(shown_rate(scale, arm, rates));

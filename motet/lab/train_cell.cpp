@@ -108,15 +108,13 @@ std::unique_ptr<Trainer> second_trainer(const Prepared& own, ModelImpl& trained)
 void train(Trainer& trainer, const TrainOptions& options, bool watch, CellResult& out, const CellProgress& progress) {
   const ModelCost cost = model_cost(trainer.model());
   out.parameters = cost.parameters;
-  const auto steps = static_cast<double>(trainer.planned_steps());
-  Watched seen{.losses = {},
-               .gradient_norms = {},
-               .planned = trainer.planned_steps(),
-               .warmup = std::llround(options.warmup < 1 ? options.warmup * steps : options.warmup)};
+  const int64_t planned = trainer.planned_steps();
+  const double warmup = options.warmup < 1 ? options.warmup * static_cast<double>(planned) : options.warmup;
+  Watched seen{.losses = {}, .gradient_norms = {}, .planned = planned, .warmup = std::llround(warmup)};
   TrainEvents events;
   events.step = [&](const StepRecord& r) {
     seen.losses.push_back(r.loss), seen.gradient_norms.push_back(r.gradient_norm);
-    progress(static_cast<double>(r.step) / steps);
+    progress(static_cast<double>(r.step) / static_cast<double>(trainer.planned_steps()));
   };
   const auto end = [&](bool diverged) {
     seen.diverged = diverged;
