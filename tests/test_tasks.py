@@ -83,6 +83,14 @@ def test_slices_and_averages_are_scored_alike(where):
     assert last["accuracy"] != last["average_accuracy"]
 
 
+def test_the_last_evaluation_may_be_of_fewer_episodes(tmp_path):
+    sizes = ["--steps", 2, "--set", "train.final_eval_windows=70"]
+    done = run("train", *SIZES, *SET, *RECALL, *sizes, "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    last, found = evaluations(tmp_path / "r")[-1], scored("noisy-recall", tmp_path / "r", "--limit", 70)["all"]
+    assert last["episodes"] == found["episodes"] == 70 and last["accuracy"] == found["exact_match"]
+
+
 def stopped(arguments, folder, step):
     process = subprocess.Popen([MOTET, *map(str, arguments)], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

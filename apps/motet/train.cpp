@@ -16,8 +16,8 @@ Subcommand train_subcommand() {
                             {.long_name = "task",
                              .target = "data.task.name",
                              .value = "NAME",
-                             .help = "train on a task of eval --list in place of a text; --set data.task.KEY=VALUE has "
-                                     "its options, which --options prints"},
+                             .help = "train on where-select, noisy-recall, passkey, episodes or facts in place of a "
+                                     "text; --set data.task.KEY=VALUE has its options, which --options prints"},
                             {.long_name = "out",
                              .target = "out",
                              .value = "DIR",

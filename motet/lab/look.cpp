@@ -41,7 +41,12 @@ Look read_look(const nlohmann::json& given) {
   return out;
 }
 
-void check_look(const ModelConfig& config, const Look& look) {
+void check_look(const ModelConfig& config, const TokenSequence& validation, const Look& look) {
+  if (!look.bits.empty() && !config.causal())
+    fail_usage("look.bits: are of a model that tells the next token, want them left out with model.causal = false");
+  if (validation.size() <= static_cast<uint64_t>(config.context))
+    fail_usage("look: the validation text has ", validation.size(), " tokens, want more than the context of ",
+               config.context);
   if (look.tokens <= config.context)
     fail_usage("look.tokens: ", look.tokens, ", want more than the context of ", config.context);
 }

@@ -15,8 +15,9 @@ struct Look {
 /// Of {"tokens": N, "bits": [8, 4], "scale": ["tensor", "row"]}. Throws UsageError.
 Look read_look(const nlohmann::json& given);
 
-/// Throws UsageError when the tokens do not fill a window of the model.
-void check_look(const ModelConfig&, const Look&);
+/// Throws UsageError when the tokens, or those there are, do not fill a window of the model, and for bits of a model
+/// that is not causal.
+void check_look(const ModelConfig&, const TokenSequence& validation, const Look&);
 
 /// From windows of the trained length, side by side:
 ///   logits{top 1} ... {top 100}, {median}, {kurtosis}   of attention logits, states{...} of layers' outputs, pooled

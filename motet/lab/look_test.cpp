@@ -55,8 +55,17 @@ TEST(Look, RefusesWhatItDoesNotKnow) {
                                                                              {{{"tokens", 1}}, "look.tokens: 1"},
                                                                              {3, "look: want a table"}})
     EXPECT_NE(message_of<UsageError>([&] { read_look(given); }).find(says), std::string::npos) << given;
-  EXPECT_NE(message_of<UsageError>([] { check_look(tiny(), read_look({{"tokens", 16}})); }).find("the context of 16"),
+  const MemoryTokens text(std::vector<int32_t>(17, 1)), short_text(std::vector<int32_t>(16, 1));
+  const auto refusal = [](const ModelConfig& config, const TokenSequence& validation, const json& look) {
+    return message_of<UsageError>([&] { check_look(config, validation, read_look(look)); });
+  };
+  check_look(tiny(), text, read_look({{"tokens", 17}, {"bits", {4}}}));
+  check_look(tiny({{"causal", false}}), text, read_look({{"tokens", 17}}));
+  EXPECT_NE(refusal(tiny({{"causal", false}}), text, {{"bits", {4}}}).find("want them left out with model.causal"),
             std::string::npos);
+  EXPECT_EQ(refusal(tiny(), short_text, json::object()),
+            "look: the validation text has 16 tokens, want more than the context of 16");
+  EXPECT_NE(refusal(tiny(), text, {{"tokens", 16}}).find("the context of 16"), std::string::npos);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   out["data"].erase("text");  // a path of this machine; the hashes tell what it is
   out["data"]["name"] = own.data->name;
   if (own.cell.lengths) check_lengths(own.config_then, own.trained(), *own.cell.lengths);
-  if (own.cell.look) check_look(own.config_then, *own.cell.look);
+  if (own.cell.look) check_look(own.config_then, *own.data->validation, *own.cell.look);
   if (own.cell.recall) check_recall(own.config_then, *own.cell.recall);
   for (const char* key : {"lengths", "look", "recall", "watch"})
     if (cell.options.contains(key)) out[key] = cell.options[key];

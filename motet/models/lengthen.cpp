@@ -23,7 +23,7 @@ ModelConfig lengthened(ModelConfig config, int64_t context, const nlohmann::json
   }
   if (config.learned_positions() && context > config.context)
     fail_usage("the model has learned positions for ", config.context,
-               " tokens, want a context of at most that and not ", context);
+               " tokens, want --ctx-size of at most that and not ", context);
   if (context > 0 && context != config.context) {
     if (attention.at("rope_trained_length") == 0) attention["rope_trained_length"] = config.context;
     config.context = context;

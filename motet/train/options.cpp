@@ -84,7 +84,7 @@ const Fields<TrainOptions>& train_options() {
       {"final_eval_windows",
        &T::final_eval_windows,
        {0, 1e9},
-       "those in the last one; 0 = 500,000 tokens, or all there are"},
+       "those in the last one, and episodes of a task; 0 = 500,000 tokens, or all there are, and 10,000 episodes"},
       {"diagnose_every",
        &T::diagnose_every,
        {0, 1e9},

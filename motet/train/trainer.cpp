@@ -251,7 +251,9 @@ std::vector<int64_t> Trainer::eval_windows() const {
 
 std::optional<TaskScore> Trainer::task_score(const std::vector<int64_t>& windows) {
   if (!task_) return std::nullopt;
-  return score_task(*model_, *task_, done() ? first_episodes(kTestEpisodes) : windows);
+  if (!done()) return score_task(*model_, *task_, windows);
+  const auto asked = static_cast<uint64_t>(train_.final_eval_windows);
+  return score_task(*model_, *task_, first_episodes(asked > 0 ? std::min(asked, kTestEpisodes) : kTestEpisodes));
 }
 
 EvalRecord Trainer::evaluate() {
