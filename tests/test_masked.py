@@ -47,6 +47,7 @@ def test_eval_masked_repeats_the_validation_loss_of_the_training(trained, data):
     assert row["nats_per_token"] == pytest.approx(last["validation_loss"], abs=1e-6)
     assert row["standard_error"] == pytest.approx(last["standard_error"], abs=1e-6)
     assert row["tokens"] == last["tokens"] and row["window"] == 24 and 0 < row["accuracy"] < 1
+    assert row["accuracy"] == pytest.approx(last["accuracy"], abs=1e-9) and "bits_per_byte" not in last
     other = json.loads(run("eval", "masked", "-m", trained, data, "-b", "3", "-t", "1", "-o", "json").stdout)[0]
     assert other["tokens"] == row["tokens"] and other["nats_per_token"] == pytest.approx(row["nats_per_token"], abs=1e-6)
     config = json.loads((last_checkpoint(trained) / "config.json").read_text())
@@ -106,8 +107,10 @@ def test_what_does_not_go_together_is_refused_before_the_training(trained, text,
 def test_a_trained_encoder_goes_on_from_init_and_compares(trained, data, tmp_path):
     message = refused(2, "train", *BUDGET, *MASKED, "--init", trained, data, "--out", tmp_path / "more")
     assert message == "motet: --init: model.causal comes from the checkpoint, want it left out"
-    done = run("train", *BUDGET, "--set", "train.objective=masked", "--init", trained, data, "--out", tmp_path / "more")
+    done = run("train", *BUDGET, "--set", "train.objective=masked", "--init", trained, data, "--out", tmp_path / "more", "-o", "json")
     assert done.returncode == 0, done.stderr
+    (printed,) = json.loads(done.stdout)
+    assert printed["accuracy"] == [row["accuracy"] for row in records(tmp_path / "more") if "accuracy" in row][-1]
     before, after = ([row["validation_loss"] for row in records(path) if "validation_loss" in row][-1] for path in (trained, tmp_path / "more"))
     assert after < before
     done = run("compare", *MASKED, "--mechanisms", "mha,dcmha", "--seeds", "1", "--steps", "3", "--ctx-size", "16", "--hidden-size", "16",

@@ -47,7 +47,7 @@ Scored read_texts(const std::vector<std::string>& texts, const std::shared_ptr<c
 }
 
 Table masked_table(const std::string& name, int64_t window, const WindowScore& score) {
-  const double accuracy = static_cast<double>(score.right) / static_cast<double>(score.tokens);
+  const double accuracy = score.accuracy();
   return {.columns = {{"text", Align::left},
                       {"hidden", Align::right, "tokens", "tokens"},
                       {"window"},

@@ -64,8 +64,8 @@ Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& t
                   {"bits/byte", Align::right, "", "bits_per_byte"},
                   {"tokens/s", Align::right, text(threads, threads == 1 ? " thread" : " threads"), "tokens_per_second"},
                   {"checkpoint", Align::left}}};
-  if (last.task) {  // of answers in place of bytes
-    table.columns[5] = {"accuracy"};
+  if (last.task || last.masked) table.columns[5] = {"accuracy"};  // of answers, or of hidden tokens, in place of bytes
+  if (last.task) {
     table.columns.insert(table.columns.begin() + 6, {"+-", Align::right, "", "accuracy_stderr"});
   }
   const auto number = [](double value) { return Cell{fixed(value, 4), value}; };
@@ -79,7 +79,7 @@ Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& t
     if (task)
       row.insert(row.end(), {number(task->all.accuracy()), number(task->all.error())});
     else
-      row.push_back(number(score.bits_per_byte()));
+      row.push_back(number(score.masked ? score.accuracy() : score.bits_per_byte()));
     row.push_back({short_count(tokens / result.seconds), tokens / result.seconds});
     row.push_back(folder.string());
     table.rows.push_back(row);

@@ -130,7 +130,8 @@ void add_steps(ReportData& report, const std::string& mechanism, const RunConfig
   trace("Learning rate", "", "learning_rate", false);
   trace("Norm of the gradient", "", "gradient_norm", true);
   if (!lines.evals.empty() && lines.evals.back().contains("accuracy"))
-    report.traces.push_back({"Accuracy", "", "The part of the test episodes that were answered rightly.", false,
+    report.traces.push_back({"Accuracy", "",
+                             "The part of the test episodes, or of the hidden tokens, that were told rightly.", false,
                              accuracy_lines(lines.evals)});
   trace("Speed", "tokens/s", "tokens_per_second", false);
 }

@@ -30,7 +30,7 @@ double WindowScore::bits_per_byte() const {
 WindowScore score_windows(ModelImpl& model, const ScoredTokens& scored, std::span<const int64_t> which, int64_t rows,
                           const std::function<void(int64_t)>& progress) {
   at::NoGradGuard no_grad;
-  WindowScore score;
+  WindowScore score{.masked = scored.masks.has_value()};
   std::vector<double> losses, counts;  // of each window: the mean of its learned targets, and how many they are
   for (size_t row = 0; row < which.size(); row += static_cast<size_t>(rows)) {
     check_interrupt();
@@ -41,11 +41,11 @@ WindowScore score_windows(ModelImpl& model, const ScoredTokens& scored, std::spa
                  each = ops::token_loss(logits, tokens.targets, Loss::each),
                  counted = (tokens.targets != kLeftOut).sum(1).to(at::kDouble),
                  means = each.to(at::kDouble).sum(1) / counted.clamp_min(1);
-    if (scored.masks) score.right += (logits.argmax(-1) == tokens.targets).sum().item<int64_t>();
+    if (score.masked) score.right += (logits.argmax(-1) == tokens.targets).sum().item<int64_t>();
     for (const double loss : on_the_host(means)) losses.push_back(loss);
     for (const double count : on_the_host(counted)) counts.push_back(count);
     for (const int64_t target : batch.targets)
-      if (!scored.token_bytes.empty() && target != kLeftOut)
+      if (!score.masked && !scored.token_bytes.empty() && target != kLeftOut)
         score.bytes += scored.token_bytes[static_cast<size_t>(target)];
     score.windows = static_cast<int64_t>(losses.size());
     progress(score.windows);

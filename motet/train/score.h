@@ -12,9 +12,11 @@ struct WindowScore {
   double loss = 0;   // nats per token: the mean negative log-likelihood of the windows' targets that are not left out
   double error = 0;  // its standard error, over the windows (of a ratio, where they count unlike); 0 of a single one
   int64_t windows = 0, tokens = 0;
-  int64_t bytes = 0;  // of text that the scored tokens stand for; 0: not known
-  int64_t right = 0;  // hidden tokens that the model finds most likely; of masked text alone
+  int64_t bytes = 0;    // of text that the scored tokens stand for; 0: not known, or they are hidden tokens
+  int64_t right = 0;    // hidden tokens that the model finds most likely
+  bool masked = false;  // hidden tokens are scored
   double bits_per_byte() const;
+  double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }  // of hidden tokens
 };
 
 /// Tokens that are scored window by window.

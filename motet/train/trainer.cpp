@@ -332,6 +332,7 @@ nlohmann::json metrics_record(const EvalRecord& r) {
                         {"standard_error", r.error},
                         {"windows", r.windows},
                         {"tokens", r.tokens}};
+  if (r.masked) record["accuracy"] = r.accuracy();
   if (r.bytes > 0) record["bytes"] = r.bytes, record["bits_per_byte"] = r.bits_per_byte();
   if (r.average) record["average_validation_loss"] = r.average->loss;
   if (r.task) {
