@@ -37,6 +37,8 @@ class DifferentialAttention(Mechanism):
         super().sizes()
         heads, kv = self.options["num_heads"], self.num_kv_heads()
         self.second = self.options["version"] == "v2"
+        if not self.options["compose"] and self.options["compose_rank"] != 2:
+            self.refuse("compose_rank", self.options["compose_rank"], "2 without compose")
         if self.second:
             self.query_heads = self.softmax_heads = 2 * heads
             if self.options["compose"]:

@@ -41,6 +41,8 @@ bool is_second(const DifferentialOptions& o) { return o.version == DifferentialO
 HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.options.common.num_heads, kv = num_kv_heads(s), dim = head_dim(s);
   const DifferentialOptions own = options().read(s.options.all);
+  if (!own.compose && own.compose_rank != DifferentialOptions{}.compose_rank)
+    refuse_option("compose_rank", "is of compose = true, have false");
   if (is_second(own)) {
     if (own.compose) refuse_option("compose", "true with version v2, want version v1");
     if (own.pairs == DifferentialOptions::Pairs::across && kv % 2)
