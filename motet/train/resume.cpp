@@ -85,15 +85,17 @@ json run_state(const Trainer& trainer, const RunConfig& run, const TextData& dat
   return state;
 }
 
-// A key that was not there is of a later version of Motet, and has its default.
+// A key that was not there is of a later version of Motet, and has its default. Another mechanism has other options:
+// it is what is told.
 void check_unchanged(const std::string& command, const json& was, const json& is, const std::set<std::string>& free) {
   const auto before = flat(was), now = flat(is);
-  for (const auto& [key, value] : before) {
-    if (free.contains(key)) continue;
-    const auto found = now.find(key);
-    if (found == now.end() || found->second != value)
-      changed(command, key, value, found == now.end() ? json() : found->second);
-  }
+  for (const bool mechanism : {true, false})
+    for (const auto& [key, value] : before) {
+      if (free.contains(key) || key.ends_with(".mechanism") != mechanism) continue;
+      const auto found = now.find(key);
+      if (found == now.end() || found->second != value)
+        changed(command, key, value, found == now.end() ? json() : found->second);
+    }
 }
 
 void check_same_run(const ResumePoint& point, const RunConfig& run, const std::vector<std::string>& frozen) {
