@@ -1,5 +1,5 @@
 // The environment variables of Motet. Nothing else of the project reads the environment, except for NO_COLOR and TERM
-// (core/log) and the OpenMP policy that the front sets.
+// (core/log), what launchers of several processes say (core/place) and what the front sets for OpenMP and torch.
 #pragma once
 
 #include <string>

@@ -27,6 +27,10 @@ void resume_after_interrupt() {
 
 bool interrupted() { return flag != 0; }
 
+int interrupt_signal() { return static_cast<int>(flag); }
+
+void interrupt(int signal) { flag = signal; }
+
 int Interrupted::exit_code() const { return exit_code_of_signal(flag ? static_cast<int>(flag) : SIGINT); }
 
 void check_interrupt() {

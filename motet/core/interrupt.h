@@ -12,6 +12,12 @@ constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 // Whether the flag is set. Cheap, callable from any thread.
 bool interrupted();
 
+// The signal that set it; 0: none came.
+int interrupt_signal();
+
+// Sets the flag as this signal would have: another process of the same work got it.
+void interrupt(int signal);
+
 // Clears the flag and waits for the next first signal, where Ctrl-C ends a part of the work alone.
 void resume_after_interrupt();
 

@@ -1,0 +1,208 @@
+#include "motet/processes/watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "motet/core/error.h"
+
+namespace motet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+Clock::duration seconds(double s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+// When a process of this machine began, in the kernel's ticks, which tells it from a later one of its number; 0: there
+// is none, or it has ended and nobody asked how.
+int64_t begin_of(int64_t pid) {
+  std::ifstream file(text("/proc/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(file, line)) return 0;
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));  // the name may hold anything
+  std::string state, field;
+  fields >> state;
+  for (int i = 4; i <= 22 && fields >> field; ++i) {
+  }
+  return state == "Z" || state == "X" || field.empty() ? 0 : std::atoll(field.c_str());
+}
+
+std::string name_of(int64_t rank) { return text("motet/alive/", rank); }
+
+struct Peer {
+  json said;
+  Clock::time_point heard;
+  bool here = false;  // its process is visible on this machine
+  bool left() const { return said.value("left", false); }
+  bool failed() const { return said.contains("failed"); }
+};
+
+}  // namespace
+
+struct Watch::Shared {
+  std::unique_ptr<SharedTexts> texts;
+  WatchOptions options;
+  std::mutex mutex;
+  std::condition_variable changed;
+  json own;
+  std::vector<Peer> peers;
+  Clock::time_point round = Clock::now();  // the last one that ended
+  json told;                               // what it said of this process
+  std::string news;
+  bool taken = false, stop = false;
+  bool hurries = false;  // the next one is not to wait for the beat
+
+  // One exchange with the others; the lock is not held while the texts are waited for.
+  void exchange(std::unique_lock<std::mutex>& lock) {
+    own["beat"] = own["beat"].get<int64_t>() + 1;
+    const json mine = own;
+    lock.unlock();
+    std::vector<json> said(peers.size());
+    bool failed = false;
+    try {
+      texts->set(name_of(options.rank), mine.dump());
+      for (size_t r = 0; r < said.size(); ++r) said[r] = json::parse(texts->get(name_of(static_cast<int64_t>(r))));
+    } catch (const std::exception&) {
+      failed = true;  // the texts cannot be reached: judge() sees how long
+    }
+    lock.lock();
+    if (failed) return;
+    round = Clock::now(), told = mine;
+    for (size_t r = 0; r < said.size(); ++r)
+      if (peers[r].said != said[r]) peers[r].said = std::move(said[r]), peers[r].heard = round;
+    changed.notify_all();
+  }
+
+  void pulse() {
+    std::unique_lock lock(mutex);
+    while (!stop) {
+      hurries = false;
+      exchange(lock);
+      changed.wait_for(lock, seconds(options.beat), [&] { return stop || hurries; });
+    }
+  }
+
+  std::string named(size_t rank) const {
+    const json& said = peers[rank].said;
+    return text("rank ", rank, " (host ", said.value("host", "?"), ", pid ", said.value("pid", int64_t{0}), ")");
+  }
+
+  // "" when nobody is gone.
+  std::string gone() const {
+    const Clock::time_point now = Clock::now();
+    const int64_t here = own["step"];  // all are at the same step, and what others said of it is some seconds old
+    const auto since = [&](size_t r) {
+      return text(" since step ", std::max(here, peers[r].said.value("step", here)));
+    };
+    for (size_t r = 0; r < peers.size(); ++r) {
+      const Peer& peer = peers[r];
+      if (static_cast<int64_t>(r) == options.rank) continue;
+      if (peer.failed()) return named(r) + " failed: " + peer.said["failed"].get<std::string>();
+      if (peer.left()) continue;
+      const bool dead = peer.here && begin_of(peer.said["pid"]) != peer.said["begin"];
+      if (dead || now - peer.heard > seconds(options.silence)) {
+        // The texts may end with rank 0, and then all seem silent.
+        if (!dead && r != 0 && now - round > seconds(options.silence) && !peers[0].left())
+          return named(0) + " is gone" + since(0);
+        return named(r) + " is gone" + since(r);
+      }
+    }
+    return "";
+  }
+
+  void judge() {
+    constexpr double kLook = 0.2, kAsleep = 2;
+    std::unique_lock lock(mutex);
+    Clock::time_point last = Clock::now();
+    while (!stop && news.empty()) {
+      changed.wait_for(lock, seconds(kLook));
+      const Clock::time_point now = Clock::now();
+      if (now - last > seconds(kAsleep)) {  // this process was stopped: it has not heard anyone meanwhile
+        round = now;
+        for (Peer& peer : peers) peer.heard = now;
+      }
+      last = now;
+      if (!stop) news = gone();
+    }
+    if (stop) return;
+    changed.notify_all();
+    changed.wait_for(lock, seconds(options.grace), [&] { return taken || stop; });
+    if (taken || stop) return;
+    const std::string said = news;
+    lock.unlock();
+    options.gone(said);
+  }
+};
+
+Watch::Watch(std::unique_ptr<SharedTexts> texts, WatchOptions options) : shared_(std::make_shared<Shared>()) {
+  Shared& s = *shared_;
+  s.texts = std::move(texts), s.options = std::move(options);
+  const int64_t pid = ::getpid();
+  s.own = {{"host", host_name()}, {"pid", pid}, {"begin", begin_of(pid)}, {"step", 0}, {"beat", 0}};
+  s.texts->set(name_of(s.options.rank), s.own.dump());
+  for (int64_t r = 0; r < s.options.size; ++r) {
+    Peer peer{.said = json::parse(s.texts->get(name_of(r))), .heard = Clock::now()};
+    peer.here = peer.said.value("host", "") == s.own["host"] && peer.said.value("begin", int64_t{0}) > 0 &&
+                begin_of(peer.said["pid"]) == peer.said["begin"];
+    s.peers.push_back(std::move(peer));
+  }
+  for (const auto loop : {&Shared::pulse, &Shared::judge})
+    std::thread([own = shared_, loop] { ((*own).*loop)(); }).detach();
+}
+
+Watch::~Watch() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->changed.notify_all();
+}
+
+void Watch::at_step(int64_t step) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->own["step"] = step;
+}
+
+std::string Watch::news(double wait) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait_for(lock, seconds(wait), [&] { return !shared_->news.empty(); });
+  shared_->taken = !shared_->news.empty();
+  shared_->changed.notify_all();
+  return shared_->news;
+}
+
+void Watch::fail(const std::string& reason) {
+  constexpr double kPatience = 2;
+  Shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  s.own["failed"] = reason, s.taken = s.hurries = true;
+  s.changed.notify_all();
+  s.changed.wait_for(lock, seconds(kPatience), [&] { return s.told.contains("failed"); });
+}
+
+void Watch::leave() {
+  Shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  s.own["left"] = s.taken = s.hurries = true;
+  s.changed.notify_all();
+  const auto left = [](const Peer& peer) { return peer.left(); };
+  s.changed.wait_for(lock, seconds(s.options.silence), [&] {
+    return !s.news.empty() || (s.told.contains("left") && (s.options.rank != 0 || std::ranges::all_of(s.peers, left)));
+  });
+}
+
+}  // namespace motet
