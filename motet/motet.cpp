@@ -11,6 +11,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/formats/json.h"
 #include "motet/ops/table.h"
+#include "motet/processes/processes.h"
 
 namespace motet {
 namespace {
@@ -55,6 +56,8 @@ int motet_run(const char* subcommand, const char* request_json) {
   using namespace motet;
   try {
     return run(subcommand, request_json);
+  } catch (const ToldElsewhere& e) {
+    return e.exit_code();
   } catch (const Error& e) {
     return failed(e.what(), e.exit_code());
   } catch (const c10::Error& e) {

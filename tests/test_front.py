@@ -157,7 +157,7 @@ def test_defaults_are_those_of_the_documents():
                   "z_loss": 0.0, "dropout": 0.0, "average": "", "skip_outliers": 0.0, "dtype": "float32", "device": "auto", "micro_batch_size": 0,
                   "loss_rows": 0, "recompute": "none", "eval_every": 0, "eval_windows": 64, "final_eval_windows": 0,
                   "diagnose_every": 100, "checkpoint_every": 0, "keep_last": 2, "keep_best": 1, "async_checkpoint": False, "seed": 1,
-                  "data_seed": 0},
+                  "data_seed": 0, "shard_optimizer": False, "timeout": 60, "start_timeout": 300},
     }  # fmt: skip
     compared = tomllib.loads(re.search(r"^\[.*", run("compare", "--dry-run").stdout, re.M | re.S)[0])
     train = compared["train"]

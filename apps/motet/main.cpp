@@ -1,16 +1,21 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
 #include "apps/motet/cli.h"
 #include "apps/motet/engine.h"
+#include "apps/motet/launch.h"
 #include "motet/core/environment.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/log.h"
 #include "motet/core/options.h"
+#include "motet/core/place.h"
+#include "motet/core/process.h"
 #include "motet/core/shell.h"
 #include "motet/core/version.h"
 
@@ -31,8 +36,33 @@ void set_openmp(const nlohmann::json& request) {
   if (request.contains("threads")) ::setenv("OMP_NUM_THREADS", request["threads"].dump().c_str(), 0);
 }
 
-// --threads, else MOTET_THREADS, as a number; absent when neither is given.
-void resolve_threads(nlohmann::json& request) {
+// --processes of a training, unless it is only planned: 0 when this process is the one that trains, and when the engine
+// is to refuse the number.
+int64_t processes_to_launch(const nlohmann::json& request, const Place& place) {
+  const std::string given = request.value("processes", "");
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), count);
+  if (error != std::errc() || end != given.data() + given.size() || count > 65536 || request.value("dry_run", false))
+    return 0;
+  if (count > 0 && place.size > 1)
+    fail_usage("--processes: ", count, " inside ", place.launcher, ", which started ", place.size,
+               " already, want it left out");
+  return count > 1 ? count : 0;
+}
+
+// The command line without the flag, which the processes are not to launch again.
+std::vector<std::string> without_processes(const std::vector<std::string>& arguments) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i] == "--processes")
+      ++i;
+    else if (!arguments[i].starts_with("--processes="))
+      out.push_back(arguments[i]);
+  return out;
+}
+
+// --threads, else MOTET_THREADS, as a number; absent when neither is given and the machine is this process's alone.
+void resolve_threads(nlohmann::json& request, const Place& place) {
   const Option option = {
       .name = "threads", .type = OptionType::integer, .default_value = nullptr, .min = 1, .max = 4096};
   const std::string* variable = environment("MOTET_THREADS");
@@ -40,6 +70,8 @@ void resolve_threads(nlohmann::json& request) {
     request["threads"] = checked(option, request["threads"], "--threads");
   } else if (variable) {
     request["threads"] = checked(option, *variable, "MOTET_THREADS");
+  } else if (place.local_size > 1) {
+    request["threads"] = std::max<int64_t>(1, processor_count() / place.local_size);
   }
 }
 
@@ -62,9 +94,14 @@ int run(const std::vector<std::string>& arguments) {
     std::fputs(subcommand_help(subcommand, program).c_str(), stdout);
     return 0;
   }
+  const Place place = subcommand.name == "train" ? this_place() : Place{};
+  if (place.rank > 0) ::setenv("MOTET_LOG", "quiet", 0);  // the first one tells what all do
+  if (place.size > 1) ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   log_level();  // refuses a wrong MOTET_LOG now, not in the first line that is logged
   for (const std::string& warning : environment_warnings()) log_warn(warning);
-  resolve_threads(request.json);
+  if (const int64_t count = processes_to_launch(request.json, place); count > 0)
+    return launch(count, without_processes(arguments));
+  resolve_threads(request.json, place);
   if (request.json.contains("json")) request.json["output"] = "json";
   request.json.erase("json");
   request.json["command"] = command_line(arguments);

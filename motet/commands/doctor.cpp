@@ -7,6 +7,7 @@
 #include "motet/core/version.h"
 #include "motet/ops/cuda_library.h"
 #include "motet/ops/table.h"
+#include "motet/processes/processes.h"
 
 namespace motet {
 namespace {
@@ -57,6 +58,7 @@ int run_doctor(const nlohmann::json& request) {
   row("processors", std::to_string(processor_count()));
   row("threads", std::to_string(request_threads(request)));
   row("GPU", at::hasCUDA() ? "CUDA" : "none");
+  row("processes", std::string("Gloo") + (has_nccl() ? ", NCCL" : ""));
   row("CUDA kernels", cuda_library().missing.empty() ? cuda_library().path : "none: " + cuda_library().missing);
   for (const KernelTable& kernels : kernel_tables()) {
     std::string names;

@@ -25,7 +25,12 @@ const Fields<CompareRequest>& compare_options() {
 const Fields<TrainRequest>& train_request_options() {
   using T = TrainRequest;
   static const Fields<T> table{{"prompt", &T::prompt, "what the model continues at the end"},
-                               {"n_predict", &T::n_predict, {1, 1e9}, "tokens of the continuation"}};
+                               {"n_predict", &T::n_predict, {1, 1e9}, "tokens of the continuation"},
+                               {"processes",
+                                &T::processes,
+                                {0, 65536},
+                                "processes of this machine that train together; 0: this one, or those that torchrun, "
+                                "srun or mpirun started"}};
   return table;
 }
 

@@ -26,6 +26,7 @@ const Fields<CompareRequest>& compare_options();
 struct TrainRequest {
   std::string prompt;
   int64_t n_predict = 200;
+  int64_t processes = 0;
 };
 const Fields<TrainRequest>& train_request_options();
 

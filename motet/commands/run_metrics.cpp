@@ -45,13 +45,14 @@ std::vector<std::pair<std::string, double>> scalars_of(const nlohmann::json& rec
 
 }  // namespace
 
-RunMachine measured_machine(const TrainOptions& train, int64_t threads, double forward_flops_per_token) {
+RunMachine measured_machine(const TrainOptions& train, int64_t threads, int64_t processes,
+                            double forward_flops_per_token) {
   const at::ScalarType products =
       autocast_of(train.dtype).value_or(train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   const at::Device device = parse_device(train.device);
   const double peak = peak_flops_per_second(products, device);
   reset_peak_memory(device);
-  return {device, threads, peak, 3 * forward_flops_per_token};
+  return {device, threads, static_cast<double>(processes) * peak, 3 * forward_flops_per_token};
 }
 
 RunMetrics::RunMetrics(const std::filesystem::path& run, const RunMachine& machine, double seconds_before)

@@ -13,8 +13,8 @@ struct RunMachine {
   double peak_flops_per_second = 0;  // of matrix products in the run's dtype
   double flops_per_token = 0;        // of training: three times those of a forward pass
 };
-/// Measures the peak; what the measuring took does not count as the run's memory.
-RunMachine measured_machine(const TrainOptions&, int64_t threads, double forward_flops_per_token);
+/// Measures the peak, of so many processes at once; what the measuring took does not count as the run's memory.
+RunMachine measured_machine(const TrainOptions&, int64_t threads, int64_t processes, double forward_flops_per_token);
 
 /// metrics.jsonl, and every number of it for TensorBoard: "train/loss", "validation/loss", "machine/flops_per_token"
 /// ... The event files are written anew from the lines that a resumed run has.

@@ -10,6 +10,7 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
+#include "motet/core/version.h"
 #include "motet/formats/toml.h"
 #include "motet/generate/end_tokens.h"
 #include "motet/models/lengthen.h"
@@ -32,13 +33,17 @@ std::vector<std::string> mixture_lines(const TextData& data, const TrainOptions&
   return lines;
 }
 
-void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& plan) {
+void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& plan, int64_t processes) {
   const auto megabytes = [](int64_t bytes) { return fixed(static_cast<double>(bytes) * 1e-6, 2) + " MB"; };
   std::cout << toml_text(run.resolved()) << "\n# parameters " << plan.cost.parameters << ", weights "
             << megabytes(plan.checkpoint_bytes) << ", with gradients and optimiser " << megabytes(plan.training_bytes)
             << ", a step at least " << megabytes(plan.activation_bytes) << " more\n# FLOPs per token forward "
             << short_count(plan.cost.flops_per_token) << ", training " << short_count(3 * plan.cost.flops_per_token)
             << "\n";
+  if (processes > 1)
+    std::cout << "# " << processes << " processes of " << run.train.batch_size / processes
+              << " examples each, memory as above each; a step sends and receives " << megabytes(plan.exchanged_bytes)
+              << " each\n";
   for (const std::string& line : mixture_lines(data, run.train, run.train.budget_steps()))
     std::cout << "# " << line << "\n";
 }
@@ -87,6 +92,25 @@ Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& t
   add(last, last.task, training.last_checkpoint());
   if (last.average) add(*last.average, last.average_task, training.last_checkpoint() / kAverage);
   return table;
+}
+
+// Each process of a machine has a GPU of its own.
+std::string device_of(const TrainOptions& train, const Place& place) {
+  const at::Device device = parse_device(train.device);
+  return place.size > 1 && device.is_cuda() ? text("cuda:", place.local_rank) : train.device;
+}
+
+// Processes that compute different things would spoil each other's steps.
+void check_alike(const Processes& processes, const RunConfig& run, const TextData& data, const ModelImpl& model) {
+  if (processes.alone()) return;
+  at::NoGradGuard no_grad;
+  double sum = 0;
+  for (const Tensor& p : model.parameters()) sum += p.to(at::kDouble).abs().sum().item<double>();
+  const std::vector<nlohmann::json> all = processes.everyones(nlohmann::json{
+      {"version of Motet", kVersion}, {"configuration", run.resolved()}, {"data", data.hashes}, {"model", sum}});
+  for (size_t r = 0; r < all.size(); ++r)
+    for (const auto& [what, own] : all[r].items())
+      if (own != all[0][what]) fail("rank ", r, " has another ", what, " than rank 0, want the same in all processes");
 }
 
 // What the training starts from: a fresh model, or that of --init with its tokenizer.
@@ -145,8 +169,21 @@ Start start_at(const ResumePoint& from) {
   return start;
 }
 
+// Whether --resume auto finds something to go on with in `out`; if not, the folder is as if nothing had begun there.
+bool goes_on(const std::string& out) {
+  if (!stored_checkpoints(out).empty()) return true;
+  if (std::filesystem::exists(std::filesystem::path(out) / "results.json"))
+    fail_usage("--resume auto: ", out, " holds a comparison, want the folder of a training");
+  remove_leftovers(std::filesystem::path(out) / "checkpoints");
+  if (std::filesystem::exists(out)) {  // it stopped before its first checkpoint
+    const RunFolder mine{std::filesystem::path(out)};
+    std::filesystem::remove(mine.path() / "metrics.jsonl");
+  }
+  return false;
+}
+
 // The run that --resume names; none when there is no --resume, or when `auto` finds nothing to go on with.
-std::optional<ResumePoint> resume_point(const nlohmann::json& request) {
+std::optional<ResumePoint> resume_point(const nlohmann::json& request, const Processes& processes) {
   const std::string given = request.value("resume", ""), out = request.value("out", "");
   if (given.empty()) return std::nullopt;
   if (given != "auto") {
@@ -155,15 +192,8 @@ std::optional<ResumePoint> resume_point(const nlohmann::json& request) {
     return open_run(given);
   }
   if (out.empty()) fail_usage("--resume auto: want --out with the run that goes on or begins");
-  if (!stored_checkpoints(out).empty()) return open_run(out);
-  if (std::filesystem::exists(std::filesystem::path(out) / "results.json"))
-    fail_usage("--resume auto: ", out, " holds a comparison, want the folder of a training");
-  remove_leftovers(std::filesystem::path(out) / "checkpoints");
-  if (std::filesystem::exists(out)) {  // it stopped before its first checkpoint
-    const RunFolder mine{std::filesystem::path(out)};
-    std::filesystem::remove(mine.path() / "metrics.jsonl");
-  }
-  return std::nullopt;
+  const nlohmann::json found = processes.everyones(nlohmann::json(processes.first() && goes_on(out)))[0];
+  return found.get<bool>() ? std::optional(open_run(out)) : std::nullopt;
 }
 
 // The configuration that a run has, where what is said of the mechanism says all of it.
@@ -181,17 +211,12 @@ std::string continuation(ModelImpl& model, const Tokenizer& tokenizer, const std
   return prompt.empty() ? "" : generate(model, tokenizer, prompt, options)[0].text;
 }
 
-}  // namespace
-
-int run_train(const nlohmann::json& request) {
-  if (request.value("options", false)) {
-    std::cout << describe_options(train_defaults());
-    return 0;
-  }
+int train(const nlohmann::json& request, const std::shared_ptr<Processes>& processes) {
   const TrainRequest asked = read_request(train_request_options(), request);
   const TableFormat format = output_format(request);
-  const std::optional<ResumePoint> from = resume_point(request);
+  const std::optional<ResumePoint> from = resume_point(request, *processes);
   RunConfig run = read_run_config(request, from ? base_of(*from, request) : train_defaults());
+  run.train.device = device_of(run.train, processes->place());
   const int64_t threads = request_threads(request);
   std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
   Start start;
@@ -220,10 +245,11 @@ int run_train(const nlohmann::json& request) {
                   : run.model_config(data.task ? data.vocabulary() : vocabulary_for(*data.tokenizer, run.train));
   check_objective(config, run.train);
   if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
-  const TrainingPlan plan = training_plan(config, run.train);
+  const int64_t planned = asked.processes > 0 ? asked.processes : processes->size();
+  const TrainingPlan plan = training_plan(config, run.train, planned);
   if (request.value("dry_run", false)) {
     freeze(*Model(config, at::kMeta), frozen);  // refuses patterns that name nothing
-    print_plan(run, data, plan);
+    if (processes->first()) print_plan(run, data, plan, planned);
     return 0;
   }
   check_memory(plan, free_memory(parse_device(run.train.device)));
@@ -236,26 +262,35 @@ int run_train(const nlohmann::json& request) {
   freeze(*model, frozen);
   const Companions companions =
       run_companions(run, data.tokenizer.get(), start.checkpoint ? &*start.checkpoint : nullptr);
-  const std::unique_ptr<RunFolder> folder =
-      from ? std::make_unique<RunFolder>(from->run) : std::make_unique<RunFolder>(request, "train");
-  check_disk(folder->path(), plan.run_checkpoint_bytes * checkpoints_at_once(run.train));
-  TrainRun training(run, data, model, companions, frozen, folder->path());
+  check_alike(*processes, run, data, *model);
+  std::unique_ptr<RunFolder> own;  // the first process's
+  if (processes->first()) {
+    own = from ? std::make_unique<RunFolder>(from->run) : std::make_unique<RunFolder>(request, "train");
+    check_disk(own->path(), plan.run_checkpoint_bytes * checkpoints_at_once(run.train));
+  }
+  const std::filesystem::path folder =
+      processes->everyones(nlohmann::json(own ? own->path().string() : ""))[0].get<std::string>();
+  TrainRun training(run, data, model, companions, frozen, folder, processes);
   if (from) training.go_on(*from);
   if (from && training.trainer().done() && !training.trainer().evaluation_due()) {
     log_info(text(from->run.string(), ": has all of its ", training.trainer().steps_done(),
                   " steps; a larger budget goes on"));
     return 0;
   }
-  write_file_atomic(folder->path() / "config.toml", toml_text(run.resolved()));
+  const RunMachine machine = measured_machine(run.train, threads, processes->size(), plan.cost.flops_per_token);
+  if (!processes->first()) {
+    training.run(machine, [] {});
+    return 0;
+  }
+  write_file_atomic(folder / "config.toml", toml_text(run.resolved()));
   const auto write_report = [&](const TrainPresentation& shown) {
-    const ReportData report = train_report(folder->path(), run, data, training.trainer().model(), shown);
-    write_file_atomic(folder->path() / "report.html", html_report(report));
+    const ReportData report = train_report(folder, run, data, training.trainer().model(), shown);
+    write_file_atomic(folder / "report.html", html_report(report));
   };
   TrainPresentation shown{
       .command = request.value("command", ""),
       .prompt = prompt.empty() && config.causal() && data.tokenizer ? first_words(data, run.train.context) : prompt};
-  const TrainResult result =
-      training.run(measured_machine(run.train, threads, plan.cost.flops_per_token), [&] { write_report(shown); });
+  const TrainResult result = training.run(machine, [&] { write_report(shown); });
   shown.done = true;
   for (const std::string& line : mixture_lines(data, run.train, training.trainer().steps_done())) log_info(line);
   print_table(results_table(run, result, training, threads), request);
@@ -272,8 +307,63 @@ int run_train(const nlohmann::json& request) {
   }
   if (!prompt.empty() && format == TableFormat::table) std::cout << "\n" << prompt << shown.sample << std::endl;
   write_report(shown);
-  log_info(text("report: ", (folder->path() / "report.html").string()));
+  log_info(text("report: ", (folder / "report.html").string()));
   return 0;
+}
+
+// Waits for the others, if what launched this process says that there are some.
+std::shared_ptr<Processes> processes_of(const nlohmann::json& request) {
+  const Place place = this_place();
+  if (place.size == 1) return std::make_shared<Processes>();
+  const auto read = [&] {
+    try {
+      return read_run_config(request, train_defaults()).train;
+    } catch (const Error& error) {
+      if (place.rank == 0) throw;
+      if (place.local_size == place.size) throw ToldElsewhere(error.exit_code());  // the first one met the same
+      fail("rank ", place.rank, ": ", error.what());
+    }
+  };
+  const TrainOptions train = read();
+  return std::make_shared<Processes>(place, parse_device(device_of(train, place)),
+                                     Patience{.start = train.start_timeout, .silence = train.timeout});
+}
+
+// What one of several processes makes of a failure: the first one tells what all of them met, or what another one says.
+[[noreturn]] void fail_together(const Processes& processes, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Interrupted& error) {
+    if (processes.first()) throw;
+    throw ToldElsewhere(error.exit_code());
+  } catch (const Error& error) {
+    processes.fail(error.what());
+    if (processes.first()) throw;
+    throw ToldElsewhere(error.exit_code());
+  } catch (const std::exception& error) {
+    const std::string news = processes.lost();
+    if (news.empty()) processes.fail(first_line(error));
+    if (news.empty() ? processes.first() : processes.tells(news)) fail(news.empty() ? first_line(error) : news);
+    throw ToldElsewhere(1);
+  }
+}
+
+}  // namespace
+
+int run_train(const nlohmann::json& request) {
+  if (request.value("options", false)) {
+    std::cout << describe_options(train_defaults());
+    return 0;
+  }
+  const std::shared_ptr<Processes> processes = processes_of(request);
+  if (processes->alone()) return train(request, processes);
+  try {
+    const int code = train(request, processes);
+    processes->leave();
+    return code;
+  } catch (...) {
+    fail_together(*processes, std::current_exception());
+  }
 }
 
 }  // namespace motet

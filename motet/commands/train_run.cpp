@@ -9,61 +9,81 @@
 namespace motet {
 
 TrainRun::TrainRun(const RunConfig& run, const TextData& data, Model model, const Companions& companions,
-                   const std::vector<std::string>& frozen, const std::filesystem::path& folder)
+                   const std::vector<std::string>& frozen, const std::filesystem::path& folder,
+                   std::shared_ptr<Processes> processes)
     : run_(run),
       data_(data),
       companions_(companions),
       frozen_(frozen),
       folder_(folder),
-      trainer_(std::move(model), data, run.train),
+      trainer_(std::move(model), data, run.train, std::move(processes)),
       checkpoints_(folder, run.train.keep_last, run.train.keep_best, run.train.async_checkpoint) {}
 
 void TrainRun::go_on(const ResumePoint& from) {
   restore(trainer_, from);
-  tidy_run(from);
+  trainer_.processes().everyones(nlohmann::json());  // all have read what is tidied now
+  if (trainer_.processes().first()) tidy_run(from);
 }
 
-TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>& stopped) {
-  RunMetrics metrics(folder_, machine, trainer_.seconds());
-  if (run_.train.async_checkpoint) {
-    Snapshot like = snapshot();
-    if (!run_.train.average.empty()) like.average = like.model;
-    checkpoints_.make_room(like);
-  }
-  Progress progress("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0);
+std::string TrainRun::advice() const { return "; to go on: motet train --resume " + folder_.string(); }
+
+// `metrics` are null where another process writes.
+TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
   TrainEvents events;
-  events.step = [&](const StepRecord& r) {
-    metrics.write(r);
+  events.step = [this, metrics, &progress](const StepRecord& r) {
+    validation_loss_ = std::nullopt, saved_ = false;
+    if (!metrics) return;
+    metrics->write(r);
     if (r.skipped) log_warn(text("step ", r.step, " is left out: loss ", r.loss, ", gradient ", r.gradient_norm));
     progress.update(r.step, text("loss ", fixed(r.loss, 3)));
-    validation_loss_ = std::nullopt, saved_ = false;
   };
-  events.diagnosed = [&](const DiagnosisRecord& r) { metrics.write(r); };
-  events.evaluated = [&](const EvalRecord& r) {
-    metrics.write(r);
+  if (metrics) events.diagnosed = [metrics](const DiagnosisRecord& r) { metrics->write(r); };
+  events.evaluated = [this, metrics](const EvalRecord& r) {
+    validation_loss_ = r.loss, saved_ = false;
+    if (!metrics) return;
+    metrics->write(r);
     log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4),
                   r.average ? text(" (average ", fixed(r.average->loss, 4), ")") : "",
                   r.task ? text("  accuracy ", fixed(r.task->all.accuracy(), 4)) : "",
                   r.average_task ? text(" (average ", fixed(r.average_task->all.accuracy(), 4), ")") : ""));
-    validation_loss_ = r.loss, saved_ = false;
   };
-  events.between = [&] {
+  events.between = [this] {
     if (trainer_.checkpoint_due() || trainer_.done()) save();
   };
+  return events;
+}
+
+TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>& stopped) {
+  const Processes& processes = trainer_.processes();
+  std::optional<RunMetrics> metrics;
+  if (processes.first()) metrics.emplace(folder_, machine, trainer_.seconds());
+  if (run_.train.async_checkpoint) {
+    Snapshot like = snapshot();
+    if (!run_.train.average.empty()) like.average = like.model;
+    if (processes.first()) checkpoints_.make_room(like);
+  }
+  Progress progress("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0);
   try {
-    TrainResult result = train_model(trainer_, events);
+    TrainResult result = train_model(trainer_, events(metrics ? &*metrics : nullptr, progress));
     progress.finish();
     checkpoints_.wait();
     return result;
   } catch (const Interrupted&) {
     if (trainer_.steps_done() == 0) throw;
     finish(stopped);
-    throw Interrupted(text("stopped at step ", trainer_.steps_done(), " of ", trainer_.planned_steps(),
-                           "; to go on: motet train --resume ", folder_.string()));
+    throw Interrupted(text("stopped at step ", trainer_.steps_done(), " of ", trainer_.planned_steps(), advice()));
   } catch (const Diverged& error) {
     if (trainer_.steps_done() == 0) throw;
     finish(stopped);
     throw Diverged(text(error.what(), "; the step before it is ", checkpoints_.last().string()));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {
+    // Another process is gone in the middle of a step, of which nothing is done yet; where each has all of the state
+    // the steps before it need not be lost.
+    const bool whole = !run_.train.shard_optimizer && run_.train.minutes == 0;
+    if (processes.first() && whole && trainer_.steps_done() > 0 && !processes.lost().empty()) finish(stopped);
+    throw;
   }
 }
 
@@ -81,12 +101,19 @@ Snapshot TrainRun::snapshot() {
 
 void TrainRun::save() {
   if (saved_) return;
-  checkpoints_.save(snapshot());
+  Processes& processes = trainer_.processes();
+  if (processes.first()) {
+    checkpoints_.save(snapshot());
+  } else if (run_.train.shard_optimizer) {
+    snapshot();  // all have a part of it
+  }
+  processes.set_advice(advice());
   saved_ = true;
 }
 
 void TrainRun::finish(const std::function<void()>& stopped) {
   save();
+  if (!trainer_.processes().first()) return;
   checkpoints_.wait();
   try {
     stopped();

@@ -1,6 +1,7 @@
 #pragma once
 #include "motet/checkpoints/companions.h"
 #include "motet/commands/run_metrics.h"
+#include "motet/core/progress.h"
 #include "motet/train/resume.h"
 
 namespace motet {
@@ -8,9 +9,9 @@ namespace motet {
 /// A training in its folder: its steps, metrics.jsonl and checkpoints. What it is made of must outlive it.
 class TrainRun {
  public:
-  /// The folder exists and is this process's own; throws as Trainer does.
+  /// The folder exists and is the first process's own, which alone writes there; throws as Trainer does.
   TrainRun(const RunConfig&, const TextData&, Model, const Companions&, const std::vector<std::string>& frozen,
-           const std::filesystem::path& folder);
+           const std::filesystem::path& folder, std::shared_ptr<Processes>);
 
   /// Continues the run of the folder; throws as restore (train/resume.h).
   void go_on(const ResumePoint&);
@@ -22,6 +23,8 @@ class TrainRun {
   std::filesystem::path last_checkpoint() const { return checkpoints_.last(); }
 
  private:
+  TrainEvents events(RunMetrics*, Progress&);
+  std::string advice() const;
   Snapshot snapshot();
   void save();
   void finish(const std::function<void()>& stopped);

@@ -73,7 +73,7 @@ TEST(Trainer, AnOverflowOfFloat16IsLeftOutAndTheScaleFalls) {
   Trainer t = trainer(run, data);
   nlohmann::json state = t.state();
   state["loss_scale"] = {{"scale", 1e9}, {"finite_steps", 0}};  // beyond float16
-  t.restore(state);
+  t.restore(state, t.tensors());
   int skipped = 0;
   double scale = 1e9;
   StepRecord record = t.step();

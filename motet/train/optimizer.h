@@ -4,6 +4,7 @@
 
 #include "motet/models/model.h"
 #include "motet/train/options.h"
+#include "motet/train/shards.h"
 
 namespace motet {
 
@@ -27,7 +28,9 @@ class Optimizer {
 
   /// Decay as ModelImpl::decays says. The model begins to train: what was prepared for inference is dropped.
   Optimizer(ModelImpl&, OptimizerOptions);
-  Optimizer(ModelImpl&, OptimizerOptions, const Decays&);
+  /// With `processes`, each keeps its part of the state and makes that part of a step, after which all have all
+  /// parameters (ZeRO-1); they must outlive it, and all call the same functions. Null: the state is whole.
+  Optimizer(ModelImpl&, OptimizerOptions, const Decays&, const Processes* processes = nullptr);
   /// One step at `factor` times the peak of each learning rate.
   void step(double factor = 1);
   /// The same step, parameter by parameter with a copy of that one alone: by part of the model (models/cost.h) the norm
@@ -42,8 +45,12 @@ class Optimizer {
   void clip(double limit, double norm);
 
   /// What a step depends on beside parameters and gradients, by torch's name: "exp_avg.<parameter>",
-  /// "exp_avg_sq.<parameter>", "step.<parameter>", "momentum_buffer.<parameter>". The tensors are the optimiser's own.
+  /// "exp_avg_sq.<parameter>", "step.<parameter>", "momentum_buffer.<parameter>". The tensors are the optimiser's own;
+  /// of a shared state they are copies, and in other processes than the first their values are not there.
   std::vector<std::pair<std::string, Tensor>> state() const;
+  /// Of such tensors, by which they were changed: what this process keeps of a shared state.
+  void take(const std::vector<std::pair<std::string, Tensor>>& state);
+  int64_t state_bytes() const;  // of this process
 
  private:
   struct Group;
@@ -57,16 +64,21 @@ class Optimizer {
   struct Group {
     const Rule* rule;
     double weight_decay;
-    std::vector<std::string> names;
-    std::vector<Tensor> parameters;
-    std::vector<std::vector<Tensor>> state;  // by name of the rule, then by parameter
+    Shards shards;                           // this process's
+    std::vector<Shards> everyones = {};      // by rank, where the state is shared
+    std::vector<std::vector<Tensor>> state;  // by name of the rule, then by shard
 
     Group with_gradients() const;
-    Group only(size_t parameter) const;
+    Group only(size_t shard) const;
+    std::vector<Tensor> values() const;
     std::vector<Tensor> gradients() const;
   };
+  void share_parameters(const Group&) const;
+  void add_state(const Group&, size_t number, std::vector<std::pair<std::string, Tensor>>& all) const;
 
   OptimizerOptions options_;
+  const Processes* processes_;
+  std::vector<Tensor> parameters_;  // all that learn
   std::vector<Group> groups_;
 };
 

@@ -95,6 +95,9 @@ const Fields<TrainOptions>& train_options() {
       {"async_checkpoint", &T::async_checkpoint, "a copy is written while the training goes on"},
       {"seed", &T::seed, {0, 1e15}, "seed of the first parameters"},
       {"data_seed", &T::data_seed, {0, 1e15}, "seed of the order of batches, the same for every model"},
+      {"shard_optimizer", &T::shard_optimizer, "of several processes each keeps its part of the optimiser's state"},
+      {"timeout", &T::timeout, {1, 1e6}, "seconds without a sign of life after which another process is gone"},
+      {"start_timeout", &T::start_timeout, {1, 1e6}, "seconds until all processes are there"},
   };
   return table;
 }

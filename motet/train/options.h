@@ -65,6 +65,8 @@ struct TrainOptions {
   int64_t checkpoint_every = 0, keep_last = 2, keep_best = 1;
   bool async_checkpoint = false;
   int64_t seed = 1, data_seed = 0;
+  bool shard_optimizer = false;
+  int64_t timeout = 60, start_timeout = 300;
 
   int64_t tokens_per_step() const { return batch_size * context; }
   /// Steps of a budget in steps or tokens (whole steps, rounded up); 0 when it is minutes.

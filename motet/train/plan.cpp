@@ -15,7 +15,8 @@ constexpr int64_t kKeptOfWidth = 6, kKeptOfFeedForward = 3;
 
 }  // namespace
 
-TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train) {
+TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train, int64_t processes) {
+  check_batch(train, processes);
   Model model(config, at::kMeta);
   TrainingPlan plan{.cost = model_cost(*model)};
   const int64_t number = train.dtype == TrainDtype::float64 ? 8 : 4, activation = autocast_of(train.dtype) ? 2 : number,
@@ -24,16 +25,27 @@ TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train)
   const bool one_moment = train.optimizer == OptimizerKind::sgd;
   const int64_t held = (one_moment ? 2 : 3) + averages;
   plan.run_checkpoint_bytes = (held + (averages > 0 ? 1 : 0)) * plan.checkpoint_bytes;
-  plan.training_bytes = (1 + held) * plan.checkpoint_bytes + (train.async_checkpoint ? plan.run_checkpoint_bytes : 0);
+  const bool sharded = train.shard_optimizer && processes > 1;
+  const int64_t moments = (one_moment ? 1 : 2) * plan.checkpoint_bytes;
+  plan.training_bytes = (1 + held) * plan.checkpoint_bytes - (sharded ? moments - moments / processes : 0) +
+                        (train.async_checkpoint ? plan.run_checkpoint_bytes : 0);
+  // Gradients go round as sums, in two rounds (arXiv:1802.05799); parameters that others have stepped in a third.
+  plan.exchanged_bytes = (sharded ? 3 : 2) * (processes - 1) * plan.checkpoint_bytes / processes;
   const int64_t layer = kKeptOfWidth * config.hidden_size() + kKeptOfFeedForward * config.intermediate_size();
-  const int64_t rows =
-                    train.micro_batch_size > 0 ? std::min(train.micro_batch_size, train.batch_size) : train.batch_size,
+  const int64_t share = train.batch_size / processes,
+                rows = train.micro_batch_size > 0 ? std::min(train.micro_batch_size, share) : share,
                 tokens = rows * train.context,
                 logits = train.loss_rows > 0 ? std::min(train.loss_rows, tokens) : tokens,
                 layers = train.recompute == Recompute::block ? 1 : config.num_layers(),
                 inputs = train.recompute == Recompute::block ? config.num_layers() * config.hidden_size() : 0;
   plan.activation_bytes = tokens * (layers * layer + inputs) * activation + logits * 2 * config.vocab_size * number;
   return plan;
+}
+
+void check_batch(const TrainOptions& train, int64_t processes) {
+  if (train.batch_size % processes != 0)
+    fail_usage("train.batch_size: ", train.batch_size, " examples for ", processes, " processes, want a multiple of ",
+               processes);
 }
 
 void check_memory(const TrainingPlan& plan, std::optional<int64_t> available) {

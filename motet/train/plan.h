@@ -14,9 +14,13 @@ struct TrainingPlan {
   int64_t run_checkpoint_bytes = 0;  // with the optimiser's state
   int64_t training_bytes = 0;    // parameters, gradients and the optimiser's state; of an asynchronous checkpoint too
   int64_t activation_bytes = 0;  // of one step, at least
+  int64_t exchanged_bytes = 0;   // that each of several processes sends, and receives, in a step
 };
-TrainingPlan training_plan(const ModelConfig&, const TrainOptions&);
+/// Of each process, where there are several; throws as check_batch.
+TrainingPlan training_plan(const ModelConfig&, const TrainOptions&, int64_t processes = 1);
 
+/// Throws UsageError for a batch that processes cannot share equally.
+void check_batch(const TrainOptions&, int64_t processes);
 /// Throws Error with the bytes and the keys to change when more is needed than the device can give, as free_memory
 /// (ops/device.h) has it.
 void check_memory(const TrainingPlan&, std::optional<int64_t> available_bytes);

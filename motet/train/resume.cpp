@@ -23,7 +23,8 @@ const std::set<std::string> kFree{
     "train.tokens",    "train.minutes",
     "data.text",  // its contents are compared
     "train.device",    "train.micro_batch_size", "train.eval_every",       "train.checkpoint_every",
-    "train.keep_last", "train.keep_best",        "train.async_checkpoint", "train.diagnose_every"};
+    "train.keep_last", "train.keep_best",        "train.async_checkpoint", "train.diagnose_every",
+    "train.timeout",   "train.start_timeout",    "train.shard_optimizer"};
 
 // "section.key" -> value.
 void flatten(const json& node, const std::string& path, std::map<std::string, json>& out) {
@@ -126,7 +127,7 @@ void restore(Trainer& trainer, const ResumePoint& point) {
   if (stored.all.size() != own.size())
     fail(stored.where, ": has ", stored.all.size(), " tensors, want the ", own.size(), " of the optimiser");
   try {
-    trainer.restore(point.state);
+    trainer.restore(point.state, own);
   } catch (const json::exception& error) {
     fail((point.checkpoint / "state.json").string(), ": is damaged: ", error.what());
   }

@@ -19,6 +19,16 @@ struct WindowScore {
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }  // of hidden tokens
 };
 
+/// Of which a score is made: what single windows give, so that parts of them can be put together.
+struct WindowLosses {
+  std::vector<double> losses, counts;  // of each: the mean of its learned targets, and how many they are
+  int64_t right = 0, bytes = 0;
+  bool masked = false;
+
+  void append(const WindowLosses&);
+  WindowScore score() const;
+};
+
 /// Tokens that are scored window by window.
 struct ScoredTokens {
   const TokenSequence& tokens;
@@ -33,6 +43,9 @@ Batch scored_batch(const ScoredTokens&, std::span<const int64_t> which);
 
 /// The windows of these numbers (data/batches.h), `rows` at a time, without gradients. The one way in which training,
 /// comparison and `motet eval` score tokens. `progress` is told how many windows are done. Throws Interrupted.
+WindowLosses window_losses(
+    ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, int64_t rows,
+    const std::function<void(int64_t)>& progress = [](int64_t) {});
 WindowScore score_windows(
     ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, int64_t rows,
     const std::function<void(int64_t)>& progress = [](int64_t) {});

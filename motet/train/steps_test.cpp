@@ -65,7 +65,7 @@ TEST(Trainer, ARestoredOneMakesTheSameSteps) {
           own[i].second.copy_(saved[i].second);
         }
       }
-      restored.restore(nlohmann::json::parse(whole.state().dump()));
+      restored.restore(nlohmann::json::parse(whole.state().dump()), restored.tensors());
       EXPECT_EQ(restored.evaluation_due(), whole.evaluation_due());
       EXPECT_EQ(restored.seconds(), whole.seconds());
       for (int i = 0; i < 3; ++i) {

@@ -29,6 +29,16 @@ double TaskScore::Counts::error() const {
   return episodes > 1 ? std::sqrt(accuracy() * (1 - accuracy()) / static_cast<double>(episodes - 1)) : 0;
 }
 
+void TaskScore::Counts::add(const Counts& more) {
+  episodes += more.episodes, right += more.right, misattributed += more.misattributed, chances += more.chances;
+}
+
+void TaskScore::add(const TaskScore& more) {
+  all.add(more.all);
+  for (const auto& [slice, counts] : more.slices) slices[slice].add(counts);
+  has_others |= more.has_others;
+}
+
 std::vector<int64_t> first_episodes(uint64_t count) {
   std::vector<int64_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), 0);

@@ -20,10 +20,14 @@ struct TaskScore {
     double part(int64_t count) const { return static_cast<double>(count) / static_cast<double>(episodes); }
     /// Said what is in the text no answer at all.
     int64_t fabricated() const { return episodes - right - misattributed; }
+    void add(const Counts&);
   };
   Counts all;
   std::map<std::string, Counts> slices;
   bool has_others = false;  // texts hold answers that are wrong: what is misattributed means something
+
+  /// That of other episodes.
+  void add(const TaskScore&);
 };
 
 /// The test episodes of these numbers, `at_once` together (0: those of 65,536 tokens), without gradients. The one way

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <numeric>
 
 #include "motet/core/error.h"
@@ -12,7 +13,9 @@
 #include "motet/tasks/episodes.h"
 #include "motet/train/freeze.h"
 #include "motet/train/loss.h"
+#include "motet/train/plan.h"
 #include "motet/train/schedule.h"
+#include "motet/train/shared_score.h"
 
 namespace motet {
 namespace {
@@ -85,6 +88,15 @@ Optimizer::Decays decays(const ModelImpl& model, const TrainOptions& train) {
   };
 }
 
+std::vector<Tensor> learned_parameters(const ModelImpl& model) {
+  std::vector<Tensor> all;
+  for (const Tensor& p : model.parameters())
+    if (p.requires_grad()) all.push_back(p);
+  return all;
+}
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
 // Whether a step that took the run from one part of its budget to another passed the end of a tenth.
 bool passed_a_tenth(double before, double now) {
   const auto tenths = [](double part) { return std::floor((part + 1e-9) * kTimesInARun); };
@@ -93,7 +105,7 @@ bool passed_a_tenth(double before, double now) {
 
 }  // namespace
 
-Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train)
+Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train, std::shared_ptr<Processes> processes)
     : model_(placed(std::move(model), data, train)),
       train_(train),
       tokens_(*data.train),
@@ -101,10 +113,19 @@ Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train)
       masks_(training_masks(model_->config(), data.tokenizer.get(), train)),
       validation_(validation_of(data, model_->config(), train)),
       task_(data.task),
-      optimizer_(*model_, optimizer_options(train), decays(*model_, train)),
+      processes_(std::move(processes)),
+      optimizer_(*model_, optimizer_options(train), decays(*model_, train),
+                 train.shard_optimizer ? processes_.get() : nullptr),
+      mean_gradients_(*processes_, learned_parameters(*model_)),
       outliers_(train.skip_outliers),
       loss_scale_(train.dtype == TrainDtype::float16),
-      average_(*model_, train.average) {}
+      average_(*model_, train.average) {
+  check_batch(train, processes_->size());
+  if (!processes_->alone() && train.recompute == Recompute::block && model_->config().options.shared_layers)
+    fail_usage(
+        "train.recompute: block with model.shared_layers and several processes, want none: gradients of a layer "
+        "that is computed again several times are summed before they are all there");
+}
 
 int64_t Trainer::planned_steps() const {
   if (const int64_t steps = train_.budget_steps(); steps > 0) return steps;
@@ -136,34 +157,48 @@ Batch Trainer::rows(int64_t first, int64_t count) {
 
 TokenTensors Trainer::micro_batch(int64_t first) {
   const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
-  return as_tensors(rows(first, std::min(most, train_.batch_size - first)), model_->device());
+  return as_tensors(rows(first, std::min(most, processes_->part(train_.batch_size).second - first)), model_->device());
 }
 
 Dropout Trainer::dropout(int64_t first_row) const {
   return {train_.dropout, splitmix64(static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(step_)), first_row};
 }
 
-StepRecord Trainer::step() {
-  const Clock::time_point start = Clock::now();
-  const double factor = rate_factor(), before = progress();
-  StepRecord record{.step = step_ + 1, .learning_rate = factor * train_.learning_rate};
-  optimizer_.zero_grad();
+// Every parameter takes part, so that processes whose rows have nothing to learn join the others.
+Tensor Trainer::backward_of_nothing() const {
+  Tensor zero = at::zeros({}, at::TensorOptions(model_->device()));
+  for (const Tensor& p : learned_parameters(*model_)) zero = zero + (p * 0).sum();
+  return zero;
+}
+
+// Gradients of the batch, and its loss.
+void Trainer::backward(StepRecord& record) {
+  const auto [begin, end] = processes_->part(train_.batch_size);
+  // Targets of the whole batch that are learned, of which a micro batch or a process has a part; -1: all are.
+  const bool leaves_out = batches_.leaves_out() || masks_, parted = train_.micro_batch_size > 0 || !processes_->alone();
+  const int64_t all_learned = parted && leaves_out ? rows(0, train_.batch_size).learned() : -1;
   Tensor sum;
-  // Targets of the whole batch that are learned, of which a micro batch has a part; -1: all are.
-  const bool leaves_out = batches_.leaves_out() || masks_;
-  const int64_t all_learned = train_.micro_batch_size > 0 && leaves_out ? rows(0, train_.batch_size).learned() : -1;
-  for (int64_t first = 0, rows = 0; first < train_.batch_size; first += rows) {
+  for (int64_t first = begin, rows = 0; first < end; first += rows) {
     const Clock::time_point asked = Clock::now();
     const TokenTensors tokens = micro_batch(first);
     record.data_seconds += seconds_since(asked);
     rows = tokens.inputs.size(0);
     const int64_t learned = tokens.asked.defined() ? tokens.asked.size(0) : -1;
-    if (learned == 0) continue;
-    TrainingLoss loss = training_loss(*model_, tokens, train_, dropout(first));
-    if (rows < train_.batch_size) {
-      const double share = learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
-                                       : static_cast<double>(learned) / static_cast<double>(all_learned);
-      loss = {loss.objective * share, loss.cross_entropy.detach() * share};
+    const bool last = first + rows == end;
+    if (learned == 0 && (processes_->alone() || !last || all_learned == 0)) continue;
+    if (last) mean_gradients_.prepare();
+    TrainingLoss loss;
+    if (learned == 0) {
+      loss.objective = backward_of_nothing(), loss.cross_entropy = loss.objective;
+    } else {
+      loss = training_loss(*model_, tokens, train_, dropout(first));
+      if (rows < train_.batch_size) {
+        const double share = learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
+                                         : static_cast<double>(learned) / static_cast<double>(all_learned);
+        // The mean of gradients over processes is to be their sum.
+        loss = {loss.objective * (share * static_cast<double>(processes_->size())),
+                loss.cross_entropy.detach() * share};
+      }
     }
     (loss_scale_.on() ? loss.objective * loss_scale_.value() : loss.objective).backward();
     sum = sum.defined() ? sum + loss.cross_entropy.detach() : loss.cross_entropy.detach();
@@ -171,6 +206,31 @@ StepRecord Trainer::step() {
   if (!sum.defined()) fail("step ", record.step, ": no token of the batch is learned; it has ", data_of_step());
   loss_scale_.unscale(optimizer_.gradients());
   std::tie(record.loss, record.gradient_norm) = on_the_host(sum, optimizer_.gradient_norm());
+  if (processes_->alone()) return;
+  // What all have to know before they go on.
+  std::vector<double> told{record.loss};
+  for (const int signal : kSignals) told.push_back(interrupt_signal() == signal);
+  const Tensor all = at::tensor(told, at::kDouble);
+  processes_->sum(all);
+  record.loss = all[0].item<double>();
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    if (all[static_cast<int64_t>(i) + 1].item<double>() > 0) stop_signal_ = kSignals[i];
+}
+
+void Trainer::check_stop() const {
+  if (processes_->alone()) return check_interrupt();
+  if (stop_signal_ == 0) return;
+  interrupt(stop_signal_);
+  throw Interrupted("interrupted");
+}
+
+StepRecord Trainer::step() {
+  const Clock::time_point start = Clock::now();
+  const double factor = rate_factor(), before = progress();
+  StepRecord record{.step = step_ + 1, .learning_rate = factor * train_.learning_rate};
+  processes_->at_step(step_);
+  optimizer_.zero_grad();
+  backward(record);
   const bool finite = std::isfinite(record.gradient_norm);
   if (!std::isfinite(record.loss) || (!finite && !loss_scale_.can_fall())) fail_not_finite(record);
   if (loss_scale_.on()) record.loss_scale = loss_scale_.value();
@@ -191,6 +251,11 @@ StepRecord Trainer::step() {
   synchronize(model_->device());
   record.seconds = seconds_since(start), record.tokens_seen = step_ * tokens_per_step();
   seconds_ += record.seconds;
+  if (train_.minutes > 0 && !processes_->alone()) {  // one clock decides
+    const Tensor seconds = at::full({}, processes_->first() ? seconds_ : 0, at::kDouble);
+    processes_->sum(seconds);
+    seconds_ = seconds.item<double>();
+  }
   const auto due = [&](int64_t every) {
     return done() || (every > 0 ? step_ % every == 0 : passed_a_tenth(before, progress()));
   };
@@ -223,11 +288,12 @@ std::string Trainer::data_of_step() {
 // Nothing has been stepped. Gradients that are not finite spread from the output towards the embedding.
 void Trainer::fail_not_finite(const StepRecord& record) {
   std::string place;
+  if (!processes_->first()) throw Diverged(text("step ", record.step));  // the first one looks for the place
   if (!std::isfinite(record.loss)) {
-    for (int64_t first = 0; first < train_.batch_size && place.empty();) {
-      const TokenTensors tokens = micro_batch(first);
+    const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
+    for (int64_t first = 0; first < train_.batch_size && place.empty(); first += most) {
+      const TokenTensors tokens = as_tensors(rows(first, std::min(most, train_.batch_size - first)), model_->device());
       place = model_->first_non_finite(tokens.inputs, tokens.documents);
-      first += tokens.inputs.size(0);
     }
     place = place.empty() ? "the loss" : place;
   } else {
@@ -251,25 +317,27 @@ std::vector<int64_t> Trainer::eval_windows() const {
 
 std::optional<TaskScore> Trainer::task_score(const std::vector<int64_t>& windows) {
   if (!task_) return std::nullopt;
-  if (!done()) return score_task(*model_, *task_, windows);
+  if (!done()) return score_task(*processes_, *model_, *task_, windows);
   const auto asked = static_cast<uint64_t>(train_.final_eval_windows);
-  return score_task(*model_, *task_, first_episodes(asked > 0 ? std::min(asked, kTestEpisodes) : kTestEpisodes));
+  return score_task(*processes_, *model_, *task_,
+                    first_episodes(asked > 0 ? std::min(asked, kTestEpisodes) : kTestEpisodes));
 }
 
 EvalRecord Trainer::evaluate() {
   const std::vector<int64_t> which = eval_windows();
-  EvalRecord record{score_windows(*model_, validation_, which, train_.batch_size), step_};
+  EvalRecord record{score_windows(*processes_, *model_, validation_, which, train_.batch_size), step_};
   if (std::isfinite(record.loss)) {
     record.task = task_score(which);
     if (average_.ready()) {
       const WeightAverage::Applied averaged(average_);
-      record.average = score_windows(*model_, validation_, which, train_.batch_size);
+      record.average = score_windows(*processes_, *model_, validation_, which, train_.batch_size);
       record.average_task = task_score(which);
     }
     evaluation_due_ = false;  // one that was interrupted is made again
     return record;
   }
   evaluation_due_ = false;
+  if (!processes_->first()) throw Diverged(text("step ", step_));
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
     const TokenTensors tokens = as_tensors(scored_batch(validation_, {&which[i], 1}), model_->device());
@@ -300,7 +368,8 @@ std::vector<std::pair<std::string, Tensor>> Trainer::tensors() const {
   return all;
 }
 
-void Trainer::restore(const nlohmann::json& state) {
+void Trainer::restore(const nlohmann::json& state, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  optimizer_.take(tensors);
   step_ = state.at("step").get<int64_t>();
   seconds_ = state.at("seconds").get<double>();
   evaluation_due_ = state.at("evaluation_due").get<bool>(), checkpoint_due_ = false;
@@ -368,7 +437,7 @@ TrainResult train_model(Trainer& trainer, const TrainEvents& events) {
     }
     if (trainer.steps_done() > 0) events.between();
     if (trainer.done()) break;
-    check_interrupt();
+    trainer.check_stop();
     result.steps.push_back(trainer.step());
     events.step(result.steps.back());
     if (events.diagnosed && trainer.diagnosis_due()) events.diagnosed(trainer.diagnose());

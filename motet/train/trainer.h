@@ -3,6 +3,7 @@
 
 #include "motet/core/error.h"
 #include "motet/probe/probe.h"
+#include "motet/processes/processes.h"
 #include "motet/train/average.h"
 #include "motet/train/loss_scale.h"
 #include "motet/train/objective.h"
@@ -45,12 +46,15 @@ class Diverged : public Error {
 
 /// Trains one model step by step. The budget is steps, tokens or minutes of TrainOptions. What a step computes is a
 /// function of the options, the data and what state() and tensors() give after the step before.
+///
+/// With several processes each has the whole model and computes its part of the rows of every batch; the step is that
+/// of one process to rounding. All of them call the same functions, and stop together.
 class Trainer {
  public:
   /// The model moves to train.device and takes the dtype of train.dtype: float64 parameters, or float32 ones, under
   /// autocast for bfloat16. Throws UsageError for a pattern of train.no_decay that names no parameter, and for an
-  /// objective that does not suit model or data.
-  Trainer(Model, const TextData&, const TrainOptions&);
+  /// objective that does not suit model or data, and for a batch that processes cannot share equally.
+  Trainer(Model, const TextData&, const TrainOptions&, std::shared_ptr<Processes> = std::make_shared<Processes>());
 
   bool done() const;
   /// One optimiser step. Throws Diverged when the loss or a gradient is not finite, naming the step, the data and the
@@ -63,8 +67,10 @@ class Trainer {
   EvalRecord evaluate();
   /// Whether the step just made is one that train.diagnose_every asks about.
   bool diagnosis_due() const { return train_.diagnose_every > 0 && step_ > 0 && step_ % train_.diagnose_every == 0; }
-  /// Changes nothing that later steps depend on.
+  /// Changes nothing that later steps depend on; one process alone may.
   DiagnosisRecord diagnose();
+  /// Throws Interrupted when a signal came, to any of the processes, before the step just made.
+  void check_stop() const;
   /// Whether the step just made is one after which a checkpoint is kept.
   bool checkpoint_due() const { return checkpoint_due_; }
 
@@ -76,11 +82,14 @@ class Trainer {
 
   /// Everything beside parameters and tensors() that later steps depend on.
   nlohmann::json state() const;
-  /// The optimiser's and the average's, by name; they are their own.
+  /// The optimiser's and the average's, by name; as Optimizer::state().
   std::vector<std::pair<std::string, Tensor>> tensors() const;
+  Processes& processes() { return *processes_; }
+  const Optimizer& optimizer() const { return optimizer_; }
   const WeightAverage& average() const { return average_; }
-  /// Continues after the step of `state`; parameters and tensors() have their values already.
-  void restore(const nlohmann::json& state);
+  /// Continues after the step of `state`; parameters have their values already, and so have `tensors`, which are
+  /// tensors().
+  void restore(const nlohmann::json& state, const std::vector<std::pair<std::string, Tensor>>& tensors);
 
  private:
   double progress() const;  // of the budget, 0 to 1
@@ -90,6 +99,8 @@ class Trainer {
   std::optional<TaskScore> task_score(const std::vector<int64_t>& windows);
   TokenTensors micro_batch(int64_t first);
   Dropout dropout(int64_t first_row) const;
+  Tensor backward_of_nothing() const;
+  void backward(StepRecord&);
   [[noreturn]] void fail_not_finite(const StepRecord&);
   std::string data_of_step();
 
@@ -100,7 +111,9 @@ class Trainer {
   std::optional<Masking> masks_;  // of the masked objective
   ScoredTokens validation_;
   std::shared_ptr<const Task> task_;  // null: of a text
+  std::shared_ptr<Processes> processes_;
   Optimizer optimizer_;
+  MeanGradients mean_gradients_;
   Outliers outliers_;
   LossScale loss_scale_;
   WeightAverage average_;
@@ -108,6 +121,7 @@ class Trainer {
   double seconds_ = 0;
   std::map<std::string, double> update_ratios_;  // of the step just made, if it was measured
   bool evaluation_due_ = false, checkpoint_due_ = false;
+  int stop_signal_ = 0;  // that came to one of several processes; 0: none
 };
 
 /// What the first `steps` steps read of each part of a mixture.
