@@ -105,10 +105,9 @@ struct Watch::Shared {
 
   // "" when nobody is gone.
   std::string gone() const {
-    const Clock::time_point now = Clock::now();
     const int64_t here = own["step"];  // all are at the same step, and what others said of it is some seconds old
     const auto since = [&](size_t r) {
-      return text(" since step ", std::max(here, peers[r].said.value("step", here)));
+      return text(" is gone since step ", std::max(here, peers[r].said.value("step", here)));
     };
     for (size_t r = 0; r < peers.size(); ++r) {
       const Peer& peer = peers[r];
@@ -116,14 +115,11 @@ struct Watch::Shared {
       if (peer.failed()) return named(r) + " failed: " + peer.said["failed"].get<std::string>();
       if (peer.left()) continue;
       const bool dead = peer.here && begin_of(peer.said["pid"]) != peer.said["begin"];
-      if (dead || now - peer.heard > seconds(options.silence)) {
-        // The texts may end with rank 0, and then all seem silent.
-        if (!dead && r != 0 && now - round > seconds(options.silence) && !peers[0].left())
-          return named(0) + " is gone" + since(0);
-        return named(r) + " is gone" + since(r);
-      }
+      if (dead || round - peer.heard > seconds(options.silence)) return named(r) + since(r);
     }
-    return "";
+    // The texts themselves: rank 0 may hold them, and then all are silent when it hangs.
+    if (peers[0].left() || Clock::now() - round <= seconds(options.silence)) return "";
+    return options.rank == 0 ? "the store that all processes share" + since(0) : named(0) + since(0);
   }
 
   void judge() {

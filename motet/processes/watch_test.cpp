@@ -11,6 +11,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
@@ -122,6 +123,9 @@ TEST_F(WatchTest, WhenTheTextsHangItIsRankZeroThatIsGone) {
   says(0, {{"host", "a"}, {"pid", 1}, {"begin", 1}, {"step", 5}, {"beat", 1}});
   says(1, {{"host", "b"}, {"pid", 2}, {"begin", 1}, {"step", 5}, {"beat", 1}});
   const auto third = watch(2, 3, 0.5);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  says(0, {{"host", "a"}, {"pid", 1}, {"begin", 1}, {"step", 5}, {"beat", 2}});  // the other one is silent for longer
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   {
     const std::lock_guard lock(texts_.mutex);
     texts_.hangs = true;
