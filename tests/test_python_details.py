@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import torch  # noqa: E402
 
 import motet  # noqa: E402
-from motet import huggingface  # noqa: E402
+from motet import attention_interface  # noqa: E402
 
 
 def drawn(cls, *arguments, **given):
@@ -118,7 +118,7 @@ def attended(module=None, mask=None, **given):
     generator = torch.Generator().manual_seed(3)
     q, k, v = (torch.randn(2, heads, 5, 8, generator=generator, dtype=torch.float64) for heads in (4, 2, 2))
     module = torch.nn.Module() if module is None else module
-    out, weights = huggingface.attention_forward(module, q, k, v, mask, **given)
+    out, weights = attention_interface.attention_forward(module, q, k, v, mask, **given)
     assert weights is None
     return out, [x.transpose(1, 2) for x in (q, k, v)]
 

@@ -21,7 +21,7 @@ def test_without_transformers_the_error_says_so():
 
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
-from motet import huggingface  # noqa: E402
+from motet import attention_interface  # noqa: E402
 
 SIZES = dict(
     vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -71,13 +71,13 @@ def same(have, want):
 
 def masks_given(monkeypatch):
     """The masks that the attention function sees, from now on."""
-    seen, forward = [], huggingface.attention_forward
+    seen, forward = [], attention_interface.attention_forward
 
     def spy(module, query, key, value, attention_mask, **more):
         seen.append(attention_mask)
         return forward(module, query, key, value, attention_mask, **more)
 
-    monkeypatch.setattr(huggingface, "attention_forward", spy)
+    monkeypatch.setattr(attention_interface, "attention_forward", spy)
     motet.register_hf()
     return seen
 
@@ -157,4 +157,4 @@ LACKS = [(dict(dropout=0.1), "dropout is 0.1"), (dict(softcap=30.0), "softcap is
 def test_what_it_lacks_is_refused(given, words):
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(ValueError, match=f"motet attention: {words}, want "):
-        huggingface.attention_forward(torch.nn.Module(), q, q, q, None, **given)
+        attention_interface.attention_forward(torch.nn.Module(), q, q, q, None, **given)

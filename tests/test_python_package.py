@@ -71,6 +71,7 @@ def test_the_option_tables_are_those_of_the_engine():
             lines = sections.setdefault(name[1] or name[2], [])
         elif sections and line and not line.startswith("mechanism = "):
             lines.append(line.removeprefix("# "))
+    assert [option.line() for option in options.MODEL] == sections["[model]"]
     assert [option.line() for option in options.COMMON] == sections["[model.attention]"]
     for mechanism, table in options.MECHANISMS.items():
         assert [option.line() for option in table] == sections.get(mechanism, []), mechanism

@@ -39,18 +39,24 @@ bool is_llama(const ModelConfig& c) {
          a.at("rope_scaling") == "none" && a.at("rope_fraction") == 1.0;
 }
 
-bool is_token_id(const std::string& key) {
-  const std::vector<std::string>& all = token_id_keys();
-  return std::find(all.begin(), all.end(), key) != all.end();
+// What says nothing of the function: the tensors have dtypes of their own, and the rest is what transformers writes of
+// a model of its class MotetForCausalLM (python/motet/huggingface).
+constexpr const char* kFree[] = {"torch_dtype", "dtype",    "architectures", "auto_map",    "transformers_version",
+                                 "use_cache",   "id2label", "label2id",      "problem_type"};
+
+bool is_free(const std::string& key, const nlohmann::json& value) {
+  const std::vector<std::string>& ids = token_id_keys();
+  return std::ranges::find(kFree, key) != std::end(kFree) || std::ranges::find(ids, key) != ids.end() ||
+         (key == "model_type" && value == "motet");
 }
 
 // What a file says twice must agree, and what this program does not know must not be ignored: each key has to come out
-// again as it went in. torch_dtype is free, for every tensor has its own, and so are the ids of tokens.
+// again as it went in, unless it is free.
 void check_same(const nlohmann::json& read, const nlohmann::json& ours, const std::string& path) {
   std::vector<std::string> known;
   for (const auto& item : ours.items()) known.push_back(path + item.key());
   for (const auto& [key, value] : read.items()) {
-    if (key == "torch_dtype" || is_token_id(key)) continue;
+    if (path.empty() && is_free(key, value)) continue;
     if (!ours.contains(key)) fail(unknown_name("key", path + key, known));
     if (key == "attention_options") {
       check_same(value, ours[key], "attention_options.");
@@ -66,7 +72,10 @@ nlohmann::json config_json(const ModelConfig& c) {
   const auto& a = c.attention;
   const bool llama = is_llama(c);
   nlohmann::json j{{"model_type", llama ? "llama" : "motet"},
-                   {"architectures", {llama ? "LlamaForCausalLM" : "MotetForCausalLM"}},
+                   {"architectures",
+                    {llama        ? "LlamaForCausalLM"
+                     : c.causal() ? "MotetForCausalLM"
+                                  : "MotetForMaskedLM"}},
                    {"vocab_size", c.vocab_size},
                    {"max_position_embeddings", c.context},
                    {"hidden_act", written_activation(c)},
@@ -126,7 +135,8 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
 std::string trained_dtype(const Checkpoint& c) {
   if (c.config.autocast) return word_of(kAutocasts, *c.config.autocast);
   const bool ours = c.published.is_object() && c.published.contains("attention_mechanism");
-  return ours && c.published.value("torch_dtype", "") == "float64" ? "float64" : "float32";
+  const auto says = [&](const char* key) { return c.published.contains(key) && c.published[key] == "float64"; };
+  return ours && (says("torch_dtype") || says("dtype")) ? "float64" : "float32";
 }
 
 }  // namespace motet

@@ -53,6 +53,35 @@ TEST(ModelFolder, OnlyWhatALlamaComputesIsCalledOne) {
     EXPECT_EQ(type(model, {}), "motet") << model;
 }
 
+// The class of motet.huggingface that loads it.
+TEST(ModelFolder, AnEncoderIsNoCausalModel) {
+  const auto named = [](const nlohmann::json& model) {
+    return config_json(tiny(model, {{"mechanism", "dcmha"}}))["architectures"][0];
+  };
+  EXPECT_EQ(named({}), "MotetForCausalLM");
+  EXPECT_EQ(named({{"causal", false}}), "MotetForMaskedLM");
+}
+
+TEST(ModelFolder, WhatTransformersWritesBesideIsReadPast) {
+  nlohmann::json written = config_json(tiny({{"causal", false}}));
+  written.update({{"architectures", {"MotetForCausalLM"}},  // as encoders said once
+                  {"model_type", "motet"},
+                  {"transformers_version", "5.23.0"},
+                  {"dtype", "bfloat16"},
+                  {"use_cache", true},
+                  {"pad_token_id", nullptr}});
+  EXPECT_FALSE(config_from_json(written, "config.json").causal());
+  EXPECT_EQ(config_json(config_from_json(written, "config.json")), config_json(tiny({{"causal", false}})));
+  const auto message = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json wrong = written;
+    wrong[key] = value;
+    return message_of<Error>([&] { config_from_json(wrong, "config.json"); });
+  };
+  EXPECT_EQ(message("model_type", "bert"),
+            "config.json: model_type is '\"bert\"', want '\"motet\"' as the rest of the file says");
+  EXPECT_TRUE(message("hiden_size", 3).starts_with("config.json: unknown key 'hiden_size': nearest is 'hidden_size'"));
+}
+
 TEST(ModelFolder, AFactorisedEmbeddingComesBack) {
   const TemporaryFolder folder;
   Model model = fresh(tiny({{"embedding_size", 6}}));

@@ -27,12 +27,6 @@ class DifferentialAttention(Mechanism):
 
     mechanism = "differential"
 
-    def resolved(self, given):
-        version = given.get("version")
-        if version in (1, 2) and not isinstance(version, bool):
-            given = {**given, "version": f"v{version}"}
-        return super().resolved(given)
-
     def sizes(self):
         super().sizes()
         heads, kv = self.options["num_heads"], self.num_kv_heads()

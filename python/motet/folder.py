@@ -14,16 +14,32 @@ _CLASSES = (CocaAttention, DCMHA, DifferentialAttention, KeySizeAttention, Softm
 MODULES = {cls.mechanism: cls for cls in _CLASSES}  # by the engine's names
 
 
+def settings_of(config):
+    """The keys of a config.json: of a path, a dictionary, or an object with these attributes."""
+    if isinstance(config, dict):
+        return config
+    if hasattr(config, "attention_mechanism"):
+        return vars(config)
+    return json.loads(pathlib.Path(config).read_text(encoding="utf-8"))
+
+
 def attention_layer(config, layer, *, device=None, dtype=None):
-    """The attention of layer number `layer`, from 0, of a model that the engine trained: its `config.json`, as a path or
-    as json.load gave it. The tensors `model.layers.N.self_attn.*` of the folder load with load_state_dict; N is `layer`,
+    """The attention of layer number `layer`, from 0, of a model that the engine trained: its `config.json`, as a path,
+    as json.load gave it, or as a motet.huggingface.MotetConfig. The tensors `model.layers.N.self_attn.*` of the folder load with load_state_dict; N is `layer`,
     or 0 when layers are shared.
 
     With layers="last" only the last layer has the mechanism, the others are plain attention to all keys. Raises
     ValueError for a configuration that is not the engine's own, and a layer that it does not have.
     """
-    if not isinstance(config, dict):
-        config = json.loads(pathlib.Path(config).read_text(encoding="utf-8"))
+    config = settings_of(config)
+    mechanism, given = layer_options(config, layer)
+    sizes = {"causal": config.get("causal", True), "max_position": config.get("max_position_embeddings", 0)}
+    return MODULES[mechanism](config["hidden_size"], layer=layer, device=device, dtype=dtype, **sizes, **given)
+
+
+def layer_options(config, layer):
+    """The mechanism of a layer and its options, of a config.json as attention_layer takes it."""
+    config = settings_of(config)
     for key in ("attention_mechanism", "attention_options", "hidden_size", "num_hidden_layers"):
         if key not in config:
             raise ValueError(f"attention_layer: the key {key} is missing, want the config.json of a model that motet trained")
@@ -38,5 +54,4 @@ def attention_layer(config, layer, *, device=None, dtype=None):
         mechanism, given = "softmax", {**{name: given[name] for name in given if name in shared}, "window": 0}
     if config.get("positions") == "learned":  # a table that is added to the embedding: nothing rotates
         given["rope_fraction"] = 0.0
-    sizes = {"causal": config.get("causal", True), "max_position": config.get("max_position_embeddings", 0)}
-    return MODULES[mechanism](config["hidden_size"], layer=layer, device=device, dtype=dtype, **sizes, **given)
+    return mechanism, given

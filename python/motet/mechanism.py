@@ -6,6 +6,7 @@ from torch import nn
 
 from motet import layers, options
 from motet.composed import check_tensor, composed_attention, shown
+from motet.options import resolve
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _SEEN = ("query_start", "key_begin", "key_end", "documents", "bias")  # what a call says of visibility
@@ -28,6 +29,15 @@ _RAISES = """
     load_state_dict. Projections start as nn.Linear does; initialize_extras draws the rest from the distributions of
     the C++ engine (other random numbers).
 """
+
+
+def windows_of(options, layer):
+    """Keys that a query of layer number `layer` sees, 0 = all: in a whole pass, and behind keys that are cached. The
+    released form is one wider in a whole pass alone."""
+    window, pattern = options["window"], _PATTERNS[options["window_pattern"]]
+    if window == 0 or pattern[layer % len(pattern)] == "G":
+        return 0, 0
+    return window + (options["window_mask"] == "released"), window
 
 
 class Mechanism(nn.Module):
@@ -58,10 +68,12 @@ class Mechanism(nn.Module):
         self._check_settings(hidden_size, layer, causal, memory_size, max_position, device, dtype)
         self.hidden_size, self.layer, self.causal = hidden_size, layer, causal
         self.memory_size = memory_size or hidden_size
-        self.options = self.resolved(options)
+        self.options = resolve(type(self).__name__, self.mechanism, options)
         self._factory = dict(device=device, dtype=dtype)
         self.sizes()
-        self.window = self._window()
+        self.window, self.cached_window = windows_of(self.options, layer)
+        if self.window and not causal:
+            self.refuse("window", self.options["window"], "0 without causal attention")
         self.rotary = layers.Rotary(type(self).__name__, self.options, self.key_dim, max_position)
         self._add_projections()
         self.add_extras()
@@ -69,9 +81,6 @@ class Mechanism(nn.Module):
             self.initialize_extras()
 
     # ---- what a mechanism says
-
-    def resolved(self, given):
-        return options.resolve(type(self).__name__, self.mechanism, given)
 
     def sizes(self):
         """Sets the numbers of heads, by stage, and their widths: plain attention."""
@@ -181,6 +190,7 @@ class Mechanism(nn.Module):
         keys = self.keys(source, source_positions, length)
         if past is not None:
             keys = {name: torch.cat((past[name], part), 1) for name, part in self._fitting(past, keys)}
+            seen["window"] = self.cached_window
         key_positions = memory_positions if memory is not None or past is not None else positions
         out = self.finish(self.attend(self.queries(x, positions, length), keys, positions, key_positions, **seen), x)
         return (out, keys) if return_keys else out
@@ -319,14 +329,6 @@ class Mechanism(nn.Module):
         if o["output_gate"]:
             self.gate_proj = nn.Linear(self.hidden_size, self.output_heads, bias=False, **self._factory)
         self.parameter("relative_bias", o["position_bias"] == "relative", layers.BUCKETS, self.softmax_heads)
-
-    def _window(self):
-        window, pattern = self.options["window"], _PATTERNS[self.options["window_pattern"]]
-        if window == 0 or pattern[self.layer % len(pattern)] == "G":
-            return 0
-        if not self.causal:
-            self.refuse("window", window, "0 without causal attention")
-        return window + (self.options["window_mask"] == "released")
 
     def _placed(self, name, x, positions, length):
         """Positions and length of checked hidden states `x`, the argument `name`."""

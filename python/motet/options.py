@@ -39,6 +39,38 @@ def _short(number):
     return min(words, key=len)
 
 
+MODEL = (  # [model] of the engine
+    Option("hidden_size", 64, (1, 65536), "width of the residual stream"),
+    Option("num_layers", 2, (1, 1024), "number of layers"),
+    Option("embedding_size", 0, (0, 65536),
+           "width of a token's embedding, which a matrix brings to hidden_size; 0 = hidden_size, without"),
+    Option("embedding_norm", False, (),
+           "a norm behind the embedding; the matrix of embedding_size then has a bias"),
+    Option("positions", "rope", ("rope", "learned"),
+           "rotary embedding of queries and keys, or a learned table of the context's length beside the embedding"),
+    Option("first_position", 0, (0, 65536),
+           "row of the first position in the learned table; 2 in RoBERTa, which counts its padding"),
+    Option("token_types", 0, (0, 65536), "rows of a table of token types; 0 = none; a token is of type 0"),
+    Option("intermediate_size", 0, (0, 1e6),
+           "width of the feed-forward; 0 = 8/3 hidden_size (sequential) or 4 hidden_size (others)"),
+    Option("block", "sequential", ("sequential", "parallel", "sequential_layer_norm"),
+           "LLaMA's layer (RMS norm, SwiGLU), GPT-NeoX's (layer norm, GELU, parallel residual), "
+           "or that with LLaMA's residual"),
+    Option("norm_place", "pre", ("pre", "post"),
+           "norms before attention and feed-forward and one at the end, or one behind each sum (BERT)"),
+    Option("shared_layers", False, (), "one layer's parameters, used num_layers times (ALBERT)"),
+    Option("activation", "default", ("default", "silu", "gelu", "gelu_tanh"),
+           "of the feed-forward; default = silu with RMS norm, else gelu (erf)"),
+    Option("causal", True, (), "each token sees only itself and those before it"),
+    Option("norm_eps", 1e-5, (0, 1), "epsilon of the norms"),
+    Option("tie_embeddings", False, (), "the output matrix is the embedding"),
+    Option("head", "linear", ("linear", "masked"),
+           "masked: BERT's, a dense layer, the activation and a norm before the output matrix, a bias behind it"),
+    Option("initializer", "normal", ("normal", "kaiming", "xavier", "pythia"), "first values of the projections"),
+    Option("initializer_range", 0.02, (0, 10),
+           "standard deviation of the normal initialiser and of the embedding"),
+)
+
 COMMON = (
     Option("layers", "all", ("all", "last"),
            "last: the last layer alone has the mechanism and its window, the others plain softmax attention to all keys"),
@@ -142,7 +174,11 @@ def table(mechanism):
 
 
 def resolve(owner, mechanism, given):
-    """Every option of the mechanism: from `given`, checked, else its default. Errors begin with `owner`."""
+    """Every option of the mechanism: from `given`, checked, else its default. Errors begin with `owner`. The versions
+    of differential attention may be written 1 and 2."""
+    version = given.get("version")
+    if version in (1, 2) and not isinstance(version, bool):
+        given = {**given, "version": f"v{version}"}
     known = {option.name: option for option in table(mechanism)}
     for name, value in given.items():
         if name not in known:

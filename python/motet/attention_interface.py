@@ -60,9 +60,9 @@ def attention_forward(
         seen["causal"] = bool(causal)
         seen["window"] = sliding_window or 0 if causal else 0
         if attention_mask is not None:
-            seen["key_begin"], seen["key_end"] = _bounds(attention_mask)
+            seen["key_begin"], seen["key_end"] = bounds(attention_mask)
     else:
-        bias = _additive(attention_mask[:, :, :, : key.shape[2]], query.dtype)
+        bias = additive(attention_mask[:, :, :, : key.shape[2]], query.dtype)
         seen["bias"] = bias if position_bias is None else bias + position_bias
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     return composed_attention(q, k, v, scale=scaling, **seen), None
@@ -112,11 +112,11 @@ def _padding(kv_length, kv_offset, attention_mask):
         return False, None
     if padding.all():
         return True, None
-    begin, end = _bounds(padding)
+    begin, end = bounds(padding)
     return bool((end - begin == padding.sum(1)).all()), padding
 
 
-def _bounds(padding):
+def bounds(padding):
     """First token, and one past the last, of each row of bool [B,S]; (0, 0) of a row without tokens."""
     count = padding.shape[1]
     some = padding.any(1)
@@ -125,7 +125,7 @@ def _bounds(padding):
     return torch.where(some, begin, 0), torch.where(some, end, 0)
 
 
-def _additive(mask, dtype):
+def additive(mask, dtype):
     """bool (True = visible) as 0 and -inf; anything else as it is."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)

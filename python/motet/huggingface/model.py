@@ -1,0 +1,232 @@
+"""Models of Motet as models of transformers."""
+import contextlib
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast, MaskedLMOutput
+from transformers.utils import can_return_tuple
+
+from motet.block import Block, Embedding, MaskedHead, norm
+from motet.folder import settings_of
+from motet.huggingface.cache import MotetCache
+from motet.huggingface.config import MotetConfig
+from motet.huggingface.initialize import initialize
+from motet.huggingface.seen import seen
+
+
+class MotetLayer(GradientCheckpointingLayer, Block):
+    """A layer that may be computed again in the backward pass."""
+
+    def __init__(self, config, layer):
+        super().__init__(config, layer)
+        self.self_attn.o_proj.is_output = self.mlp.down_proj.is_output = True  # they may begin smaller: initialize.py
+
+
+class MotetPreTrainedModel(PreTrainedModel):
+    """What the models share: loading, saving, fresh parameters."""
+
+    config_class = MotetConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["MotetLayer"]
+    _skip_keys_device_placement = ["past_key_values"]
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module):
+        if not initialize(module, self.config):
+            super()._init_weights(module)
+
+    def _precision(self):
+        """What the products of float32 parameters are computed in: what config.autocast says."""
+        if self.config.autocast is None or self.dtype != torch.float32 or self.device.type == "meta":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.config.autocast))
+
+
+class MotetModel(MotetPreTrainedModel):
+    """Token ids to hidden states behind the final norm."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embedding = Embedding(self, config)
+        blocks = 1 if config.shared_layers else config.num_hidden_layers
+        self.layers = nn.ModuleList(MotetLayer(config, layer) for layer in range(blocks))
+        if config.norm_place == "pre":
+            self.norm = norm(settings_of(config), config.hidden_size)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        position_ids=None,
+        past_key_values=None,
+        inputs_embeds=None,
+        use_cache=None,
+        token_type_ids=None,
+        documents=None,
+        output_hidden_states=None,
+        output_attentions=None,
+        **ignored,
+    ):
+        """input_ids [B,T], or rows of the embedding inputs_embeds [B,T,E]; attention_mask, position_ids and documents as
+        motet.huggingface.seen takes them. hidden_states are the embedding and each layer's output, the last normed."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("motet: input_ids and inputs_embeds are both given or both missing, want one of them")
+        if self.config.output_attentions if output_attentions is None else output_attentions:
+            raise ValueError("motet: output_attentions is set, want False: the operator keeps no attention maps")
+        cache = self._cache(past_key_values, use_cache)
+        with self._precision():
+            rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+            past = cache.get_seq_length() if cache else 0
+            now = seen(rows, past, attention_mask, position_ids, documents)
+            total = past + rows.shape[1]
+            if self.embedding.learned and total > self.config.max_position_embeddings:
+                most = self.config.max_position_embeddings
+                raise ValueError(f"motet: {total} tokens, want at most the {most} of the table of positions")
+            x = self.embedding(rows, now.positions, token_type_ids)
+            wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+            states = [x]
+            for number in range(self.config.num_hidden_layers):
+                x = self._layer(number, x, now, cache)
+                states.append(x)
+            if self.config.norm_place == "pre":
+                states[-1] = x = self.norm(x)
+        return BaseModelOutputWithPast(
+            last_hidden_state=x, past_key_values=cache, hidden_states=tuple(states) if wanted else None
+        )
+
+    def _cache(self, given, use_cache):
+        if given is not None and not isinstance(given, MotetCache):
+            want = "motet.huggingface.MotetCache(model.config)"
+            raise ValueError(f"motet: past_key_values is a {type(given).__name__}, want a {want}")
+        if self.gradient_checkpointing and self.training:
+            return None
+        if use_cache is None:
+            use_cache = self.config.use_cache and self.config.causal and not self.training
+        return MotetCache(self.config) if use_cache and given is None else given
+
+    def _layer(self, number, x, now, cache):
+        layer = self.layers[0 if self.config.shared_layers else number]
+        if cache is None:
+            return layer(x, now.positions, **now.hidden)
+        kept = cache.layers[number]
+        biased = layer.self_attn.options["position_bias"] != "none"
+        past = {name: tensor for name, tensor in kept.held.items() if name != "positions"} or None
+        given = now.behind(kept.begin)
+        positions = now.positions.expand(x.shape[0], -1) if biased else now.positions
+        if biased and past:
+            given = {**given, "memory_positions": torch.cat((kept.held["positions"], positions), 1)}
+        x, keys = layer(x, positions, past=past, length=cache.length, return_keys=True, **given)
+        if biased:
+            keys["positions"] = given.get("memory_positions", positions)
+        kept.update(keys)
+        return x
+
+
+class _ForTokens(MotetPreTrainedModel):
+    """A model with an output matrix: lm_head, or the embedding itself, behind a masked head if there is one."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config):
+        super().__init__(config)
+        if config.causal != self._causal:
+            name = "MotetForCausalLM" if config.causal else "MotetForMaskedLM"
+            raise ValueError(f"{type(self).__name__}: causal is {config.causal} in the configuration, want a {name}")
+        self.model = MotetModel(config)
+        width = config.hidden_size
+        if config.head == "masked":
+            self.masked_head = MaskedHead(config)
+            width = config.embedding_size or width
+        self.lm_head = nn.Linear(width, config.vocab_size, bias=False)
+        self.post_init()
+
+    def logits(self, hidden):
+        """[...,V] of hidden states [...,C]."""
+        with self._precision():
+            if self.config.head != "masked":
+                return self.lm_head(hidden)
+            return self.lm_head(self.masked_head(hidden)) + self.masked_head.bias
+
+    def resize_token_embeddings(self, *arguments, **named):
+        """As transformers does; the bias of a masked head grows with zeros."""
+        table = super().resize_token_embeddings(*arguments, **named)
+        if self.config.head == "masked":
+            bias, count = self.masked_head.bias, self.config.vocab_size
+            wide = bias.new_zeros(count)
+            wide[: bias.shape[0]] = bias.detach()[:count]
+            self.masked_head.bias = nn.Parameter(wide)
+        return table
+
+
+class MotetForCausalLM(_ForTokens, GenerationMixin):
+    """A model of the next token: from_pretrained of a folder that `motet train` wrote, save_pretrained for `motet`."""
+
+    _causal = True
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        position_ids=None,
+        past_key_values=None,
+        inputs_embeds=None,
+        labels=None,
+        use_cache=None,
+        logits_to_keep=0,
+        **more,
+    ):
+        """As MotetModel, with logits [B,T,V] and, of labels [B,T] (the ids themselves; -100: none), the mean loss.
+        logits_to_keep: of so many last tokens, or of the places in a tensor; 0: of all."""
+        of_loss = {name: more.pop(name) for name in ("num_items_in_batch", "shift_labels") if name in more}
+        made = self.model(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache, return_dict=True, **more
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else logits_to_keep
+        hidden = made.last_hidden_state
+        logits = self.logits(hidden if isinstance(kept, int) else hidden[:, kept])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
+        return CausalLMOutputWithPast(
+            loss=loss, logits=logits, past_key_values=made.past_key_values, hidden_states=made.hidden_states
+        )
+
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *more, **named):
+        wanted = generation_config.cache_implementation
+        if wanted not in (None, "dynamic"):
+            raise ValueError(f"motet: cache_implementation is {wanted!r}, want None: its keys are a MotetCache")
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+            planned = min(generation_config.max_length, self.config.max_position_embeddings)
+            model_kwargs["past_key_values"] = MotetCache(self.config, length=planned)
+            if generation_config.is_assistant:
+                model_kwargs["past_key_values"].activate_past_recording()
+            return None
+        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *more, **named)
+
+
+class MotetForMaskedLM(_ForTokens):
+    """A model of hidden tokens, of a configuration with causal=False."""
+
+    _causal = False
+
+    @can_return_tuple
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, inputs_embeds=None, labels=None, **more
+    ):
+        """As MotetModel, with logits [B,T,V] and, of labels [B,T] (what a hidden token is; -100: none), the mean loss."""
+        of_loss = {name: more.pop(name) for name in ("num_items_in_batch",) if name in more}
+        made = self.model(
+            input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, return_dict=True, **more
+        )
+        logits = self.logits(made.last_hidden_state)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
+        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=made.hidden_states)

@@ -1,0 +1,67 @@
+"""Small models of every mechanism and kind of layer, for the tests of motet.huggingface."""
+import os
+import sys
+
+from conftest import ROOT
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
+sys.path.insert(0, str(ROOT / "python"))
+import torch  # noqa: E402
+
+VOCABULARY, CONTEXT = 256, 48
+
+
+def config(mechanism, model=None, **options):
+    return dict(attention_mechanism=mechanism, attention_options={"num_heads": 4, **options}, **(model or {}))
+
+
+NEOX, LAYER_NORM = {"block": "parallel"}, {"block": "sequential_layer_norm", "hidden_act": "gelu_new"}
+CASES = {
+    "softmax": config("softmax", {"tie_word_embeddings": True}, num_kv_heads=2, qk_norm=True, output_gate=True),
+    "softmax, bias": config("softmax", NEOX, position_bias="relative", bias=True, rope_fraction=0.5),
+    "softmax, learned": config("softmax", {**LAYER_NORM, "positions": "learned", "embedding_size": 8, "first_position": 2}),
+    "key_size": config("key_size", NEOX, key_dim=12, value_dim=6),
+    "talking_heads": config("talking_heads", softmax_heads=6, value_heads=2, dynamic="both"),
+    "talking_heads, collinear": config("talking_heads", collinear="slack", position_bias="alibi"),
+    "dcmha": config("dcmha", window=5, window_pattern="LG", static=True, qk_norm=True),
+    "dcmha, released": config("dcmha", NEOX, window=5, window_mask="released", groups=2, position_bias="relative"),
+    "dcmha, last": config("dcmha", layers="last", where="post", window=5, num_kv_heads=2),
+    "differential v1": config("differential", {"shared_layers": True}, num_kv_heads=2),
+    "differential composed": config("differential", compose=True),
+    "differential v2": config("differential", LAYER_NORM, version="v2", num_kv_heads=2),
+    "differential across": config("differential", version="v2", pairs="across", lambda_form="raw"),
+    "coca": config("coca"),
+    "coca, dynamic": config(
+        "coca", NEOX, form="slack", rope_scaling="dynamic", rope_factor=2.0, rope_trained_length=8
+    ),
+}
+ENCODERS = {
+    "bert": config("softmax", {
+        "block": "sequential_layer_norm", "norm_place": "post", "positions": "learned", "token_types": 2,
+        "embedding_norm": True, "head": "masked", "tie_word_embeddings": True, "causal": False,
+    }, bias=True),
+    "albert of talking heads": config("talking_heads", {
+        "block": "sequential_layer_norm", "norm_place": "post", "embedding_size": 8, "embedding_norm": True,
+        "shared_layers": True, "head": "masked", "causal": False,
+    }, dynamic="query"),
+    "plain": config("dcmha", {"causal": False}),
+}
+SMALL = dict(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, max_position_embeddings=CONTEXT)
+
+
+def made(name, dtype=torch.float32, seed=1, **more):
+    """A model whose parameters are all random, none small."""
+    from motet import huggingface
+
+    given = CASES.get(name) or ENCODERS[name]
+    settings = huggingface.MotetConfig(**{**SMALL, **given, **more})
+    model = (huggingface.MotetForCausalLM if settings.causal else huggingface.MotetForMaskedLM)(settings)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model.to(dtype).eval()
+
+
+def ids(batch=2, length=9, seed=0):
+    return torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))

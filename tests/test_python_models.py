@@ -1,0 +1,148 @@
+"""The models of motet.huggingface compute what the engine does: folders both ways, logits, gradients, continuations."""
+import json
+import shutil
+
+import pytest
+from conftest import ROOT, last_checkpoint, run
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+import safetensors.torch  # noqa: E402
+import torch  # noqa: E402
+
+from hf_models import CASES, ENCODERS, ids, made  # noqa: E402
+from motet import huggingface  # noqa: E402
+
+NEW = 12  # tokens of a continuation
+
+
+def record(model, folder, continues):
+    """expected.safetensors of a folder: what `motet verify` computes again."""
+    input_ids, config = ids(2, 20), model.config
+    mask = config.attention_options["window_mask"]
+    spec = {"program": "model", "window_mask": dict.fromkeys(("logits", "loss", "grad_norm"), mask),
+            "logits_from_position": 0}
+    made_by = model(input_ids, output_hidden_states=True)
+    loss = torch.nn.functional.cross_entropy(made_by.logits[:, :-1].flatten(0, 1), input_ids[:, 1:].flatten())
+    model.zero_grad()
+    loss.backward()
+    outputs = {"logits": made_by.logits, "loss": loss}
+    # The last of transformers' hidden states is normed, the engine's is not.
+    mids = {f"hidden.{number}": state[0] for number, state in enumerate(made_by.hidden_states[:-1])}
+    gradients = {f"grad_norm.{name}": p.grad.norm() for name, p in model.named_parameters()}
+    inputs = {"input_ids": input_ids}
+    if continues:
+        inputs["prompt"] = input_ids[0, :7]
+        cache = huggingface.MotetCache(config)  # dynamic scaling goes by the tokens so far, as in the recorded papers
+        options = dict(max_new_tokens=NEW, do_sample=False, past_key_values=cache)
+        outputs["greedy.ids"] = model.generate(inputs["prompt"].unsqueeze(0), **options)[0, 7:]
+        how = {"path": "cached", "prefill_window_mask": mask}
+        spec["greedy"] = {"prompt": "prompt", "new_tokens": NEW, "greedy.ids": how}
+    tensors = {name: tensor.detach().clone() for name, tensor in {**outputs, **mids, **gradients, **inputs}.items()}
+    roles = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(mids, "mid"), **dict.fromkeys(gradients, "grad"),
+             **dict.fromkeys(inputs, "input")}
+    metadata = {"spec": json.dumps(spec), "roles": json.dumps(roles), "grad_of": json.dumps("loss")}
+    safetensors.torch.save_file(tensors, folder / "expected.safetensors", metadata)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of all models in float64, as save_pretrained writes them, with what they compute."""
+    root = tmp_path_factory.mktemp("models")
+    for name in (*CASES, *ENCODERS):
+        model, folder = made(name, torch.float64), root / name.replace(", ", "-").replace(" ", "-")
+        model.save_pretrained(folder)
+        record(model, folder, name in CASES)
+    return root
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 1e-5)])
+def test_the_engine_computes_what_a_saved_model_does(folders, dtype, tolerance):
+    done = run("verify", folders, "--dtype", dtype, "--tolerance", tolerance, "--json")
+    rows = json.loads(done.stdout)
+    assert done.returncode == 0, rows
+    assert len(rows) == len(CASES) + len(ENCODERS)
+    for row in rows:  # nothing that is recorded is left out: logits, continuations, layers, a norm of each gradient
+        assert row["outputs"] and row["mids"] and row["gradients"], row
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "tests/golden/model").iterdir()), ids=lambda folder: folder.name)
+def test_a_converted_published_model_gives_the_original_logits(folder, tmp_path):
+    done = run("convert", folder, "--to", "motet", "--out", tmp_path / "ours")
+    assert done.returncode == 0, done.stderr
+    with safetensors.safe_open(folder / "expected.safetensors", "pt") as recorded:
+        want, input_ids = recorded.get_tensor("logits"), recorded.get_tensor("input_ids")
+        mask = json.loads(recorded.metadata()["spec"])["window_mask"]["logits"]
+    config = huggingface.MotetConfig.from_pretrained(tmp_path / "ours")
+    config.attention_options["window_mask"] = mask
+    model = huggingface.MotetForCausalLM.from_pretrained(tmp_path / "ours", config=config, dtype=torch.float64).eval()
+    logits = model(input_ids.long()).logits[:, -want.shape[1] :]
+    assert (logits - want).abs().max() <= 1e-9 * want.abs().max()
+
+
+TRAIN = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 48 --batch-size 2 --steps 2 -t 1 --tokenizer bytes".split()
+TRAINED = {
+    "dcmha": [],
+    "coca": ["model.block=parallel", "model.attention.rope_scaling=dynamic", "model.attention.rope_factor=4",
+             "model.attention.rope_trained_length=8", "train.learning_rate=0.1"],
+    "softmax": ["model.block=parallel", "model.causal=false", "model.head=masked", "train.objective=masked"],
+    "mha": ["train.dtype=bfloat16"],
+}
+
+
+@pytest.fixture(scope="module")
+def trained(request, tmp_path_factory):
+    """A checkpoint of the engine, of a name in TRAINED."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    sets = [word for option in TRAINED[request.param] for word in ("--set", option)]
+    done = run("train", *TRAIN, "--mechanism", request.param, *sets, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return last_checkpoint(out)
+
+
+def loaded(folder):
+    """By the class that config.json names, through the Auto classes."""
+    (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+    auto = transformers.AutoModelForMaskedLM if "Masked" in name else transformers.AutoModelForCausalLM
+    model = auto.from_pretrained(folder).eval()
+    assert type(model).__name__ == name
+    return model
+
+
+@pytest.mark.parametrize("trained", TRAINED, indirect=True)
+def test_a_checkpoint_of_the_engine_loads_and_goes_back(trained, tmp_path):
+    model = loaded(trained)
+    config = json.loads((trained / "config.json").read_text())
+    text = (ROOT / "LICENSE").read_bytes()[500 : 500 + 97]
+    (tmp_path / "text.txt").write_bytes(text)
+    name = type(model).__name__
+    if name == "LlamaForCausalLM":  # plain attention is LLaMA's; ours computes under the autocast that config.json tells
+        model = huggingface.MotetForCausalLM.from_pretrained(trained).eval()
+    model.save_pretrained(tmp_path / "saved")
+    shutil.copy(trained / "tokenizer.json", tmp_path / "saved")
+    if name == "MotetForMaskedLM":
+        model.double()
+        record(model, tmp_path / "saved", continues=False)
+        done = run("verify", tmp_path / "saved", "--dtype", "float32", "--tolerance", "1e-5")
+        assert done.returncode == 0, done.stdout
+        return
+    tokens = torch.tensor(list(text))
+    logits = model(tokens[:96].view(2, 48)).logits.float()
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[1:]).item()
+    for folder in (trained, tmp_path / "saved"):
+        scored = run("eval", "-m", folder, tmp_path / "text.txt", "--json", "-t", "1")
+        assert scored.returncode == 0, scored.stderr
+        tolerance = 2e-3 if "autocast" in config else 1e-6
+        assert loss == pytest.approx(json.loads(scored.stdout)[0]["nats_per_token"], rel=tolerance)
+    assert ("autocast" in config) == (model(tokens[:4].view(1, 4)).logits.dtype == torch.bfloat16)
+
+
+@pytest.mark.parametrize("trained", ["dcmha", "coca"], indirect=True)
+def test_generate_is_motet_generate(trained):
+    model, tokenizer = loaded(trained), transformers.AutoTokenizer.from_pretrained(trained)
+    prompt = "To be, or not"
+    given = tokenizer(prompt, return_tensors="pt")
+    assert given["input_ids"][0].tolist() == list(prompt.encode())
+    new = model.generate(**given, max_new_tokens=30, do_sample=False)[0, len(prompt) :].tolist()
+    done = run("generate", "-m", trained, "-p", prompt, "-n", 30, "--temp", "0", "-o", "json", "--logprobs", "1", "-t", "1")
+    assert done.returncode == 0, done.stderr
+    assert [token["id"] for token in json.loads(done.stdout)[0]["tokens"]] == new

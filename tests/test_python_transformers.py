@@ -1,0 +1,353 @@
+"""What transformers asks of a model, of those of motet.huggingface: saving, caches, padding, training, adapters."""
+import contextlib
+import sys
+
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+import torch  # noqa: E402
+
+import hf_models  # noqa: E402
+from hf_models import CASES, ENCODERS, ids, made  # noqa: E402
+from motet import huggingface  # noqa: E402
+
+cases = pytest.mark.parametrize("name", CASES)
+# The released window is one wider in a whole pass than behind a cache, and dynamic scaling goes by what is planned.
+same_when_cached = pytest.mark.parametrize("name", sorted(set(CASES) - {"dcmha, released", "coca, dynamic"}))
+every = pytest.mark.parametrize("name", [*CASES, *ENCODERS])
+PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
+GREEDY = dict(max_new_tokens=8, do_sample=False)
+
+
+def equal(have, want, **near):
+    torch.testing.assert_close(have, want, **({"rtol": 1e-9, "atol": 1e-10} | near))
+
+
+def wide(name, **more):
+    return made(name, torch.float64, **more)
+
+
+def remade(model):
+    """A model of its changed configuration with its parameters."""
+    again = type(model)(model.config).double().eval()
+    again.load_state_dict(model.state_dict())
+    return again
+
+
+# ---- saving and loading
+
+
+@every
+def test_a_model_comes_back_as_it_was_saved(name, tmp_path):
+    model = made(name)
+    model.save_pretrained(tmp_path)
+    auto = transformers.AutoModelForCausalLM if model.config.causal else transformers.AutoModelForMaskedLM
+    again, info = auto.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert type(again) is type(model) and again.config.to_dict() == {**model.config.to_dict(), **again_only(again)}
+    equal(again(ids()).logits, model(ids()).logits, rtol=0, atol=0)
+    tied = again.get_output_embeddings().weight is again.get_input_embeddings().weight
+    assert tied == model.config.tie_word_embeddings
+
+
+def again_only(model):
+    """What loading alone sets."""
+    return {key: value for key, value in model.config.to_dict().items() if key in ("_name_or_path", "architectures", "dtype")}
+
+
+def test_a_model_loads_in_another_dtype_and_onto_a_device(tmp_path):
+    model = made("dcmha")
+    model.save_pretrained(tmp_path)
+    again = huggingface.MotetForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map="cpu")
+    assert {p.dtype for p in again.parameters()} == {torch.bfloat16} and again.device.type == "cpu"
+    error = (again(ids()).logits.float() - model(ids()).logits).norm() / model(ids()).logits.norm()
+    assert 1e-5 < error < 0.05
+    trunk = transformers.AutoModel.from_pretrained(tmp_path)  # without the output matrix
+    equal(trunk(ids()).last_hidden_state, model.model(ids()).last_hidden_state, rtol=0, atol=0)
+
+
+def test_what_a_file_lacks_is_drawn_and_what_it_has_stays(tmp_path):
+    model = made("dcmha")
+    kept = {key: value for key, value in model.state_dict().items() if "compose_gate" not in key}
+    model.save_pretrained(tmp_path, state_dict=dict(kept))
+    again, info = huggingface.MotetForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert len(info["missing_keys"]) == 2
+    for key, value in again.state_dict().items():
+        if key in kept:
+            assert torch.equal(value, kept[key]), key
+        else:  # as the engine: gates begin small
+            assert 0 < value.std() < 0.01, key
+
+
+def test_fresh_parameters_have_the_engines_deviations():
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=400, hidden_size=64, num_hidden_layers=2, attention_mechanism="coca")
+    deviation = lambda model, name: model.get_parameter(name).std().item()  # noqa: E731
+    output, other = "model.layers.1.self_attn.o_proj.weight", "model.layers.1.self_attn.t_proj.weight"
+    for initializer, wanted in {
+        "normal": (0.05, 0.05),
+        "pythia": (2 / (2 * 64**0.5), (2 / (5 * 64)) ** 0.5),
+        "kaiming": (1 / (3 * 64) ** 0.5,) * 2,
+        "xavier": ((2 / 128) ** 0.5,) * 2,
+    }.items():
+        config = huggingface.MotetConfig(initializer=initializer, initializer_range=0.05, **sizes)
+        model = huggingface.MotetForCausalLM(config)
+        assert (deviation(model, output), deviation(model, other)) == pytest.approx(wanted, rel=0.05)
+        assert deviation(model, "model.embed_tokens.weight") == pytest.approx(0.05, rel=0.05)
+        assert torch.equal(model.model.norm.weight, torch.ones(64))
+
+
+@pytest.mark.parametrize("name", ["softmax", "dcmha", "bert"])
+def test_a_vocabulary_grows_and_shrinks(name):
+    model = made(name)
+    before = model(ids()).logits
+    model.resize_token_embeddings(260, mean_resizing=False)
+    assert model(torch.full((1, 3), 259)).logits.shape == (1, 3, 260)
+    equal(model(ids()).logits[..., :256], before)
+    model.resize_token_embeddings(200)
+    assert model.config.vocab_size == 200 and model(ids() % 200).logits.shape[-1] == 200
+
+
+# ---- what is seen
+
+
+@every
+def test_padding_changes_no_sequence(name):
+    model, whole, holes = wide(name), ids(), torch.tensor([[1, 1, 0, 1, 1, 0, 0, 1, 1], [1] * 9])
+    model.config.attention_options["rope_scaling"] = "none"  # it goes by the longest of a batch
+    model = remade(model)
+    for mask in (PADDED, PADDED.flip(1), holes):
+        if mask is holes and model.config.attention_options["window"]:
+            continue  # a window counts places, padding too
+        logits = model(whole, attention_mask=mask).logits
+        for row, real in enumerate(mask.bool()):
+            equal(logits[row, real], model(whole[row : row + 1, real]).logits[0])
+
+
+@pytest.mark.parametrize("name", ["dcmha", "dcmha, released", "softmax, learned"])
+def test_packed_sequences_do_not_see_each_other(name):
+    model, whole = wide(name), ids(1, 9)
+    alone = torch.cat([model(part).logits for part in whole.split([5, 4], 1)], 1)
+    position_ids = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3]])
+    equal(model(whole, position_ids=position_ids).logits, alone)
+    documents = torch.tensor([[7] * 5 + [2] * 4])
+    equal(model(whole, position_ids=position_ids, documents=documents).logits, alone)
+
+
+def test_a_mask_of_four_dimensions_hides_what_it_says():
+    model, whole = wide("dcmha, released"), ids(2, 9)
+    hidden = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
+    hidden[0, :, :, :4] = False
+    want = model(whole, attention_mask=PADDED, position_ids=(PADDED.cumsum(1) - 1).clamp_min(0)).logits[PADDED.bool()]
+    additive = torch.zeros(hidden.shape, dtype=torch.float64).masked_fill(~hidden, -torch.inf)
+    for mask in (hidden, additive):
+        have = model(whole, attention_mask=mask, position_ids=(PADDED.cumsum(1) - 1).clamp_min(0)).logits
+        equal(have[PADDED.bool()], want)
+
+
+# ---- decoding
+
+
+@same_when_cached
+def test_continuations_with_and_without_a_cache_and_in_batches_are_one(name):
+    model, prompts = wide(name), ids() * PADDED
+    together = model.generate(prompts, attention_mask=PADDED, **GREEDY)
+    for row, real in enumerate(PADDED.bool()):
+        alone = prompts[row : row + 1, real]
+        for use_cache in (True, False):
+            assert torch.equal(model.generate(alone, use_cache=use_cache, **GREEDY)[0, -8:], together[row, -8:])
+    assert len({tuple(row) for row in together[:, -8:].tolist()}) == 2
+
+
+@same_when_cached
+def test_beams_are_reordered(name):
+    model, options = wide(name), {**GREEDY, "num_beams": 4, "num_return_sequences": 2}
+    cached = model.generate(ids(), past_key_values=huggingface.MotetCache(model.config), **options)
+    assert torch.equal(cached, model.generate(ids(), use_cache=False, **options))
+
+
+@cases
+def test_a_cropped_cache_goes_on_as_if_it_had_not_seen_more(name):
+    model, whole = wide(name), ids(2, 14)
+    cache = huggingface.MotetCache(model.config, length=14)
+    cache.activate_past_recording()
+    for part in whole[:, :11].split([6, 5], 1):
+        model(part, past_key_values=cache)
+    cache.crop(-4)
+    assert cache.get_seq_length() == 7
+    logits = model(whole[:, 7:10], past_key_values=cache).logits
+    again = huggingface.MotetCache(model.config, length=14)
+    for part in whole[:, :10].split([6, 1, 3], 1):
+        want = model(part, past_key_values=again).logits
+    equal(logits, want)
+
+
+def test_a_window_bounds_what_a_cache_holds():
+    model, whole = wide("dcmha"), ids(1, 40)
+    cache = huggingface.MotetCache(model.config)
+    parts = [model(part, past_key_values=cache).logits for part in whole.split(1, 1)]
+    equal(torch.cat(parts, 1), model(whole).logits)
+    assert [layer.held["k"].shape[1] < 10 for layer in cache.layers] == [True, False]  # a local layer, a global one
+    assert cache.get_seq_length() == 40
+    with pytest.raises(ValueError, match="MotetCache: crop to 20 tokens, want 3[0-9] or more: a window of 5 has dropped"):
+        cache.crop(-20)
+
+
+def test_speculative_decoding_gives_the_same_text():
+    model, helper = wide("dcmha"), wide("dcmha", seed=2)
+    want = model.generate(ids(1), **{**GREEDY, "max_new_tokens": 20})
+    have = model.generate(ids(1), assistant_model=helper, **{**GREEDY, "max_new_tokens": 20})
+    assert torch.equal(have, want)
+
+
+# ---- training
+
+
+def gradients(model, **given):
+    model.zero_grad()
+    out = model(ids(2, 9), labels=ids(2, 9), **given)
+    out.loss.backward()
+    return [out.loss.detach(), *(p.grad.clone() for p in model.parameters())]
+
+
+@every
+def test_the_loss_is_that_of_the_labels(name):
+    model, labels = wide(name), ids(2, 9).masked_fill(~PADDED.bool(), -100)
+    logits = model(ids(2, 9), attention_mask=PADDED).logits
+    if model.config.causal:
+        logits, targets = logits[:, :-1], labels[:, 1:]
+    else:
+        targets = labels
+    want = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+    have = model(ids(2, 9), attention_mask=PADDED, labels=labels).loss
+    equal(have, want, rtol=1e-5, atol=0, check_dtype=False)
+
+
+@every
+def test_recomputed_layers_have_the_same_gradients(name):
+    model = wide(name).train()
+    want = gradients(model)
+    model.gradient_checkpointing_enable()
+    calls, attend = [], type(model.model.layers[0].self_attn).forward
+
+    def counted(module, *arguments, **named):
+        calls.append(module)
+        return attend(module, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model.model.layers[0].self_attn), "forward", counted)
+        equal(gradients(model), want)
+    assert calls.count(model.model.layers[0].self_attn) == 2 * (2 if model.config.shared_layers else 1)
+
+
+@every
+def test_hidden_states_are_those_of_each_layer(name):
+    model = wide(name)
+    out = model(ids(), output_hidden_states=True, return_dict=True)
+    assert len(out.hidden_states) == 3
+    equal(model.logits(out.hidden_states[-1]), out.logits)
+    as_tuple = model(ids(), return_dict=False)
+    equal(as_tuple[0], out.logits)
+
+
+@cases
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_computes_close_and_keeps_float32_gradients(name, dtype):
+    model = made(name)
+    want = gradients(model)
+    with torch.autocast("cpu", dtype=dtype):
+        have = gradients(model)
+        assert model(ids()).logits.dtype == dtype
+    assert all(gradient.dtype == torch.float32 for gradient in have[1:])
+    assert abs(have[0] - want[0]) < 0.05 * want[0]
+    norms = [torch.stack([gradient.norm() for gradient in all[1:]]).norm() for all in (have, want)]
+    difference = torch.stack([(a - b).norm() for a, b in zip(have[1:], want[1:], strict=True)]).norm()
+    assert difference < 0.2 * norms[1]
+
+
+@pytest.mark.parametrize("name", ["dcmha", "differential v1", "coca, dynamic", "bert"])
+def test_a_compiled_model_equals_the_eager_one(name):
+    torch._dynamo.reset()
+    model = wide(name)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for given in ({}, {"attention_mask": PADDED}):
+        have, want = compiled(ids(), use_cache=False, **given).logits, model(ids(), **given).logits
+        real = PADDED.bool() if given else torch.ones_like(PADDED, dtype=torch.bool)
+        equal(have[real], want[real])
+
+
+@cases
+def test_lora_trains_its_matrices_alone_and_merges(name):
+    peft = pytest.importorskip("peft", reason="peft is not installed: pip install peft")
+    model = made(name)
+    targets = ["q_proj", "k_proj", "t_proj", "v_proj"]
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=targets, init_lora_weights=False)
+    before, adapted = model(ids()).logits, peft.get_peft_model(model, config)
+    adapted(ids(), labels=ids()).loss.backward()
+    learned = {key for key, p in adapted.named_parameters() if p.grad is not None}
+    blocks = len(model.model.layers)
+    assert len(learned) == 2 * 3 * blocks and all("lora_" in key for key in learned)
+    after = adapted(ids()).logits
+    assert not torch.allclose(after, before, atol=1e-2)
+    equal(adapted.merge_and_unload()(ids()).logits, after, rtol=1e-4, atol=1e-4)
+
+
+# ---- what is refused
+
+
+def config(**given):
+    return huggingface.MotetConfig(**{**hf_models.SMALL, **given})
+
+
+REFUSED = {
+    "MotetConfig: attention_mechanism is 'dcmh', want one of coca,": lambda: config(attention_mechanism="dcmh"),
+    "unknown key 'num_layers', want 'num_hidden_layers'": lambda: config(num_layers=3),
+    "unknown key 'rank', want attention_options={'rank': ...}": lambda: config(attention_mechanism="dcmha", rank=3),
+    "unknown option 'rnak'; nearest is 'rank'": lambda: config(
+        attention_mechanism="dcmha", attention_options={"rnak": 3}
+    ),
+    "MotetConfig: block is 'paralel', want one of sequential, parallel": lambda: config(block="paralel"),
+    "MotetConfig: hidden_act is 'relu', want one of silu, swish": lambda: config(hidden_act="relu"),
+    "MotetConfig: autocast is 'float8', want bfloat16, float16 or None": lambda: config(autocast="float8"),
+    "MotetConfig: vocab_size is 0, want integer, 1 to": lambda: config(vocab_size=0),
+    "num_attention_heads is 8, want 4 as attention_options.num_heads says": lambda: config(
+        num_attention_heads=8, attention_options={"num_heads": 4}
+    ),
+    "norm_place is 'post', want 'pre' with block 'parallel'": lambda: config(norm_place="post", block="parallel"),
+    "MotetForCausalLM: causal is False in the configuration, want a MotetForMaskedLM": lambda: (
+        huggingface.MotetForCausalLM(config(causal=False))
+    ),
+    "MotetCache: causal is False": lambda: huggingface.MotetCache(config(causal=False)),
+    "config.json is of a model of type 'dcformer', want a folder in Motet's own": lambda: (
+        huggingface.MotetForCausalLM.from_pretrained(hf_models.ROOT / "tests/golden/model/dcformer")
+    ),
+    "output_attentions is set, want False: the operator keeps no": lambda: made("coca")(ids(), output_attentions=True),
+    "past_key_values is a DynamicCache, want a motet.huggingface.MotetCache": lambda: made("coca")(
+        ids(), past_key_values=transformers.DynamicCache()
+    ),
+    "input_ids and inputs_embeds are both given or both missing": lambda: made("coca")(),
+    r"attention_mask is of shape \[2, 5\], want \[2, 9\], or 4 dim": lambda: made("coca")(
+        ids(), attention_mask=torch.ones(2, 5)
+    ),
+    "cache_implementation is 'static', want None": lambda: made("coca").generate(
+        ids(), cache_implementation="static", **GREEDY
+    ),
+    "49 tokens, want at most the 48 of the table of positions": lambda: made("softmax, learned")(ids(1, 49)),
+    "token types were given, want none": lambda: made("plain")(ids(), token_type_ids=torch.zeros(2, 9, dtype=torch.long)),
+}
+
+
+@pytest.mark.parametrize("words, call", REFUSED.items(), ids=range(len(REFUSED)))
+def test_what_is_wrong_is_one_line(words, call):
+    with pytest.raises((TypeError, ValueError), match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_without_transformers_the_error_says_so():
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyError):
+        for name in [name for name in sys.modules if name.startswith("motet.huggingface")]:
+            patch.delitem(sys.modules, name)
+        patch.setitem(sys.modules, "transformers", None)
+        with pytest.raises(ImportError, match="motet.huggingface: transformers 5 is missing"):
+            import motet.huggingface  # noqa: F401
