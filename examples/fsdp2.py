@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 examples/fsdp2.py OUT
 
-Losses are those of one process. torch.distributed.checkpoint reads OUT/checkpoint, in any number of processes; `motet` reads OUT/model.
+Losses are those of one process; torch.distributed.checkpoint reads OUT/checkpoint, in any number of processes; `motet` reads OUT/model.
 """
 import argparse
 
@@ -18,11 +18,10 @@ from data import byte_tokenizer, windows
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", help="folder of the checkpoint and the model")
+    parser.add_argument("out")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=8, help="windows in a step, of all processes")
     arguments = parser.parse_args()
-
     cuda = torch.cuda.is_available()
     dist.init_process_group("nccl" if cuda else "gloo")
     rank, world = dist.get_rank(), dist.get_world_size()

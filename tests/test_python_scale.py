@@ -1,5 +1,4 @@
 """The models of motet.huggingface on several processes, and the scripts of examples/."""
-import importlib.util
 import json
 import subprocess
 import sys
@@ -14,7 +13,7 @@ EXAMPLES = ROOT / "examples"
 SHORT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def started(*command, **more):
+def started(*command):
     variables = environment(PYTHONPATH=str(ROOT / "python"), **SHORT)
     return subprocess.Popen(
         [sys.executable, *map(str, command)], env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -58,6 +57,13 @@ def test_the_lora_example_adapts_a_model_of_the_engine(tmp_path):
     assert scores[1] < scores[0] - 0.02
 
 
+def test_an_example_is_short():
+    scripts = list(EXAMPLES.glob("*.py"))
+    assert len(scripts) == 5 and all(len(script.read_text().splitlines()) <= 60 for script in scripts)
+    rows = (EXAMPLES / "README.md").read_text()
+    assert all(f"| `{script.name}` |" in rows for script in scripts)
+
+
 @pytest.mark.slow
 def test_the_fsdp2_example_writes_what_motet_reads(tmp_path):
     launch = ("-m", "torch.distributed.run", "--nproc-per-node")
@@ -85,3 +91,36 @@ def test_the_trainer_on_two_processes_has_the_losses_of_one(tmp_path):
     assert logged[1] == pytest.approx(logged[0], abs=1e-5)
     scored = run("eval", "-m", tmp_path / "two", ROOT / "LICENSE", "--json", "-t", "1")
     assert scored.returncode == 0 and json.loads(scored.stdout)[0]["nats_per_token"] < 4
+
+
+def test_the_torchtitan_slot_builds_shards_and_learns(tmp_path):
+    """What TorchTitan's trainer, which wants a GPU, does with a slot: on `meta`, sharded, drawn, trained."""
+    pytest.importorskip("torchtitan", reason="torchtitan is not installed: pip install torchtitan")
+    script = """
+import sys, types, torch
+from torchtitan_model import model_registry
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
+mesh = torch.distributed.init_device_mesh("cpu", (1,), mesh_dim_names=("fsdp",))
+for mechanism in ("dcmha", "differential", "coca"):
+    spec = model_registry(mechanism)
+    training = types.SimpleNamespace(seq_len=64, mixed_precision_param="float32", mixed_precision_reduce="float32")
+    spec.model.update_from_config(config=types.SimpleNamespace(training=training))
+    with torch.device("meta"):
+        model = spec.model.build()
+    dims = types.SimpleNamespace(get_mesh=lambda names: mesh)
+    model = spec.parallelize_fn(model, parallel_dims=dims, training=training)
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        model.init_weights()
+    optimizer, ids = torch.optim.AdamW(model.parameters(), lr=1e-3), torch.arange(128).view(2, 64)
+    for step in range(4):
+        loss = torch.nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        print("step", step, "loss", loss.item())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    (tmp_path / "slot.py").write_text(f"import sys; sys.path.insert(0, {str(EXAMPLES)!r})\n{script}")
+    (output,) = ended(started(tmp_path / "slot.py", tmp_path / "store"))
+    for first, *_, last in zip(*[iter(losses(output))] * 4, strict=True):
+        assert first == pytest.approx(7.62, abs=0.3) and last < first - 0.5  # log 2048
