@@ -1,9 +1,11 @@
 """The models of motet.huggingface compute what the engine does: folders both ways, logits, gradients, continuations."""
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
-from conftest import ROOT, last_checkpoint, run
+from conftest import ROOT, environment, last_checkpoint, run
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 import safetensors.torch  # noqa: E402
@@ -146,3 +148,49 @@ def test_generate_is_motet_generate(trained):
     done = run("generate", "-m", trained, "-p", prompt, "-n", 30, "--temp", "0", "-o", "json", "--logprobs", "1", "-t", "1")
     assert done.returncode == 0, done.stderr
     assert [token["id"] for token in json.loads(done.stdout)[0]["tokens"]] == new
+
+TASK = """
+task: lines
+dataset_path: json
+dataset_kwargs: {data_files: {test: FILE}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{query}}"
+doc_to_target: gold
+doc_to_choice: choices
+metric_list: [{metric: acc}, {metric: acc_norm}]
+"""
+LM_EVAL = "import motet.huggingface; from lm_eval.__main__ import cli_evaluate; cli_evaluate()"
+
+
+@pytest.mark.parametrize("trained", ["dcmha"], indirect=True)
+def test_lm_eval_gives_the_scores_of_motet_eval(trained, tmp_path):
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install lm_eval")
+    lines = [line for line in (ROOT / "LICENSE").read_text().split("\n") if 20 < len(line.strip()) < 60]
+    items = [
+        {"query": line.strip()[:10], "choices": [other.strip()[10 : 10 + 3 * n] for n, other in enumerate(lines[i : i + 4], 2)],
+         "gold": i % 4}
+        for i, line in enumerate(lines[:30])
+    ]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    (tmp_path / "task.yaml").write_text(TASK.replace("FILE", str(tmp_path / "items.jsonl")))
+    scored = run("eval", "multiple-choice", "-m", trained, tmp_path / "items.jsonl", "--items", tmp_path / "ours", "--json")
+    assert scored.returncode == 0, scored.stderr
+    given = f"pretrained={trained},prefix_token_id=10"  # lm_eval wants a first token, and bytes have none
+    options = ["--model", "hf", "--model_args", given, "--tasks", "lines", "--include_path", tmp_path, "--device", "cpu",
+               "--batch_size", "4", "--log_samples", "--output_path", tmp_path / "out"]
+    variables = environment(PYTHONPATH=str(ROOT / "python"), HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "cache"))
+    command = [sys.executable, "-c", LM_EVAL, *map(str, options)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (results,) = (json.loads(path.read_text())["results"]["lines"] for path in (tmp_path / "out").rglob("results*.json"))
+    ours = json.loads(scored.stdout)[0]
+    for metric in ("acc", "acc_norm"):
+        assert results[f"{metric},none"] == pytest.approx(ours[metric]), metric
+    (theirs,) = ([json.loads(line) for line in path.open()] for path in (tmp_path / "out").rglob("samples*.jsonl"))
+    theirs = {row["doc_id"]: [float(pair[0]) for pair in row["filtered_resps"]] for row in theirs}
+    rows = [json.loads(line) for line in (tmp_path / "ours").read_text().splitlines()]
+    rows = {row["item"]: row["log_likelihood"] for row in rows if "item" in row}
+    assert len(rows) == 30
+    for item, likelihoods in rows.items():
+        assert theirs[item] == pytest.approx(likelihoods, abs=1e-3)
