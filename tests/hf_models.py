@@ -46,6 +46,29 @@ ENCODERS = {
     }, dynamic="query"),
     "plain": config("dcmha", {"causal": False}),
 }
+# With those above: every option, and every word of an option, but for what says first values alone.
+FURTHER = dict(enumerate([
+    config("softmax", {"hidden_act": "gelu", "rms_norm_eps": 0.1}, head_norm="affine", head_norm_eps=0.1, head_dim=6),
+    config("softmax", {"hidden_act": "gelu_new"}, head_norm="plain", rope_pairing="interleaved", rope_base=100.0),
+    config("softmax", {**NEOX, "hidden_act": "silu"}, rope_scaling="linear", rope_factor=2.0),
+    config("softmax", {"num_hidden_layers": 5}, rope_scaling="ntk", rope_factor=2.0, window=5, window_pattern="LGLL"),
+    config("softmax", {"num_hidden_layers": 9}, qk_norm=True, qk_norm_eps=0.1, window=5, window_pattern="LGL6"),
+    config("softmax", rope_scaling="llama3", rope_factor=4.0, rope_trained_length=64, rope_low_freq_factor=2.0,
+           rope_high_freq_factor=8.0),
+    config("talking_heads", mixes="pre", dynamic="key", residual=True, qk_scale="none", key_dim=8, value_dim=6),
+    config("talking_heads", mixes="post", collinear="exact"),
+    config("talking_heads", collinear="strict", static=False, dynamic_logits="key", dynamic_weights="both"),
+    config("talking_heads", dynamic_logits="query", dynamic_weights="none", score_heads=2),
+    config("talking_heads", dynamic_logits="both", dynamic_weights="query"),
+    config("talking_heads", dynamic="both", dynamic_logits="none", dynamic_weights="key"),
+    config("dcmha", {"intermediate_size": 20}, sides="query", where="post", low_rank=False),
+    config("dcmha", sides="key", where="pre", gates=False, gelu="tanh", rank=3),
+    config("differential", lambda_start="constant", lambda_init=0.3, head_norm="plain", head_norm_eps=0.01),
+    config("differential", head_norm="none", compose=True, compose_rank=3),
+    config("differential", version="v2", lambda_form="none"),
+    config("coca", form="strict", num_heads=2),
+]))
+ALL = {**CASES, **ENCODERS, **FURTHER}
 SMALL = dict(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, max_position_embeddings=CONTEXT)
 
 
@@ -53,8 +76,7 @@ def made(name, dtype=torch.float32, seed=1, **more):
     """A model whose parameters are all random, none small."""
     from motet import huggingface
 
-    given = CASES.get(name) or ENCODERS[name]
-    settings = huggingface.MotetConfig(**{**SMALL, **given, **more})
+    settings = huggingface.MotetConfig(**{**SMALL, **ALL[name], **more})
     model = (huggingface.MotetForCausalLM if settings.causal else huggingface.MotetForMaskedLM)(settings)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

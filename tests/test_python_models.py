@@ -11,8 +11,10 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 
-from hf_models import CASES, ENCODERS, ids, made  # noqa: E402
-from motet import huggingface  # noqa: E402
+from hf_models import ALL, ENCODERS, SMALL, ids, made  # noqa: E402
+from motet import huggingface, options  # noqa: E402
+from motet.block import ACTIVATIONS  # noqa: E402
+from motet.huggingface.config import KEYS  # noqa: E402
 
 NEW = 12  # tokens of a continuation
 
@@ -50,10 +52,10 @@ def record(model, folder, continues):
 def folders(tmp_path_factory):
     """Folders of all models in float64, as save_pretrained writes them, with what they compute."""
     root = tmp_path_factory.mktemp("models")
-    for name in (*CASES, *ENCODERS):
-        model, folder = made(name, torch.float64), root / name.replace(", ", "-").replace(" ", "-")
+    for name in ALL:
+        model, folder = made(name, torch.float64), root / str(name).replace(", ", "-").replace(" ", "-")
         model.save_pretrained(folder)
-        record(model, folder, name in CASES)
+        record(model, folder, name not in ENCODERS)
     return root
 
 
@@ -62,9 +64,31 @@ def test_the_engine_computes_what_a_saved_model_does(folders, dtype, tolerance):
     done = run("verify", folders, "--dtype", dtype, "--tolerance", tolerance, "--json")
     rows = json.loads(done.stdout)
     assert done.returncode == 0, rows
-    assert len(rows) == len(CASES) + len(ENCODERS)
+    assert len(rows) == len(ALL)
     for row in rows:  # nothing that is recorded is left out: logits, continuations, layers, a norm of each gradient
         assert row["outputs"] and row["mids"] and row["gradients"], row
+
+
+FIRST_VALUES = {"initializer", "initializer_range", "start", "dynamic_std", "lambda_std"}
+
+
+def test_every_option_of_the_engine_is_compared():
+    """What is written twice, in C++ and in Python, is compared above in a model that sets it."""
+    models = [huggingface.MotetConfig(**{**SMALL, **given}) for given in ALL.values()]
+
+    def compared(option, seen):
+        words = set(option.allowed) if isinstance(option.default, str) else set()
+        return option.name in FIRST_VALUES or (seen >= words and seen != {option.default})
+
+    for option in options.MODEL:
+        seen = {getattr(model, KEYS.get(option.name, option.name)) for model in models}
+        if option.name == "activation":
+            seen = {ACTIVATIONS[word] for word in seen} | {"default"}
+        assert compared(option, seen), option
+    for mechanism, table in {**options.MECHANISMS, None: options.COMMON}.items():
+        own = [model.attention_options for model in models if mechanism in (None, model.attention_mechanism)]
+        for option in table:
+            assert compared(option, {given[option.name] for given in own}), (mechanism, option)
 
 
 @pytest.mark.parametrize("folder", sorted((ROOT / "tests/golden/model").iterdir()), ids=lambda folder: folder.name)
