@@ -1,8 +1,12 @@
 """What transformers asks of a model, of those of motet.huggingface: saving, caches, padding, training, adapters."""
 import contextlib
+import re
+import shutil
+import subprocess
 import sys
 
 import pytest
+from conftest import environment
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 import torch  # noqa: E402
@@ -265,7 +269,9 @@ def test_autocast_computes_close_and_keeps_float32_gradients(name, dtype):
     assert difference < 0.2 * norms[1]
 
 
-@pytest.mark.parametrize("name", ["dcmha", "differential v1", "coca, dynamic", "bert"])
+@pytest.mark.parametrize(
+    "name", ["differential v2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dcmha", "coca, dynamic", "bert"))]
+)
 def test_a_compiled_model_equals_the_eager_one(name):
     torch._dynamo.reset()
     model = wide(name)
@@ -351,3 +357,37 @@ def test_without_transformers_the_error_says_so():
         patch.setitem(sys.modules, "transformers", None)
         with pytest.raises(ImportError, match="motet.huggingface: transformers 5 is missing"):
             import motet.huggingface  # noqa: F401
+
+
+# ---- transformers' own tests
+
+# What its source package leaves out and the tests import, with what they take from it.
+LEFT_OUT = {
+    **{f"{folder}__init__.py": "" for folder in ("", "exporters/", "generation/", "utils/")},
+    "exporters/test_export.py": "class ExportTesterMixin: pass",
+    "generation/test_utils.py": "class GenerationTesterMixin: pass",
+    "utils/test_configuration_utils.py": "config_common_kwargs = {'return_dict': False, 'output_hidden_states': True}",
+}
+
+
+@pytest.mark.nightly
+def test_transformers_own_tests_of_models_pass(tmp_path):
+    pytest.importorskip("parameterized", reason="parameterized is not installed: pip install parameterized")
+    package = f"transformers=={transformers.__version__}"
+    fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "transformers", package]
+    if subprocess.run([*fetch, "-d", str(tmp_path)], capture_output=True).returncode != 0:
+        pytest.skip(f"the source package of {package} cannot be downloaded here")
+    (archive,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for name, text in LEFT_OUT.items():
+        if not (folder / "tests" / name).exists():
+            (folder / "tests" / name).parent.mkdir(exist_ok=True)
+            (folder / "tests" / name).write_text(text)
+    shutil.copy(hf_models.ROOT / "tests/hf_common_tests.py", folder / "tests/test_motet.py")
+    variables = environment(PYTHONPATH=f"{hf_models.ROOT / 'python'}:{folder}")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "tests/test_motet.py"]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+    passed = int(re.search(r"(\d+) passed", done.stdout)[1])
+    assert passed >= 70 * 7, done.stdout[-500:]  # of each of seven models; the rest wants what a processor has not
