@@ -36,11 +36,15 @@ def record(model, folder, continues):
     inputs = {"input_ids": input_ids}
     if continues:
         inputs["prompt"] = input_ids[0, :7]
-        cache = huggingface.MotetCache(config)  # dynamic scaling goes by the tokens so far, as in the recorded papers
-        options = dict(max_new_tokens=NEW, do_sample=False, past_key_values=cache)
+        # Dynamic scaling goes by the tokens so far, as in the recorded papers: a cache of no planned length.
+        options = dict(max_new_tokens=NEW, do_sample=False, past_key_values=huggingface.MotetCache(config))
         outputs["greedy.ids"] = model.generate(inputs["prompt"].unsqueeze(0), **options)[0, 7:]
+        cache, parts = huggingface.MotetCache(config), [inputs["prompt"], *outputs["greedy.ids"][:-1].split(1)]
+        steps = [model(part.unsqueeze(0), past_key_values=cache).logits[0, -1] for part in parts]
+        outputs["greedy.logits"] = torch.stack(steps)
         how = {"path": "cached", "prefill_window_mask": mask}
-        spec["greedy"] = {"prompt": "prompt", "new_tokens": NEW, "greedy.ids": how}
+        spec["greedy"] = {"prompt": "prompt", "new_tokens": NEW, "greedy.ids": how,
+                          "greedy.logits": {"of": "greedy.ids", "rows": list(range(NEW))}}
     tensors = {name: tensor.detach().clone() for name, tensor in {**outputs, **mids, **gradients, **inputs}.items()}
     roles = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(mids, "mid"), **dict.fromkeys(gradients, "grad"),
              **dict.fromkeys(inputs, "input")}
@@ -109,7 +113,7 @@ TRAIN = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 48 --batch-siz
 TRAINED = {
     "dcmha": [],
     "coca": ["model.block=parallel", "model.attention.rope_scaling=dynamic", "model.attention.rope_factor=4",
-             "model.attention.rope_trained_length=8", "train.learning_rate=0.1"],
+             "model.attention.rope_trained_length=8", "model.initializer_range=0.5"],
     "softmax": ["model.block=parallel", "model.causal=false", "model.head=masked", "train.objective=masked"],
     "mha": ["train.dtype=bfloat16"],
 }
@@ -168,10 +172,16 @@ def test_generate_is_motet_generate(trained):
     prompt = "To be, or not"
     given = tokenizer(prompt, return_tensors="pt")
     assert given["input_ids"][0].tolist() == list(prompt.encode())
-    new = model.generate(**given, max_new_tokens=30, do_sample=False)[0, len(prompt) :].tolist()
+    options = dict(max_new_tokens=30, do_sample=False, return_dict_in_generate=True, output_logits=True)
+    made_by = model.generate(**given, **options)
+    new = made_by.sequences[0, len(prompt) :]
     done = run("generate", "-m", trained, "-p", prompt, "-n", 30, "--temp", "0", "-o", "json", "--logprobs", "1", "-t", "1")
     assert done.returncode == 0, done.stderr
-    assert [token["id"] for token in json.loads(done.stdout)[0]["tokens"]] == new
+    tokens = json.loads(done.stdout)[0]["tokens"]
+    assert [token["id"] for token in tokens] == new.tolist()
+    likelihoods = torch.cat(made_by.logits).log_softmax(-1).gather(1, new.unsqueeze(1)).flatten()
+    assert [token["logprob"] for token in tokens] == pytest.approx(likelihoods.tolist(), abs=1e-4)
+
 
 TASK = """
 task: lines

@@ -442,6 +442,7 @@ def test_pip_installs_a_package_that_works(tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     script = (
         "import motet, torch; x = torch.randn(1, 5, 16, requires_grad=True); motet.DCMHA(16)(x).sum().backward();"
+        "import motet.huggingface; assert 'huggingface' in motet.huggingface.MotetConfig.__module__;"
         "print(motet.__file__)"
     )
     variables = environment(PYTHONPATH=str(tmp_path))

@@ -9,6 +9,9 @@ MotetConfig, MotetForCausalLM and MotetForMaskedLM (encoders) are registered wit
 """
 try:
     import transformers
+
+    if int(transformers.__version__.split(".")[0]) < 5:
+        raise ImportError(f"this is {transformers.__version__}")
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 except ImportError as error:
     raise ImportError(
