@@ -22,7 +22,11 @@ def started(*command):
 
 def ended(*processes):
     """What they printed; a failure shows what they said."""
-    outputs = [process.communicate(timeout=300) for process in processes]
+    try:
+        outputs = [process.communicate(timeout=300) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()  # one that waits for another that failed
     assert all(process.returncode == 0 for process in processes), outputs
     return [output for output, _ in outputs]
 
@@ -36,7 +40,7 @@ def test_two_processes_of_fsdp2_are_one_with_every_mechanism(tmp_path):
     for output in ended(*(started(worker, rank, tmp_path) for rank in range(2))):
         found = dict(line.split("\t") for line in output.splitlines() if "\t" in line)
         assert set(found) == {*hf_models.CASES, *hf_models.ENCODERS}
-        assert all(float(difference) < 1e-6 for difference in found.values()), found
+        assert all(float(difference) < 1e-10 for difference in found.values()), found
 
 
 def test_the_lora_example_adapts_a_model_of_the_engine(tmp_path):
