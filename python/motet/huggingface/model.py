@@ -82,7 +82,7 @@ class MotetModel(MotetPreTrainedModel):
         cache = self._cache(past_key_values, use_cache)
         with self._precision():
             rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-            past = cache.get_seq_length() if cache else 0
+            past = 0 if cache is None else cache.get_seq_length()
             now = seen(rows, past, attention_mask, position_ids, documents)
             total = past + rows.shape[1]
             if self.embedding.learned and total > self.config.max_position_embeddings:
@@ -90,14 +90,14 @@ class MotetModel(MotetPreTrainedModel):
                 raise ValueError(f"motet: {total} tokens, want at most the {most} of the table of positions")
             x = self.embedding(rows, now.positions, token_type_ids)
             wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-            states = [x]
+            states = []
             for number in range(self.config.num_hidden_layers):
+                states += [x] if wanted else []
                 x = self._layer(number, x, now, cache)
-                states.append(x)
             if self.config.norm_place == "pre":
-                states[-1] = x = self.norm(x)
+                x = self.norm(x)
         return BaseModelOutputWithPast(
-            last_hidden_state=x, past_key_values=cache, hidden_states=tuple(states) if wanted else None
+            last_hidden_state=x, past_key_values=cache, hidden_states=(*states, x) if wanted else None
         )
 
     def _cache(self, given, use_cache):
