@@ -217,11 +217,11 @@ def test_a_dead_process_ends_the_others(rank, four):
 
 
 def test_a_stopped_process_is_gone_after_the_timeout(four):
-    folder, process, pids = four("--set", "train.timeout=2")
+    folder, process, pids = four("--set", "train.timeout=5")
     os.kill(pids[2], signal.SIGSTOP)
     begin = time.monotonic()
     _, errors = process.communicate(timeout=60)
-    assert time.monotonic() - begin < 20  # the stopped one is ended by who started it
+    assert time.monotonic() - begin < 40  # the stopped one is ended by who started it
     assert process.returncode == 1
     assert re.search(rf"motet: rank 2 \(host \S+, pid {pids[2]}\) is gone since step \d+; to go on: ", errors), errors
 

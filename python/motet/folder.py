@@ -25,8 +25,8 @@ def settings_of(config):
 
 def attention_layer(config, layer, *, device=None, dtype=None):
     """The attention of layer number `layer`, from 0, of a model that the engine trained: its `config.json`, as a path,
-    as json.load gave it, or as a motet.huggingface.MotetConfig. The tensors `model.layers.N.self_attn.*` of the folder load with load_state_dict; N is `layer`,
-    or 0 when layers are shared.
+    as json.load gave it, or as a motet.huggingface.MotetConfig. The tensors `model.layers.N.self_attn.*` of the folder
+    load with load_state_dict; N is `layer`, or 0 when layers are shared.
 
     With layers="last" only the last layer has the mechanism, the others are plain attention to all keys. Raises
     ValueError for a configuration that is not the engine's own, and a layer that it does not have.
