@@ -251,12 +251,33 @@ def test_what_is_wrong_is_told_once(tmp_path):
     message = refused(2, "train", *SMALL, "--steps", "2", "--processes", "3", "--out", tmp_path / "run")
     assert message == "motet: train.batch_size: 32 examples for 3 processes, want a multiple of 3"
     assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").touch()
+    message = refused(2, "train", *SMALL, "--steps", "2", "--processes", "2", "--out", tmp_path / "run")
+    assert message == f"motet: --out: {tmp_path / 'run'} already holds a run, want a new folder"
     message = refused(2, "train", *SMALL, "--processes", "2", "--set", "train.step=3")
     assert message.startswith("motet: unknown key 'train.step'"), message
     message = refused(2, "train", "--processes", "2", RANK="0", WORLD_SIZE="4", MASTER_ADDR="127.0.0.1")
     assert message == "motet: --processes: 2 inside torchrun, which started 4 already, want it left out"
     message = refused(1, "train", "--steps", "1", RANK="1")
     assert message == "motet: RANK is set without WORLD_SIZE, want both or neither"
+
+
+def test_a_training_that_diverges_keeps_the_step_before(tmp_path):
+    wild = ["--learning-rate", "10", "--set", "train.optimizer=sgd", "--set", "train.clip=0", "--set", "train.warmup=0"]
+    done = run("train", *SMALL, *ONCE, *wild, "--steps", "400", "--processes", "2", "--out", tmp_path / "run")
+    assert done.returncode == 1, done.stderr
+    found = re.fullmatch(r"motet: step (\d+): the .* is (nan|inf); the first number that is not finite appears in .*; the batch has tokens .*; "
+                         r"the step before it is (.*)", done.stderr.splitlines()[-1])
+    assert found and sum(line.startswith("motet: ") for line in done.stderr.splitlines()) == 1, done.stderr
+    assert json.loads((last_checkpoint(tmp_path / "run") / "state.json").read_text())["step"] == int(found[1]) - 1
+
+
+def test_a_full_disk_is_told_once(tmp_path):
+    done = run("train", *SMALL, *ONCE, "--steps", "20", "--processes", "2", "--out", tmp_path / "run", largest_file=20000)
+    told = [line for line in done.stderr.splitlines() if line.startswith("motet: ")]
+    assert done.returncode == 1 and len(told) == 1 and "is not written: cannot write" in told[0], done.stderr
+    assert not list((tmp_path / "run" / "checkpoints").glob("step_*"))
 
 
 def test_who_is_missing_is_told(tmp_path):

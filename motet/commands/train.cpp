@@ -5,6 +5,7 @@
 #include "motet/commands/request.h"
 #include "motet/commands/run_companions.h"
 #include "motet/commands/sample_text.h"
+#include "motet/commands/together.h"
 #include "motet/commands/train_report.h"
 #include "motet/commands/train_run.h"
 #include "motet/core/error.h"
@@ -92,12 +93,6 @@ Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& t
   add(last, last.task, training.last_checkpoint());
   if (last.average) add(*last.average, last.average_task, training.last_checkpoint() / kAverage);
   return table;
-}
-
-// Each process of a machine has a GPU of its own.
-std::string device_of(const TrainOptions& train, const Place& place) {
-  const at::Device device = parse_device(train.device);
-  return place.size > 1 && device.is_cuda() ? text("cuda:", place.local_rank) : train.device;
 }
 
 // Processes that compute different things would spoil each other's steps.
@@ -216,7 +211,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   const TableFormat format = output_format(request);
   const std::optional<ResumePoint> from = resume_point(request, *processes);
   RunConfig run = read_run_config(request, from ? base_of(*from, request) : train_defaults());
-  run.train.device = device_of(run.train, processes->place());
+  run.train.device = device_of(run.train.device, processes->place());
   const int64_t threads = request_threads(request);
   std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
   Start start;
@@ -325,27 +320,8 @@ std::shared_ptr<Processes> processes_of(const nlohmann::json& request) {
     }
   };
   const TrainOptions train = read();
-  return std::make_shared<Processes>(place, parse_device(device_of(train, place)),
+  return std::make_shared<Processes>(place, parse_device(device_of(train.device, place)),
                                      Patience{.start = train.start_timeout, .silence = train.timeout});
-}
-
-// What one of several processes makes of a failure: the first one tells what all of them met, or what another one says.
-[[noreturn]] void fail_together(const Processes& processes, const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Interrupted& error) {
-    if (processes.first()) throw;
-    throw ToldElsewhere(error.exit_code());
-  } catch (const Error& error) {
-    processes.fail(error.what());
-    if (processes.first()) throw;
-    throw ToldElsewhere(error.exit_code());
-  } catch (const std::exception& error) {
-    const std::string news = processes.lost();
-    if (news.empty()) processes.fail(first_line(error));
-    if (news.empty() ? processes.first() : processes.tells(news)) fail(news.empty() ? first_line(error) : news);
-    throw ToldElsewhere(1);
-  }
 }
 
 }  // namespace
@@ -356,14 +332,7 @@ int run_train(const nlohmann::json& request) {
     return 0;
   }
   const std::shared_ptr<Processes> processes = processes_of(request);
-  if (processes->alone()) return train(request, processes);
-  try {
-    const int code = train(request, processes);
-    processes->leave();
-    return code;
-  } catch (...) {
-    fail_together(*processes, std::current_exception());
-  }
+  return together(*processes, [&] { return train(request, processes); });
 }
 
 }  // namespace motet

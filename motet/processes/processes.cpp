@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include "motet/ops/device.h"
 #include "motet/processes/watch.h"
 
 namespace motet {
@@ -82,7 +83,11 @@ c10::intrusive_ptr<c10d::ProcessGroup> made_group(const c10::intrusive_ptr<c10d:
   return group;
 }
 
-bool tells(int64_t rank, const std::string& news) { return rank == (news.starts_with("rank 0 ") ? 1 : 0); }
+// The first one does; the next when that is gone. When the first one failed it has said so itself.
+bool tells(int64_t rank, const std::string& news) {
+  if (!news.starts_with("rank 0 ")) return rank == 0;
+  return rank == 1 && news.find(") is gone since ") != std::string::npos;
+}
 
 // Set by one thread, read by another.
 class Advice {
@@ -176,13 +181,13 @@ std::vector<json> Processes::everyones(const json& own) const {
   const std::string mine = own.dump();
   const auto length = static_cast<int64_t>(mine.size());
   const Tensor lengths = everyones(at::tensor({length}, at::kLong));
-  Tensor bytes = at::zeros({lengths.max().item<int64_t>()}, at::kByte);
-  std::copy(mine.begin(), mine.end(), bytes.mutable_data_ptr<uint8_t>());
-  const Tensor all = everyones(bytes);
+  std::vector<uint8_t> padded(mine.begin(), mine.end());
+  padded.resize(static_cast<size_t>(lengths.max().item<int64_t>()));
+  const Tensor all = everyones(at::tensor(padded, at::kByte));
   std::vector<json> out;
   for (int64_t r = 0; r < size(); ++r) {
-    const uint8_t* begin = all.const_data_ptr<uint8_t>() + r * bytes.numel();
-    out.push_back(json::parse(begin, begin + lengths[r].item<int64_t>()));
+    const auto bytes = host_numbers<uint8_t>(all[r]).first(static_cast<size_t>(lengths[r].item<int64_t>()));
+    out.push_back(json::parse(bytes.begin(), bytes.end()));
   }
   return out;
 }

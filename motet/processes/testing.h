@@ -32,7 +32,7 @@ inline void with_processes(int64_t size, const std::function<void(Processes&)>& 
     threads.emplace_back([&, rank] {
       try {
         Processes processes({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port},
-                            at::kCPU, {.start = 30, .silence = 30});
+                            at::kCPU, {.start = 30, .silence = 8});
         work(processes);
         processes.leave();
       } catch (...) {

@@ -182,12 +182,22 @@ std::string Watch::news(double wait) {
 }
 
 void Watch::fail(const std::string& reason) {
-  constexpr double kPatience = 2;
+  constexpr double kPatience = 5;
   Shared& s = *shared_;
   std::unique_lock lock(s.mutex);
   s.own["failed"] = reason, s.taken = s.hurries = true;
   s.changed.notify_all();
-  s.changed.wait_for(lock, seconds(kPatience), [&] { return s.told.contains("failed"); });
+  std::vector<int64_t> heard;  // beats at which the others had read it
+  const auto beat = [](const Peer& peer) { return peer.said.value("beat", int64_t{0}); };
+  s.changed.wait_for(lock, seconds(kPatience), [&] {
+    if (!s.told.contains("failed")) return false;
+    if (s.options.rank != 0) return true;
+    if (heard.empty())
+      for (const Peer& peer : s.peers) heard.push_back(beat(peer) + 2);
+    for (size_t r = 1; r < heard.size(); ++r)
+      if (!s.peers[r].left() && !s.peers[r].failed() && beat(s.peers[r]) < heard[r]) return false;
+    return true;
+  });
 }
 
 void Watch::leave() {

@@ -38,7 +38,8 @@ class Watch {
   /// Who is gone: "rank 3 (host b, pid 812) is gone since step 40"; "" after so many seconds in which nobody was.
   /// Whoever has had the news is not ended by `gone`.
   std::string news(double seconds);
-  /// The others hear why this process ends; waits until it is said, but not for ever.
+  /// The others hear why this process ends; waits until it is said, and as rank 0, which may hold the texts, until it
+  /// is heard, but some seconds at most.
   void fail(const std::string& reason);
   /// This process is done. That of rank 0, which may hold the texts, waits until all are.
   void leave();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <set>
 
 #include "motet/core/error.h"
@@ -124,7 +123,7 @@ void CheckpointWriter::make_room(const Snapshot& like) {
   start([this, like] {
     const auto make = [](const std::vector<NamedTensor>& from, std::vector<NamedTensor>& room) {
       shape_tensors(from, room);
-      for (const auto& [name, tensor] : room) std::memset(tensor.mutable_data_ptr(), 0, tensor.nbytes());
+      for (const auto& [name, tensor] : room) tensor.zero_();
     };
     try {
       make(like.model.parameters, copy_.model.parameters);

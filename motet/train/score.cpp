@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "motet/core/interrupt.h"
+#include "motet/ops/device.h"
 #include "motet/train/text_data.h"
 
 namespace motet {
@@ -12,7 +13,8 @@ namespace {
 
 std::vector<double> on_the_host(const Tensor& numbers) {
   const Tensor here = numbers.to(at::kCPU).contiguous();
-  return {here.const_data_ptr<double>(), here.const_data_ptr<double>() + here.numel()};
+  const std::span<const double> all = host_numbers<double>(here);
+  return {all.begin(), all.end()};
 }
 
 }  // namespace

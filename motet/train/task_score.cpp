@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "motet/core/interrupt.h"
+#include "motet/ops/device.h"
 #include "motet/tasks/episodes.h"
 
 namespace motet {
@@ -47,10 +48,9 @@ std::vector<int64_t> first_episodes(uint64_t count) {
 
 Tensor rows_of(const std::vector<std::vector<int64_t>>& rows) {
   const auto count = static_cast<int64_t>(rows.size()), length = static_cast<int64_t>(rows.front().size());
-  Tensor all = at::empty({count, length}, at::kLong);
-  for (int64_t i = 0; i < count; ++i)
-    std::ranges::copy(rows[static_cast<size_t>(i)], all.mutable_data_ptr<int64_t>() + i * length);
-  return all;
+  std::vector<int64_t> all;
+  for (const std::vector<int64_t>& row : rows) all.insert(all.end(), row.begin(), row.end());
+  return moved(all, {count, length}, at::kCPU);
 }
 
 TaskScore score_task(ModelImpl& model, const Task& task, std::span<const int64_t> numbers, int64_t at_once) {
@@ -63,7 +63,7 @@ TaskScore score_task(ModelImpl& model, const Task& task, std::span<const int64_t
     for (const int64_t number : numbers.subspan(first, std::min(static_cast<size_t>(at_once), numbers.size() - first)))
       episodes.push_back(task.episode(kTestSeed, static_cast<uint64_t>(number), true));
     const Tensor found = said(model, task, episodes);
-    const int64_t* next = found.const_data_ptr<int64_t>();
+    const int64_t* next = host_numbers<int64_t>(found).data();
     for (const Episode& episode : episodes) {
       const std::vector<int32_t> answer(next, next + task.answer_length());
       next += task.answer_length();
