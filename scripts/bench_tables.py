@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what README.md and docs/ show of speed and memory from the committed results: tables and a plot.
 
-usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md, docs/generation.md, docs/training.md and docs/kernels.md
+usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md and in docs/ generation.md, training.md, kernels.md and scale.md
        bench_tables.py --check    fails when they are not what the results give
 """
 import json
@@ -13,6 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOALS, MEMORY = ROOT / "bench/results/goals-avx512.json", ROOT / "bench/results/memory-avx512.json"
 INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/results/infer-mechanisms-2core.json"
 TRAIN, STEP_MEMORY, CHECKPOINT = (ROOT / f"bench/results/{name}.json" for name in ("train-2core", "memory-train", "checkpoint-2core"))
+PROCESSES = ROOT / "bench/results/processes-2core.json"
+MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
+LINKS = (1, 10, 100, 400)  # Gb/s
 ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
@@ -83,6 +86,40 @@ def held_up():
     rows = json.loads(CHECKPOINT.read_text())
     lines = [f"| {rows[0]['parameters'] / 1e6:.0f}M parameters, {rows[0]['bytes'] / 1e6:.0f} MB | seconds | of copying |", "|---|---|---|"]
     lines += [f"| {row['what']} | {row['wall_ms'] / 1e3:.2f} | {row['ratio']:.1f} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def several():
+    rows = json.loads(PROCESSES.read_text())
+    lines = ["| | tokens/s, of one process | MB a step, each | MB of state, each |", "|---|---|---|---|"]
+    lines += [f"| {row['way']} | {row['ratio']:.2f} | {row['exchanged_bytes'] / 1e6:.1f} | {row['state_bytes'] / 1e6:.1f} |" for row in rows]
+    one = rows[0]
+    return "\n".join(lines) + f"\n\nThe model has {one['parameters'] / 1e6:.1f}M parameters, a process one thread of {one['processor']}.\n"
+
+
+def exchanged(parameters, processes, sharded):
+    """Bytes that each process sends, and receives, in a step in float32 (motet/train/plan.cpp): gradients go round in two rounds, with ZeRO-1 parameters in a third."""
+    return (3 if sharded else 2) * (processes - 1) / processes * 4 * parameters
+
+
+def kept(parameters, processes):
+    """Bytes of weights, gradients and AdamW's two moments that each process keeps; of ZeRO-1."""
+    return 8 * parameters + 8 * parameters / processes
+
+
+def seconds(bits, speed):
+    found = bits / (speed * 1e9)
+    return f"{found:.2g} s" if found < 10 else f"{found:.0f} s"
+
+
+def at_scale(processes=8):
+    lines = ["| parameters | GB a step | " + " | ".join(f"{link} Gb/s" for link in LINKS) + " | GB kept | with `shard_optimizer`: GB a step | GB kept |",
+             "|---|---|" + "---|" * len(LINKS) + "---|---|---|"]
+    for name, parameters in MODELS.items():
+        plain, shards = exchanged(parameters, processes, False), exchanged(parameters, processes, True)
+        times = " | ".join(seconds(8 * plain, link) for link in LINKS)
+        numbers = [f"{x / 1e9:.3g}" for x in (16 * parameters, shards, kept(parameters, processes))]
+        lines.append(f"| {name} | {plain / 1e9:.3g} | {times} | " + " | ".join(numbers) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -169,6 +206,7 @@ def main():
     wanted = {ROOT / "docs/speed.svg": plot(found),
               kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results")}),
               ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
+              ROOT / "docs/scale.md": with_sections(ROOT / "docs/scale.md", {"several": several(), "exchanged": at_scale()}),
               readme: with_sections(readme, {"speed": table(found)}),
               generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:

@@ -36,7 +36,7 @@ TABLE = {
     "serve": "generate text models formats",
     "eval": "train data formats generate models checkpoints probe ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
-    "bench": "train generate models attention ops data report",
+    "bench": "train processes generate models attention ops data report",
 }
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core

@@ -1,8 +1,10 @@
 """scripts/bench_tables.py: what a table says of made-up figures of a GPU."""
 import importlib.util
 import json
+import re
 
-from conftest import ROOT
+import pytest
+from conftest import ROOT, run
 
 spec = importlib.util.spec_from_file_location("bench_tables", ROOT / "scripts/bench_tables.py")
 tables = importlib.util.module_from_spec(spec)
@@ -36,3 +38,13 @@ def test_lengths_stand_beside_each_other_and_the_rest_below(tmp_path):
         "|---|---|",
         "| mha over compiled PyTorch, tokens/s | 0.97 (at least 0.95) |",
     ]
+
+
+def test_what_processes_exchange_is_what_a_plan_says():
+    own = ["--hidden-size", "256", "--num-layers", "2", "--num-heads", "2", "--batch-size", "8", "--steps", "2", "--processes", "8", "--dry-run"]
+    for sharded in (False, True):
+        plan = run("train", *own, "--set", f"train.shard_optimizer={str(sharded).lower()}").stdout
+        parameters, received = int(re.search(r"parameters (\d+)", plan)[1]), float(re.search(r"receives ([\d.]+) MB", plan)[1])
+        assert received == pytest.approx(tables.exchanged(parameters, 8, sharded) / 1e6, abs=0.01)
+        kept = float(re.search(r"gradients and optimiser ([\d.]+) MB", plan)[1])
+        assert kept == pytest.approx((tables.kept(parameters, 8) if sharded else 16 * parameters) / 1e6, abs=0.01)

@@ -290,6 +290,26 @@ def test_who_is_missing_is_told(tmp_path):
     assert message.startswith(f"motet: rank 1 of 2 found nobody at 127.0.0.1:{alone['MASTER_PORT']} in 2 s"), message
 
 
+def test_the_benchmark_counts_what_it_times():
+    small = "hidden=16,layers=1,heads=2,vocab=100,T=16,B=4"
+    done = run("bench", "processes", "--processes", "2", "-t", "1", "--shape", small, "--repeats", "7", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    one, two, sharded = json.loads(done.stdout)
+    assert [row["processes"] for row in (one, two, sharded)] == [1, 2, 2]
+    weights = 4 * one["parameters"]
+    assert [row["exchanged_bytes"] for row in (one, two, sharded)] == [0, weights, 3 * weights // 2]
+    assert two["state_bytes"] == one["state_bytes"] and sharded["state_bytes"] == pytest.approx(weights, rel=0.05)
+    for row in (one, two, sharded):
+        assert row["tokens_per_second"] * row["wall_ms"] == pytest.approx(1000 * 4 * 16)
+        assert row["ratio"] == pytest.approx(one["wall_ms"] / row["wall_ms"]) and row["threads"] == 1
+        assert "--processes 2" in row["command"]
+    lines = {"alone": [], "3": ["--processes", "3"]}
+    said = {name: refused(2, "bench", "processes", "--shape", small, *more) for name, more in lines.items()}
+    assert said["alone"] == "motet: bench processes: one process has nobody to share with, want --processes 2 or more"
+    assert said["3"] == "motet: train.batch_size: 4 examples for 3 processes, want a multiple of 3"
+    assert "--processes is given for memory, want it for processes" in refused(2, "bench", "memory", "--processes", "2")
+
+
 def test_a_plan_for_many_processes_needs_one():
     own = ["--hidden-size", "256", *SMALL[2:-1], "64", "--steps", "2", "--set", "train.shard_optimizer=true"]
     done = run("train", *own, "--processes", "64", "--dry-run")

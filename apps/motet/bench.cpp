@@ -13,7 +13,8 @@ Subcommand bench_subcommand() {
                                                       {"weights", {.value = "LIST"}},
                                                       {"rivals", {.value = "LIST"}},
                                                       {"device", {.value = "NAME"}},
-                                                      {"python", {.value = "PATH"}}}) +
+                                                      {"python", {.value = "PATH"}},
+                                                      {"processes", {.value = "N"}}}) +
                    std::vector<Flag>{{.long_name = "model",
                                       .target = "model",
                                       .value = "DIR",
@@ -21,7 +22,7 @@ Subcommand bench_subcommand() {
                                       .short_name = "m"}},
           .positional = {.field = "what",
                          .name = "WHAT",
-                         .help = "attention, memory, train, checkpoint or infer",
+                         .help = "attention, memory, train, checkpoint, processes or infer",
                          .least = 1,
                          .most = 1},
           .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};

@@ -36,29 +36,18 @@ void set_openmp(const nlohmann::json& request) {
   if (request.contains("threads")) ::setenv("OMP_NUM_THREADS", request["threads"].dump().c_str(), 0);
 }
 
-// --processes of a training, unless it is only planned: 0 when this process is the one that trains, and when the engine
-// is to refuse the number.
+// --processes of a training or of its benchmark, unless it is only planned: 0 when this process is the one that trains,
+// and when the engine is to refuse the number.
 int64_t processes_to_launch(const nlohmann::json& request, const Place& place) {
   const std::string given = request.value("processes", "");
   int64_t count = 0;
   const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), count);
   if (error != std::errc() || end != given.data() + given.size() || count > 65536 || request.value("dry_run", false))
     return 0;
-  if (count > 0 && place.size > 1)
+  if (count > 0 && place.size > 1 && count != place.size)
     fail_usage("--processes: ", count, " inside ", place.launcher, ", which started ", place.size,
                " already, want it left out");
-  return count > 1 ? count : 0;
-}
-
-// The command line without the flag, which the processes are not to launch again.
-std::vector<std::string> without_processes(const std::vector<std::string>& arguments) {
-  std::vector<std::string> out;
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i] == "--processes")
-      ++i;
-    else if (!arguments[i].starts_with("--processes="))
-      out.push_back(arguments[i]);
-  return out;
+  return count > 1 && place.size == 1 ? count : 0;  // those that are launched so have the same flag
 }
 
 // --threads, else MOTET_THREADS, as a number; absent when neither is given and the machine is this process's alone.
@@ -94,13 +83,14 @@ int run(const std::vector<std::string>& arguments) {
     std::fputs(subcommand_help(subcommand, program).c_str(), stdout);
     return 0;
   }
-  const Place place = subcommand.name == "train" ? this_place() : Place{};
+  const bool together = subcommand.name == "train" || request.json.value("what", "") == "processes";
+  const Place place = together ? this_place() : Place{};
   if (place.rank > 0) ::setenv("MOTET_LOG", "quiet", 0);  // the first one tells what all do
   if (place.size > 1) ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   log_level();  // refuses a wrong MOTET_LOG now, not in the first line that is logged
   for (const std::string& warning : environment_warnings()) log_warn(warning);
-  if (const int64_t count = processes_to_launch(request.json, place); count > 0)
-    return launch(count, without_processes(arguments));
+  if (const int64_t count = together ? processes_to_launch(request.json, place) : 0; count > 0)
+    return launch(count, arguments);
   resolve_threads(request.json, place);
   if (request.json.contains("json")) request.json["output"] = "json";
   request.json.erase("json");

@@ -17,25 +17,9 @@ namespace {
 // The rival's defaults of betas, epsilon and clipping are those of train_options; these two are told to both.
 constexpr double kLearningRate = 1e-3, kWeightDecay = 0.1;
 
-RunConfig run_config(const TrainBench& bench) {
-  const TrainShape& s = bench.shape;
-  RunConfig run;
-  run.model = {
-      .hidden_size = s.hidden, .num_layers = s.layers, .intermediate_size = s.intermediate, .tie_embeddings = s.tied};
-  run.attention_given = {{"num_heads", s.heads}, {"num_kv_heads", s.kv_heads}};
-  run.train = {.steps = 1000000,  // far beyond what is measured
-               .context = s.T,
-               .batch_size = s.B,
-               .learning_rate = kLearningRate,
-               .weight_decay = kWeightDecay,
-               .dtype = bench.dtype,
-               .device = bench.device.str()};
-  return run;
-}
-
 nlohmann::json rival_request(const TrainBench& bench, const TrainRival& rival) {
   const TrainShape& s = bench.shape;
-  const RunConfig run = run_config(bench);
+  const RunConfig run = bench_run(bench);
   const ModelConfig model = run.model_config(s.vocab);
   nlohmann::json request{{"hidden_size", s.hidden},
                          {"num_layers", s.layers},
@@ -103,6 +87,22 @@ const Fields<TrainShape>& train_shape_options() {
   return table;
 }
 
+RunConfig bench_run(const TrainBench& bench) {
+  const TrainShape& s = bench.shape;
+  RunConfig run;
+  run.model = {
+      .hidden_size = s.hidden, .num_layers = s.layers, .intermediate_size = s.intermediate, .tie_embeddings = s.tied};
+  run.attention_given = {{"num_heads", s.heads}, {"num_kv_heads", s.kv_heads}};
+  run.train = {.steps = 1000000,  // far beyond what is measured
+               .context = s.T,
+               .batch_size = s.B,
+               .learning_rate = kLearningRate,
+               .weight_decay = kWeightDecay,
+               .dtype = bench.dtype,
+               .device = bench.device.str()};
+  return run;
+}
+
 TextData random_tokens(int64_t vocab, int64_t context) {
   std::mt19937_64 random(1);
   std::vector<int32_t> tokens(static_cast<size_t>(64 * (context + 1)));
@@ -117,7 +117,7 @@ TrainTimes measure_training(const TrainBench& bench) {
   TrainTimes result;
   std::deque<Trainer> trainers;
   for (const Contender& contender : bench.contenders) {
-    RunConfig run = run_config(bench);
+    RunConfig run = bench_run(bench);
     run.attention_given = contender.attention;
     run.train.recompute = contender.recompute;
     Model model(run.model_config(vocab), bench.device);

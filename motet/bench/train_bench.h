@@ -6,6 +6,7 @@
 
 #include "motet/bench/timing.h"
 #include "motet/core/fields.h"
+#include "motet/train/run_config.h"
 #include "motet/train/text_data.h"
 
 namespace motet {
@@ -59,6 +60,9 @@ struct TrainTimes {
   std::string rival_torch;  // version
   std::vector<TrainTime> ours, rivals;
 };
+
+/// The training of the sizes, of plain attention.
+RunConfig bench_run(const TrainBench&);
 
 /// Tokens of no text, enough for batches of rows of `context`.
 TextData random_tokens(int64_t vocab, int64_t context);

@@ -99,11 +99,8 @@ int bench_attention(const nlohmann::json& request) {
 
 int run_bench(const nlohmann::json& request) {
   using Run = int (*)(const nlohmann::json&);
-  static const Words<Run> all{{"attention", bench_attention},
-                              {"memory", bench_memory},
-                              {"train", bench_train},
-                              {"checkpoint", bench_checkpoint},
-                              {"infer", bench_infer}};
+  static const Words<Run> all{{"attention", bench_attention},   {"memory", bench_memory},       {"train", bench_train},
+                              {"checkpoint", bench_checkpoint}, {"processes", bench_processes}, {"infer", bench_infer}};
   // What is not asked of all of them.
   static const std::map<std::string, std::vector<std::string>> of_some{{"goals", {"attention", "train"}},
                                                                        {"dtype", {"attention", "train"}},
@@ -111,6 +108,7 @@ int run_bench(const nlohmann::json& request) {
                                                                        {"rivals", {"train", "infer"}},
                                                                        {"recompute", {"train"}},
                                                                        {"model", {"infer"}},
+                                                                       {"processes", {"processes"}},
                                                                        {"weights", {"infer"}}};
   const std::string what = request.value("what", "");
   const Run run = value_of(all, what, "benchmark");

@@ -34,6 +34,7 @@ int bench_train_goals(const nlohmann::json& request, const BenchRequest&);
 int bench_memory(const nlohmann::json& request);
 int bench_train(const nlohmann::json& request);
 int bench_checkpoint(const nlohmann::json& request);
+int bench_processes(const nlohmann::json& request);
 int bench_infer(const nlohmann::json& request);
 
 }  // namespace motet

@@ -202,7 +202,8 @@ const Fields<BenchRequest>& bench_options() {
       {"recompute", &B::recompute, "train: each model once more with train.recompute = block"},
       {"device", &B::device, kDevice},
       {"python", &B::python,
-       "train, infer, --goals: the Python with torch that runs the rivals; by default .venv/bin/python"}};
+       "train, infer, --goals: the Python with torch that runs the rivals; by default .venv/bin/python"},
+      {"processes", &B::processes, {0, 65536}, "processes: how many of this machine train together, as in 2"}};
   return table;
 }
 

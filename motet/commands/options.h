@@ -114,6 +114,7 @@ struct BenchRequest {
   std::string mechanisms, weights;  // "": mha; float32, and on the CPU int8
   std::string rivals;               // "": torch; llama_cpp and transformers
   std::string device = "auto", python;
+  int64_t processes = 0;
 };
 const Fields<BenchRequest>& bench_options();
 
