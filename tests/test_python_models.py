@@ -14,6 +14,7 @@ import torch  # noqa: E402
 from hf_models import ALL, ENCODERS, SMALL, ids, made  # noqa: E402
 from motet import huggingface, options  # noqa: E402
 from motet.block import ACTIVATIONS  # noqa: E402
+from motet.huggingface.cache import CACHE  # noqa: E402
 from motet.huggingface.config import KEYS  # noqa: E402
 
 NEW = 12  # tokens of a continuation
@@ -37,10 +38,10 @@ def record(model, folder, continues):
     if continues:
         inputs["prompt"] = input_ids[0, :7]
         # Dynamic scaling goes by the tokens so far, as in the recorded papers: a cache of no planned length.
-        options = dict(max_new_tokens=NEW, do_sample=False, past_key_values=huggingface.MotetCache(config))
+        options = dict(max_new_tokens=NEW, do_sample=False, **{CACHE: huggingface.MotetCache(config)})
         outputs["greedy.ids"] = model.generate(inputs["prompt"].unsqueeze(0), **options)[0, 7:]
         cache, parts = huggingface.MotetCache(config), [inputs["prompt"], *outputs["greedy.ids"][:-1].split(1)]
-        steps = [model(part.unsqueeze(0), past_key_values=cache).logits[0, -1] for part in parts]
+        steps = [model(part.unsqueeze(0), cache=cache).logits[0, -1] for part in parts]
         outputs["greedy.logits"] = torch.stack(steps)
         how = {"path": "cached", "prefill_window_mask": mask}
         spec["greedy"] = {"prompt": "prompt", "new_tokens": NEW, "greedy.ids": how,

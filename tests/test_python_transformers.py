@@ -13,6 +13,7 @@ import torch  # noqa: E402
 import hf_models  # noqa: E402
 from hf_models import CASES, ENCODERS, ids, made  # noqa: E402
 from motet import huggingface  # noqa: E402
+from motet.huggingface.cache import CACHE  # noqa: E402
 
 cases = pytest.mark.parametrize("name", CASES)
 # The released window is one wider in a whole pass than behind a cache, and dynamic scaling goes by what is planned.
@@ -165,7 +166,7 @@ def test_continuations_with_and_without_a_cache_and_in_batches_are_one(name):
 @same_when_cached
 def test_beams_are_reordered(name):
     model, options = wide(name), {**GREEDY, "num_beams": 4, "num_return_sequences": 2}
-    cached = model.generate(ids(), past_key_values=huggingface.MotetCache(model.config), **options)
+    cached = model.generate(ids(), **{CACHE: huggingface.MotetCache(model.config)}, **options)
     assert torch.equal(cached, model.generate(ids(), use_cache=False, **options))
 
 
@@ -175,25 +176,36 @@ def test_a_cropped_cache_goes_on_as_if_it_had_not_seen_more(name):
     cache = huggingface.MotetCache(model.config, length=14)
     cache.activate_past_recording()
     for part in whole[:, :11].split([6, 5], 1):
-        model(part, past_key_values=cache)
+        model(part, cache=cache)
     cache.crop(-4)
     assert cache.get_seq_length() == 7
-    logits = model(whole[:, 7:10], past_key_values=cache).logits
+    logits = model(whole[:, 7:10], cache=cache).logits
     again = huggingface.MotetCache(model.config, length=14)
     for part in whole[:, :10].split([6, 1, 3], 1):
-        want = model(part, past_key_values=again).logits
+        want = model(part, cache=again).logits
     equal(logits, want)
+
+
+def test_a_cache_has_its_name_of_any_release_of_transformers():
+    model, logits = wide("coca"), []
+    for name in ("cache", "past_key_values"):
+        cache = huggingface.MotetCache(model.config)
+        first = model(ids()[:, :5], **{name: cache})
+        assert getattr(first, CACHE) is cache
+        logits.append(model(ids()[:, 5:], **{name: cache}).logits)
+    assert torch.equal(*logits)
+    equal(logits[0], model(ids()).logits[:, 5:])
 
 
 def test_a_window_bounds_what_a_cache_holds():
     model, whole = wide("dcmha"), ids(1, 40)
     cache = huggingface.MotetCache(model.config)
-    parts = [model(part, past_key_values=cache).logits for part in whole.split(1, 1)]
+    parts = [model(part, cache=cache).logits for part in whole.split(1, 1)]
     equal(torch.cat(parts, 1), model(whole).logits)
     assert [layer.held["k"].shape[1] < 10 for layer in cache.layers] == [True, False]  # a local layer, a global one
     assert cache.get_seq_length() == 40 and cache.layers[0].begin > 30
     cache.crop(-1)
-    equal(model(whole[:, 39:], past_key_values=cache).logits, parts[-1])
+    equal(model(whole[:, 39:], cache=cache).logits, parts[-1])
     with pytest.raises(ValueError, match="MotetCache: crop to 20 tokens, want 3[0-9] or more: a window of 5 has dropped"):
         cache.crop(-20)
 
@@ -329,8 +341,8 @@ REFUSED = {
         huggingface.MotetForCausalLM.from_pretrained(hf_models.ROOT / "tests/golden/model/dcformer")
     ),
     "output_attentions is set, want False: the operator keeps no": lambda: made("coca")(ids(), output_attentions=True),
-    "past_key_values is a DynamicCache, want a motet.huggingface.MotetCache": lambda: made("coca")(
-        ids(), past_key_values=transformers.DynamicCache()
+    f"{CACHE} is a DynamicCache, want a motet.huggingface.MotetCache": lambda: made("coca")(
+        ids(), cache=transformers.DynamicCache()
     ),
     "input_ids and inputs_embeds are both given or both missing": lambda: made("coca")(),
     r"attention_mask is of shape \[2, 5\], want \[2, 9\], or 4 dim": lambda: made("coca")(

@@ -1,8 +1,14 @@
 """The keys of earlier tokens, as transformers holds them."""
+from dataclasses import fields
+
 from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from motet.folder import layer_options
 from motet.mechanism import windows_of
+
+# What generate() and outputs call it: cache since transformers 5.24, past_key_values before.
+CACHE = next(field.name for field in fields(BaseModelOutputWithPast) if field.name in ("cache", "past_key_values"))
 
 
 class MotetCacheLayer(CacheLayerMixin):

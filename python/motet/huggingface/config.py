@@ -3,6 +3,7 @@ from transformers import PreTrainedConfig
 
 from motet import options
 from motet.block import ACTIVATIONS
+from motet.huggingface.cache import CACHE
 
 # Option of [model] -> its key in config.json, where the two have other names.
 KEYS = {
@@ -39,7 +40,7 @@ class MotetConfig(PreTrainedConfig):
     """
 
     model_type = "motet"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = [CACHE]
 
     vocab_size: int = 256
     max_position_embeddings: int = 2048

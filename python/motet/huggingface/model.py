@@ -10,7 +10,7 @@ from transformers.utils import can_return_tuple
 
 from motet.block import Block, Embedding, MaskedHead, norm
 from motet.folder import settings_of
-from motet.huggingface.cache import MotetCache
+from motet.huggingface.cache import CACHE, MotetCache
 from motet.huggingface.config import MotetConfig
 from motet.huggingface.initialize import initialize
 from motet.huggingface.seen import seen
@@ -31,7 +31,7 @@ class MotetPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["MotetLayer"]
-    _skip_keys_device_placement = ["past_key_values"]
+    _skip_keys_device_placement = [CACHE]
     _can_compile_fullgraph = True
 
     def _init_weights(self, module):
@@ -64,22 +64,24 @@ class MotetModel(MotetPreTrainedModel):
         input_ids=None,
         attention_mask=None,
         position_ids=None,
-        past_key_values=None,
+        cache=None,
         inputs_embeds=None,
         use_cache=None,
         token_type_ids=None,
         documents=None,
         output_hidden_states=None,
         output_attentions=None,
+        past_key_values=None,
         **ignored,
     ):
         """input_ids [B,T], or rows of the embedding inputs_embeds [B,T,E]; attention_mask, position_ids and documents as
-        motet.huggingface.seen takes them. hidden_states are the embedding and each layer's output, the last normed."""
+        motet.huggingface.seen takes them; cache, a MotetCache, may be called past_key_values. hidden_states are the
+        embedding and each layer's output, the last normed."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("motet: input_ids and inputs_embeds are both given or both missing, want one of them")
         if self.config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError("motet: output_attentions is set, want False: the operator keeps no attention maps")
-        cache = self._cache(past_key_values, use_cache)
+        cache = self._cache(past_key_values if cache is None else cache, use_cache)
         with self._precision():
             rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
             past = 0 if cache is None else cache.get_seq_length()
@@ -96,14 +98,13 @@ class MotetModel(MotetPreTrainedModel):
                 x = self._layer(number, x, now, cache)
             if self.config.norm_place == "pre":
                 x = self.norm(x)
-        return BaseModelOutputWithPast(
-            last_hidden_state=x, past_key_values=cache, hidden_states=(*states, x) if wanted else None
-        )
+        states = (*states, x) if wanted else None
+        return BaseModelOutputWithPast(last_hidden_state=x, hidden_states=states, **{CACHE: cache})
 
     def _cache(self, given, use_cache):
         if given is not None and not isinstance(given, MotetCache):
             want = "motet.huggingface.MotetCache(model.config)"
-            raise ValueError(f"motet: past_key_values is a {type(given).__name__}, want a {want}")
+            raise ValueError(f"motet: {CACHE} is a {type(given).__name__}, want a {want}")
         if self.gradient_checkpointing and self.training:
             return None
         if use_cache is None:
@@ -175,18 +176,20 @@ class MotetForCausalLM(_ForTokens, GenerationMixin):
         input_ids=None,
         attention_mask=None,
         position_ids=None,
-        past_key_values=None,
+        cache=None,
         inputs_embeds=None,
         labels=None,
         use_cache=None,
         logits_to_keep=0,
+        past_key_values=None,
         **more,
     ):
         """As MotetModel, with logits [B,T,V] and, of labels [B,T] (the ids themselves; -100: none), the mean loss.
         logits_to_keep: of so many last tokens, or of the places in a tensor; 0: of all."""
         of_loss = {name: more.pop(name) for name in ("num_items_in_batch", "shift_labels") if name in more}
+        cache = past_key_values if cache is None else cache
         made = self.model(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache, return_dict=True, **more
+            input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache, return_dict=True, **more
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else logits_to_keep
         hidden = made.last_hidden_state
@@ -195,18 +198,18 @@ class MotetForCausalLM(_ForTokens, GenerationMixin):
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         return CausalLMOutputWithPast(
-            loss=loss, logits=logits, past_key_values=made.past_key_values, hidden_states=made.hidden_states
+            loss=loss, logits=logits, hidden_states=made.hidden_states, **{CACHE: getattr(made, CACHE)}
         )
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *more, **named):
         wanted = generation_config.cache_implementation
         if wanted not in (None, "dynamic"):
             raise ValueError(f"motet: cache_implementation is {wanted!r}, want None: its keys are a MotetCache")
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+        if model_kwargs.get(CACHE) is None and generation_config.use_cache is not False:
             planned = min(generation_config.max_length, self.config.max_position_embeddings)
-            model_kwargs["past_key_values"] = MotetCache(self.config, length=planned)
+            model_kwargs[CACHE] = MotetCache(self.config, length=planned)
             if generation_config.is_assistant:
-                model_kwargs["past_key_values"].activate_past_recording()
+                model_kwargs[CACHE].activate_past_recording()
             return None
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *more, **named)
 
