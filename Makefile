@@ -17,4 +17,4 @@ format:
 	scripts/format
 
 clean:
-	rm -rf build build-asan build-tsan
+	rm -rf build build-arm build-asan build-tsan

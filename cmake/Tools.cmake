@@ -4,7 +4,7 @@ if(MOTET_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MOTET_CCACHE})
 endif()
 find_program(MOTET_MOLD mold)
-if(MOTET_MOLD)
+if(MOTET_MOLD AND NOT CMAKE_CROSSCOMPILING)
   add_link_options(-fuse-ld=mold)
 endif()
 

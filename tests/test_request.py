@@ -138,7 +138,7 @@ def test_bytes_that_are_no_text_reach_the_engine_as_text(front):
     assert asked(front, "generate", "-p", b"a\xffb")["request"]["prompt"] == "a\ufffdb"
 
 
-@pytest.mark.parametrize("place", [".", "../lib", "../lib64", "../lib/x86_64-linux-gnu"])
+@pytest.mark.parametrize("place", [".", "../lib", "../lib64", "../lib/x86_64-linux-gnu", "../lib/aarch64-linux-gnu"])
 def test_the_engine_stands_beside_the_program_or_in_lib(place, front, tmp_path):
     (tmp_path / "bin").mkdir()
     program = shutil.copy(front, tmp_path / "bin" / "motet")

@@ -16,7 +16,7 @@ fs::path find_library() {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (error) fail("cannot find the program's own folder: /proc/self/exe: ", error.message());
-  for (const char* place : {".", "../lib", "../lib64", "../lib/x86_64-linux-gnu"}) {
+  for (const char* place : {".", "../lib", "../lib64", "../lib/x86_64-linux-gnu", "../lib/aarch64-linux-gnu"}) {
     const fs::path candidate = (folder / place / "libmotet.so").lexically_normal();
     if (fs::exists(candidate, error)) return candidate;
   }

@@ -5,7 +5,7 @@
 
 namespace motet {
 
-// Loads the library from beside this program, else from ../lib, ../lib64 or ../lib/x86_64-linux-gnu, and runs the
+// Loads the library from beside this program, else from ../lib, ../lib64 or a Debian machine's ../lib/..., and runs the
 // subcommand there. Returns its exit code. Throws Error when the library is missing or does not load.
 int run_engine(const std::string& subcommand, const std::string& request);
 

@@ -3,6 +3,7 @@
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/environment.h"
+#include "motet/core/instructions.h"
 #include "motet/core/process.h"
 #include "motet/core/version.h"
 #include "motet/ops/cuda_library.h"
@@ -14,16 +15,8 @@ namespace {
 
 std::string instruction_sets() {
   std::string names;
-  const auto add = [&](bool has, const char* name) {
-    if (has) names += (names.empty() ? "" : " ") + std::string(name);
-  };
-  __builtin_cpu_init();
-  add(__builtin_cpu_supports("avx2"), "avx2");
-  add(__builtin_cpu_supports("fma"), "fma");
-  add(__builtin_cpu_supports("avx512f"), "avx512f");
-  add(__builtin_cpu_supports("avx512bf16"), "avx512bf16");
-  add(__builtin_cpu_supports("avx512vnni"), "avx512vnni");
-  return names.empty() ? "none of avx2, avx512" : names;
+  for (const std::string& name : instruction_names()) names += (names.empty() ? "" : " ") + name;
+  return names.empty() ? "none that the kernels use" : names;
 }
 
 std::string chosen(const Choice& choice) {

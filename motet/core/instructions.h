@@ -1,9 +1,12 @@
 #pragma once
+#include <string>
+#include <vector>
 
 namespace motet {
 
 /// What this CPU has of the instruction sets that our kernels are compiled for: all that Highway's targets AVX2 and
-/// AVX3 use.
+/// AVX3 use. On 64-bit ARM there is nothing to ask: NEON belongs to it.
+#if defined(__x86_64__)
 inline bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("aes");
@@ -11,6 +14,20 @@ inline bool has_avx2() {
 inline bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+}
+inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#endif
+
+/// The instruction sets of this CPU that matter to us, as `motet doctor` prints them, or what it lacks.
+std::vector<std::string> instruction_names();
+
+/// Tells the CPU that a loop waits for another thread.
+inline void wait_a_little() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
 }
 
 }  // namespace motet

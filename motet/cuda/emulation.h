@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "motet/core/half.h"
+
 // The host's half of device.h: kernels compiled by the C++ compiler, every CUDA thread a fiber. A warp-wide instruction
 // is a meeting of 32 fibers, block_sync one of all of the block. Shared memory starts as NaN and is watched: an access
 // outside it, or one that no barrier orders after another warp's (within a warp: no warp-wide instruction after another
@@ -117,12 +119,12 @@ inline int block_count(bool x) { return emulated::block_sum(x); }
 inline void warp_sync() { emulated::warp_meet({}); }
 
 inline float widen_bfloat16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
-inline float widen_float16(uint16_t x) { return static_cast<float>(std::bit_cast<_Float16>(x)); }
+inline float widen_float16(uint16_t x) { return static_cast<float>(std::bit_cast<Half>(x)); }
 inline uint16_t to_bfloat16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   return f != f ? 0x7fff : static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-inline uint16_t to_float16(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
+inline uint16_t to_float16(float f) { return std::bit_cast<uint16_t>(static_cast<Half>(f)); }
 
 template <class Kernel, class A>
 const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_bytes, const A& a, void*) {

@@ -1,5 +1,6 @@
 // Compiled once for each instruction set.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#include "motet/core/highway_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "motet/kernels/linear.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -41,8 +42,8 @@ HWY_INLINE Vec load_some(const T* p, int64_t count) {
   return load(padded);
 }
 
-constexpr int kSums = 2;                      // vectors of sums of one product: they hide the latency of an addition
-constexpr int kBlock = kLanes == 16 ? 8 : 4;  // rows of x at once: what the registers hold sums of
+constexpr int kSums = 2;  // vectors of sums of one product: they hide the latency of an addition
+constexpr int kBlock = HWY_ARCH_X86 && kLanes < 16 ? 4 : 8;  // rows of x at once: what the registers hold sums of
 
 // One row of W times kM rows of x, each product summed in the same order whatever kM is. The rows of W come one after
 // the other: several side by side are streams too short for the hardware to fetch ahead (half the speed).

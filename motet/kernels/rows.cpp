@@ -1,5 +1,6 @@
 // Compiled once for each instruction set.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#include "motet/core/highway_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "motet/kernels/rows.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h

@@ -25,22 +25,22 @@ template <int kMR, int kNR>
 HWY_INLINE void add_turned_block(const QueryRows* subs, int count, int64_t x_row, float* c, int64_t c_row, int key,
                                  int column) {
   Vec sum[kMR][kNR];
-  MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kNR; ++j) sum[i][j] = zero();
+  MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) sum[i][j] = zero();
   for (int s = 0; s < count; ++s) {
     const float* w = subs[s].weights + key;
     const float* x = subs[s].x + column;
     for (int r = 0; r < subs[s].rows; ++r, w += kBackwardKeys, x += x_row) {
       Vec v[kNR];
-      MOTET_UNROLL(2) for (int j = 0; j < kNR; ++j) v[j] = load(x + j * kLanes);
+      MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) v[j] = load(x + j * kLanes);
       MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) {
         const Vec a = set(w[i]);
-        MOTET_UNROLL(2) for (int j = 0; j < kNR; ++j) sum[i][j] = fma(a, v[j], sum[i][j]);
+        MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) sum[i][j] = fma(a, v[j], sum[i][j]);
       }
     }
   }
   float* to = c + key * c_row + column;
   MOTET_UNROLL(8)
-  for (int i = 0; i < kMR; ++i) MOTET_UNROLL(2)
+  for (int i = 0; i < kMR; ++i) MOTET_UNROLL(4)
   for (int j = 0; j < kNR; ++j)
     store(to + i * c_row + j * kLanes, hn::Add(load(to + i * c_row + j * kLanes), sum[i][j]));
 }
@@ -49,7 +49,7 @@ HWY_INLINE void add_turned_block(const QueryRows* subs, int count, int64_t x_row
 /// panel of `width` columns.
 template <int kWidth>
 HWY_INLINE void add_turned(const QueryRows* subs, int count, int64_t x_row, float* c) {
-  constexpr int kMR = kLanes == 16 ? 8 : 4, kNR = kLanes == 16 ? kWidth / 16 : 2;
+  constexpr int kMR = kBlockRows, kNR = kBlockVectors<kWidth>;
   for (int key = 0; key < kBackwardKeys; key += kMR) {
     for (int i = 0; i < kMR * kWidth; i += 16) prefetch_l1(c + (key + 2 * kMR) * kWidth + i);
     for (int column = 0; column < kWidth; column += kNR * kLanes)

@@ -5,6 +5,7 @@
 
 #include "motet/attention/cpu/plan.h"
 #include "motet/attention/cpu/sight.h"
+#include "motet/core/instructions.h"
 
 namespace motet::cpu {
 
@@ -48,7 +49,7 @@ class Turns {
       if (spins > 2000)
         std::this_thread::yield();
       else
-        __builtin_ia32_pause();
+        wait_a_little();
   }
   void finish(int64_t place, int64_t turn) { done_[place].store(turn + 1, std::memory_order_release); }
 

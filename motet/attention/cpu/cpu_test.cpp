@@ -63,7 +63,7 @@ void expect_close(const Results& r, const Sample& s, const std::vector<float>& d
 class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (available_instructions().empty()) GTEST_SKIP() << "this CPU has no AVX2";
+    if (available_instructions().empty()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
     poison_workspaces(true);
   }
   void TearDown() override { poison_workspaces(false); }
@@ -255,7 +255,8 @@ TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
 TEST_F(Fused, UnknownInstructionsAreAStatus) {
   Sample s(Options{});
   std::vector<float> out(static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E));
-  for (const Instructions one : {Instructions::avx2, Instructions::avx512, Instructions::avx512_bf16}) {
+  for (const Instructions one :
+       {Instructions::neon, Instructions::avx2, Instructions::avx512, Instructions::avx512_bf16}) {
     const auto all = available_instructions();
     const bool available = std::find(all.begin(), all.end(), one) != all.end();
     EXPECT_EQ(forward(s.p, {out.data(), nullptr}, runtime(1, one)), available ? Status::ok : Status::no_instructions);

@@ -1,5 +1,6 @@
 // The kernels, compiled once for each instruction set, and the choice between them.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#include "motet/core/highway_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "motet/attention/cpu/kernels.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -8,7 +9,7 @@
 #include "motet/attention/cpu/problem.h"
 #include "motet/core/instructions.h"
 
-#if HWY_TARGET <= HWY_AVX2  // Highway's baseline, below AVX2, has no kernels
+#if HWY_TARGET <= HWY_AVX2 || !HWY_ARCH_X86  // Highway's baseline on x86, below AVX2, has no kernels
 #include "motet/attention/cpu/decode-inl.h"
 #include "motet/attention/cpu/online-inl.h"
 #include "motet/attention/cpu/row_backward-inl.h"
@@ -49,26 +50,45 @@ HWY_AFTER_NAMESPACE();
 namespace motet::cpu {
 namespace {
 
-bool has(Instructions wanted) {
-  switch (wanted) {
-    case Instructions::avx512:
-      return has_avx512();
-    case Instructions::avx512_bf16:
-      return has_avx512() && __builtin_cpu_supports("avx512bf16");
-    default:
-      return has_avx2();
-  }
-}
+// The kernels as one of their compilations has them; `pairs`: the CPU multiplies pairs of bfloat16, and may.
+struct Compiled {
+  Status (*forward)(const Problem&, const Output&, const Runtime&, bool pairs);
+  Status (*backward)(const Problem&, const Incoming&, const Gradients&, const Runtime&, bool pairs);
+  Status (*lse)(const Problem&, float* lse, const Runtime&, bool pairs);
+  Status (*given_lse)(const Problem&, const float* lse, void* out, const Runtime&, bool pairs);
+};
+
+struct Row {
+  Instructions instructions;
+  bool (*has)();
+  Compiled kernels;
+  bool pairs;
+};
+
+#if HWY_ARCH_X86
+#define MOTET_COMPILED(target) {target::forward, target::backward, target::lse, target::given_lse}
+const Row kTable[] = {  // worst first
+    {Instructions::avx2, has_avx2, MOTET_COMPILED(N_AVX2), false},
+    {Instructions::avx512, has_avx512, MOTET_COMPILED(N_AVX3), false},
+    {Instructions::avx512_bf16, has_avx512_bf16, MOTET_COMPILED(N_AVX3), true}};
+#else
+const Row kTable[] = {{Instructions::neon,
+                       [] { return true; },
+                       {HWY_STATIC_DISPATCH(forward), HWY_STATIC_DISPATCH(backward), HWY_STATIC_DISPATCH(lse),
+                        HWY_STATIC_DISPATCH(given_lse)},
+                       false}};
+#endif
 
 // Runs a kernel with the instructions that the runtime asks for; the kernels allocate only before they start.
-template <class Avx2, class Avx512>
-Status run(const Runtime& runtime, Avx2 avx2, Avx512 avx512) {
-  if (!has(runtime.instructions)) return Status::no_instructions;
-  const bool best = runtime.instructions == Instructions::best;
-  const bool wide = best ? has(Instructions::avx512) : runtime.instructions != Instructions::avx2;
-  const bool pairs = best ? has(Instructions::avx512_bf16) : runtime.instructions == Instructions::avx512_bf16;
+template <class Kernel>
+Status run(const Runtime& runtime, const Kernel& kernel) {
+  const Row* chosen = nullptr;
+  for (const Row& row : kTable)
+    if ((runtime.instructions == Instructions::best || runtime.instructions == row.instructions) && row.has())
+      chosen = &row;
+  if (!chosen) return Status::no_instructions;
   try {
-    return wide ? avx512(pairs) : avx2(false);
+    return kernel(chosen->kernels, chosen->pairs);
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory;
   }
@@ -78,38 +98,30 @@ Status run(const Runtime& runtime, Avx2 avx2, Avx512 avx512) {
 
 std::vector<Instructions> available_instructions() {
   std::vector<Instructions> all;
-  for (const Instructions one : {Instructions::avx2, Instructions::avx512, Instructions::avx512_bf16})
-    if (has(one)) all.push_back(one);
+  for (const Row& row : kTable)
+    if (row.has()) all.push_back(row.instructions);
   return all;
 }
 
 const char* name(Instructions instructions) {
-  constexpr const char* kNames[] = {"best", "AVX2", "AVX-512", "AVX-512 with bf16"};
+  constexpr const char* kNames[] = {"best", "NEON", "AVX2", "AVX-512", "AVX-512 with bf16"};
   return kNames[static_cast<int>(instructions)];
 }
 
 Status forward(const Problem& p, const Output& to, const Runtime& r) {
-  return run(
-      r, [&](bool pairs) { return N_AVX2::forward(p, to, r, pairs); },
-      [&](bool pairs) { return N_AVX3::forward(p, to, r, pairs); });
+  return run(r, [&](const Compiled& k, bool pairs) { return k.forward(p, to, r, pairs); });
 }
 
 Status backward(const Problem& p, const Incoming& from, const Gradients& to, const Runtime& r) {
-  return run(
-      r, [&](bool pairs) { return N_AVX2::backward(p, from, to, r, pairs); },
-      [&](bool pairs) { return N_AVX3::backward(p, from, to, r, pairs); });
+  return run(r, [&](const Compiled& k, bool pairs) { return k.backward(p, from, to, r, pairs); });
 }
 
 Status lse(const Problem& p, float* to, const Runtime& r) {
-  return run(
-      r, [&](bool pairs) { return N_AVX2::lse(p, to, r, pairs); },
-      [&](bool pairs) { return N_AVX3::lse(p, to, r, pairs); });
+  return run(r, [&](const Compiled& k, bool pairs) { return k.lse(p, to, r, pairs); });
 }
 
 Status given_lse(const Problem& p, const float* lse, void* out, const Runtime& r) {
-  return run(
-      r, [&](bool pairs) { return N_AVX2::given_lse(p, lse, out, r, pairs); },
-      [&](bool pairs) { return N_AVX3::given_lse(p, lse, out, r, pairs); });
+  return run(r, [&](const Compiled& k, bool pairs) { return k.given_lse(p, lse, out, r, pairs); });
 }
 
 }  // namespace motet::cpu

@@ -212,19 +212,20 @@ HWY_INLINE void dense_key_gradients(const Mix& mix, const MixBackTile t) {
 
 /// Adds sum over columns of a * b for `heads` tiles to a list of row pairs.
 HWY_NOINLINE void add_row_sums(const float* a, const float* b, int heads, int rows, int columns, float* list) {
-  constexpr int kKeys = kBackwardKeys, kGroup = kLanes / kRows;
-  for (int h = 0; h < heads; h += kGroup) {
+  constexpr int kKeys = kBackwardKeys;
+  for (int first = 0; first < heads * kRows; first += kLanes) {
     Vec sum[kLanes];
     for (int i = 0; i < kLanes; ++i) {
       sum[i] = zero();
-      if (h + i / kRows >= heads || i % kRows >= rows) continue;
-      const int64_t at = (h * int64_t{kRows} + i) * kKeys;
-      for (int j = 0; j < columns; j += kLanes) sum[i] = fma(load(a + at + j), load(b + at + j), sum[i]);
+      const int64_t row = first + i;
+      if (row >= heads * kRows || row % kRows >= rows) continue;
+      for (int j = 0; j < columns; j += kLanes)
+        sum[i] = fma(load(a + row * kKeys + j), load(b + row * kKeys + j), sum[i]);
     }
     HWY_ALIGN float reduced[kLanes];
     store(reduced, reduce_each(sum, SumOf()));
-    for (int i = 0; i < kLanes && h + i / kRows < heads; ++i)
-      list[pair_place(i % kRows, h + i / kRows, heads)] += reduced[i];
+    for (int i = 0; i < kLanes && first + i < heads * kRows; ++i)
+      list[pair_place((first + i) % kRows, (first + i) / kRows, heads)] += reduced[i];
   }
 }
 

@@ -7,13 +7,24 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "motet/attention/cpu/sight.h"
 #include "motet/attention/cpu/tile-inl.h"
+#include "motet/core/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
+
+/// float16 and float32, rounded to nearest, of two the even.
+#if HWY_ARCH_X86
+HWY_INLINE float half_value(uint16_t bits) { return _cvtsh_ss(bits); }
+HWY_INLINE uint16_t half_bits(float x) { return static_cast<uint16_t>(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)); }
+#else
+HWY_INLINE float half_value(uint16_t bits) { return static_cast<float>(std::bit_cast<Half>(bits)); }
+HWY_INLINE uint16_t half_bits(float x) { return std::bit_cast<uint16_t>(static_cast<Half>(x)); }
+#endif
 
 HWY_INLINE float widen(uint16_t bits, Type type) {
   if (type == Type::bfloat16) {
@@ -22,7 +33,7 @@ HWY_INLINE float widen(uint16_t bits, Type type) {
     std::memcpy(&f, &wide, sizeof f);
     return f;
   }
-  return _cvtsh_ss(bits);
+  return half_value(bits);
 }
 
 /// `count` numbers from element `offset` of `data` as float32.
@@ -55,7 +66,7 @@ HWY_INLINE void narrow_row(const float* from, int64_t count, void* data, Type ty
   uint16_t* to = static_cast<uint16_t*>(data) + offset;
   for (int64_t i = 0; i < count; ++i) {
     if (type == Type::float16) {
-      to[i] = static_cast<uint16_t>(_cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT));
+      to[i] = half_bits(from[i]);
     } else {
       uint32_t bits;
       std::memcpy(&bits, from + i, sizeof bits);
@@ -101,8 +112,10 @@ HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t
         const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(piece(0).raw), piece(1).raw, 1);
         const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(piece(2).raw), piece(3).raw, 1);
         v[i] = Vec{_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
-#else
+#elif HWY_TARGET == HWY_AVX2
         v[i] = hn::Combine(Floats(), piece(1), piece(0));
+#else
+        v[i] = piece(0);
 #endif
       }
       const Floats d;

@@ -28,7 +28,7 @@ struct Gradients {
   std::array<float*, kNumMixParts> pre{}, post{};
 };
 
-enum class Instructions : uint8_t { best, avx2, avx512, avx512_bf16 };
+enum class Instructions : uint8_t { best, neon, avx2, avx512, avx512_bf16 };
 
 /// Results do not depend on the threads, bit for bit; they do on the instructions.
 struct Runtime {

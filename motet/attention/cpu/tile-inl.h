@@ -29,8 +29,13 @@ using Vec = hn::Vec<Floats>;
 using Lane4 = hn::FixedTag<float, 4>;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float));
 
+constexpr int kRegisters = HWY_TARGET == HWY_AVX2 ? 16 : 32;
 // Vectors of a row that are mixed at once, beside two rows: what the registers hold.
-constexpr int kMixVectors = kLanes == 16 ? 2 : 1;
+constexpr int kMixVectors = kRegisters / 16;
+// Rows and vectors of a product's block of at most kWidth columns: half the registers hold its sums.
+constexpr int kBlockRows = kLanes == 16 ? 8 : 4;
+template <int kWidth>
+constexpr int kBlockVectors = kLanes == 16 ? kWidth / 16 : kRegisters / 8;
 
 HWY_INLINE Vec load(const float* p) { return hn::LoadU(Floats(), p); }
 HWY_INLINE void store(float* p, Vec v) { hn::StoreU(v, Floats(), p); }
@@ -43,8 +48,12 @@ HWY_INLINE void prefetch_l2(const float* p) { __builtin_prefetch(p, 0, 2); }
 /// 2^x: 0.9 ulp on [-100, 0] (degree 6, coefficients of the minimax fit), 0 below about -126 where a float has no
 /// exponent left, NaN for NaN.
 HWY_INLINE Vec exp2(Vec x) {
-#if HWY_TARGET > HWY_AVX3
-  x = hn::Min(set(200.f), hn::Max(set(-200.f), x));  // keeps the integer below in range; in this order a NaN stays one
+  // What is no AVX-512 keeps the integer below in range, and a NaN one: on x86 by the order of operands, while
+  // Highway's own Max of NEON gives the number.
+#if HWY_TARGET == HWY_AVX2
+  x = hn::Min(set(200.f), hn::Max(set(-200.f), x));
+#elif !HWY_ARCH_X86
+  x = Vec(vminq_f32(vdupq_n_f32(200.f), vmaxq_f32(vdupq_n_f32(-200.f), x.raw)));
 #endif
   const Vec whole = hn::Round(x), f = hn::Sub(x, whole);
   Vec p = set(1.5353362e-4f);
@@ -110,8 +119,7 @@ HWY_INLINE void product_columns(const Product& x, int rows) {
   if (x.next_c) MOTET_UNROLL(8)
   for (int i = 0; i < kRows; ++i)
     MOTET_UNROLL(2) for (int j = 0; j < kWidth; j += 16) prefetch_l1(x.next_c + i * x.c_row + j);
-  constexpr int kMR = kLanes == 16 ? 8 : 4,
-                kNR = kLanes == 16 ? kWidth / 16 : 2;  // 16 registers hold 4 x 2 and operands
+  constexpr int kMR = kBlockRows, kNR = kBlockVectors<kWidth>;
   for (int column = 0; column < kWidth; column += kNR * kLanes) {
     int row = 0;
     for (; row + kMR <= rows; row += kMR) product_block<kMR, kNR, kAdd>(x, row, column);
@@ -150,12 +158,16 @@ HWY_INLINE Vec reduce_each(const Vec* v, Op op) {
     const auto l = hn::BitCast(wide, ab), r = hn::BitCast(wide, cd);
     quads[i] = op(hn::BitCast(d, hn::InterleaveLower(wide, l, r)), hn::BitCast(d, hn::InterleaveUpper(wide, l, r)));
   }
+#if HWY_ARCH_X86
   const auto halves = [&](Vec a, Vec b) { return op(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a)); };
+#endif
 #if HWY_TARGET <= HWY_AVX3
   const Vec p = halves(quads[0], quads[1]), q = halves(quads[2], quads[3]);
   return op(Vec{_mm512_shuffle_f32x4(p.raw, q.raw, 0x88)}, Vec{_mm512_shuffle_f32x4(p.raw, q.raw, 0xdd)});
-#else
+#elif HWY_TARGET == HWY_AVX2
   return halves(quads[0], quads[1]);
+#else
+  return quads[0];
 #endif
 }
 

@@ -27,7 +27,9 @@ std::atomic<bool> poison = false;
 char* map(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
+#ifdef MADV_HUGEPAGE
   if (bytes >= kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
+#endif
   return static_cast<char*>(p);
 }
 
