@@ -8,6 +8,7 @@
 #define MOTET_CPU_DECODE_INL_H
 #endif
 
+#include "motet/attention/cpu/decode_rows-inl.h"
 #include "motet/attention/cpu/row_forward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -104,10 +105,11 @@ class Decode {
     float* const e = tile(s, j) + seen.begin;
     float* const scores = pre_.in_place ? e : other(part) + seen.begin;
     const Span keys = readable(j, seen);
-    for (int64_t h = 0; h < p_.score_heads; ++h) {
-      const bool first = h == 0 || p_.key_of[h] != p_.key_of[h - 1];  // heads that share a key head find it prepared
-      score(part, sub, s, j, h, keys, seen, scores + h * kRows * kForwardKeys, first);
-    }
+    each_run(p_.key_of, [&](int64_t h, int64_t end) {
+      if (dots(sub)) return score_rows(sub, s, j, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
+      for (bool first = true; h < end; ++h, first = false)
+        score(part, sub, s, j, h, keys, seen, scores + h * kRows * kForwardKeys, first);
+    });
     if (!pre_.passes()) {
       gather_keys<kForwardKeys>(pre_, b_, j * kForwardKeys, call_.sight.readable(b_), band(part));
       pre_.apply_wide(pre_, {scores, e, nullptr, space_.get(pre_rows_) + s * pre_.row_band, band(part) + seen.begin,
@@ -118,21 +120,43 @@ class Decode {
     if (sub.rows == kRows)
       softmax_rows<kForwardKeys>(e, heads, columns, maxima(s, j), sums(s, j));
     else
-      softmax_few_rows(e, heads, sub.rows, columns, maxima(s, j), sums(s, j));
+      softmax_few_rows(e, heads, sub.count, columns, maxima(s, j), sums(s, j));
   }
 
-  // Scores of one head; with one or two queries straight from the rows of the cache, else through a transposed panel.
+  // One or two queries take rows of the cache as they lie, where a width fills vectors; others go through panels.
+  bool dots(const SubBlock& sub) const { return sub.count <= 2 && p_.D % kLanes == 0; }
+  bool weighs(const SubBlock& sub) const { return sub.count <= 2 && p_.E % kLanes == 0; }
+
+  // Keys from one tile to the next of the same part and sub-block.
+  int64_t ahead(int64_t j) const { return (j + 2) * kForwardKeys <= p_.S ? kForwardKeys : 0; }
+
+  // Scores of heads [h, end), which share a stored head.
+  void score_rows(const SubBlock& sub, int64_t s, int64_t j, int64_t h, int64_t end, Span keys, float* to) const {
+    const HeadRows x{q(s, 0), kRows * depth_, depth_, to, kRows * kForwardKeys, kForwardKeys};
+    each_pairs(x, h, end, sub.count, [&](const RowPair* pairs, int count) {
+      with_stored_rows(p_.k, b_, p_.key_of[h], keys, p_.D, ahead(j),
+                       [&](const auto& rows) { dot_rows(rows, pairs, count); });
+    });
+  }
+
+  // Outputs of heads [o, end), which share a stored head; u is the first key's.
+  void weigh(int64_t part, const SubBlock& sub, int64_t s, int64_t j, int64_t o, int64_t end, Span keys,
+             const float* u) {
+    float* const to = out(part) + s * p_.output_heads * kRows * width_;
+    const HeadRows x{u, kRows * kForwardKeys, kForwardKeys, to, kRows * width_, width_};
+    each_pairs(x, o, end, sub.count, [&](const RowPair* pairs, int count) {
+      with_stored_rows(p_.v, b_, p_.value_of[o], keys, p_.E, ahead(j),
+                       [&](const auto& rows) { weigh_rows(rows, pairs, count); });
+    });
+  }
+
+  // Scores of one head through a transposed panel.
   void score(int64_t part, const SubBlock& sub, int64_t s, int64_t j, int64_t h, Span keys, Span seen, float* to,
              bool first) const {
-    const int64_t s0 = j * kForwardKeys + seen.begin, count = keys.end - keys.begin;
+    const int64_t s0 = j * kForwardKeys + seen.begin;
     float* const staging = packed(part);
     float* const panel = staging + kForwardKeys * std::max(width_, depth_);
     const Rows rows = rows_of(p_.k, b_, p_.key_of[h], keys, p_.D, staging, !first);
-    if (sub.count <= 2 && p_.D % kLanes == 0) {
-      for (int r = 0; r < sub.count; ++r)
-        dot_rows(rows, count, q(s, h) + r * depth_, to + r * kForwardKeys + (keys.begin - s0));
-      return;
-    }
     for (int64_t c = 0; c < seen.end - seen.begin; c += kPanel) {
       const int64_t begin = std::clamp<int64_t>(keys.begin - s0 - c, 0, kPanel),
                     end = std::clamp<int64_t>(keys.end - s0 - c, begin, kPanel);
@@ -141,23 +165,6 @@ class Decode {
                         static_cast<int>(end), p_.D, panel + c * p_.D, kPanel);
       product_columns<kPanel, false>({q(s, h), depth_, 1, panel + c * p_.D, kPanel, to + c, kForwardKeys, p_.D},
                                      sub.rows);
-    }
-  }
-
-  // to[i] = rows i . query, width a multiple of the lanes.
-  HWY_INLINE void dot_rows(const Rows& rows, int64_t count, const float* query, float* to) const {
-    for (int64_t i = 0; i < count; i += kLanes) {
-      Vec sum[kLanes];
-      const int64_t last = std::min<int64_t>(count - i, kLanes) - 1;
-      MOTET_UNROLL(16) for (int l = 0; l < kLanes; ++l) {
-        const float* row = rows.data + (i + std::min<int64_t>(l, last)) * rows.stride;
-        Vec dot = hn::Mul(load(row), load(query));
-        for (int64_t d = kLanes; d < p_.D; d += kLanes) dot = fma(load(row + d), load(query + d), dot);
-        sum[l] = dot;
-      }
-      HWY_ALIGN float dots[kLanes];
-      store(dots, reduce_each(sum, SumOf()));
-      std::copy_n(dots, last + 1, to + i);
     }
   }
 
@@ -211,6 +218,8 @@ class Decode {
     }
     if (keys.empty()) return;
     const int64_t offset = keys.begin - (j * kForwardKeys + seen.begin), depth = keys.end - keys.begin;
+    if (weighs(sub))
+      return each_run(p_.value_of, [&](int64_t o, int64_t end) { weigh(part, sub, s, j, o, end, keys, u + offset); });
     for (int64_t o = 0; o < p_.output_heads; ++o) {
       float* const staging = packed(part);
       const bool staged = o > 0 && p_.value_of[o] == p_.value_of[o - 1];

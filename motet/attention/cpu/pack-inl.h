@@ -36,6 +36,17 @@ HWY_INLINE float widen(uint16_t bits, Type type) {
   return half_value(bits);
 }
 
+/// A vector of stored numbers.
+HWY_INLINE Vec load(const hwy::bfloat16_t* p) {
+  const hn::Rebind<uint16_t, Floats> narrow;
+  const hn::Rebind<uint32_t, Floats> wide;
+  return hn::BitCast(Floats(),
+                     hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(p)))));
+}
+HWY_INLINE Vec load(const hwy::float16_t* p) {
+  return hn::PromoteTo(Floats(), hn::LoadU(hn::Rebind<hwy::float16_t, Floats>(), p));
+}
+
 /// `count` numbers from element `offset` of `data` as float32.
 HWY_INLINE void widen_row(const void* data, Type type, int64_t offset, int64_t count, float* to) {
   if (type == Type::float32) {
@@ -44,16 +55,9 @@ HWY_INLINE void widen_row(const void* data, Type type, int64_t offset, int64_t c
   }
   const uint16_t* from = static_cast<const uint16_t*>(data) + offset;
   int64_t i = 0;
-  const hn::Rebind<uint16_t, Floats> narrow;
-  if (type == Type::bfloat16) {
-    const hn::Rebind<uint32_t, Floats> wide;
-    for (; i + kLanes <= count; i += kLanes)
-      store(to + i, hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from + i)))));
-  } else {
-    const hn::Rebind<hwy::float16_t, Floats> half;
-    for (; i + kLanes <= count; i += kLanes)
-      store(to + i, hn::PromoteTo(Floats(), hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from + i))));
-  }
+  for (; i + kLanes <= count; i += kLanes)
+    store(to + i, type == Type::bfloat16 ? load(reinterpret_cast<const hwy::bfloat16_t*>(from + i))
+                                         : load(reinterpret_cast<const hwy::float16_t*>(from + i)));
   for (; i < count; ++i) to[i] = widen(from[i], type);
 }
 

@@ -258,6 +258,11 @@ inline std::vector<Named> cases() {
   decode_dense.T = 13, decode_dense.S = 90, decode_dense.window = 20;
   Options decode_half = decode;
   decode_half.type = Type::float16, decode_half.S = 130;
+  Options decode_shared = decode_plain;  // more rows share a stored head than are computed at once
+  decode_shared.score_heads = decode_shared.softmax_heads = decode_shared.output_heads = 18, decode_shared.D = 48,
+  decode_shared.E = 80, decode_shared.type = Type::bfloat16;
+  Options decode_three = decode;
+  decode_three.key_heads = decode_three.value_heads = 2, decode_three.S = 320, decode_three.E = 64;
   Options bfloat = dcmha, half = pairs, bfloat_plain = plain;
   bfloat.type = bfloat_plain.type = Type::bfloat16, half.type = Type::float16;
   Options bfloat_strided = bfloat;
@@ -284,6 +289,8 @@ inline std::vector<Named> cases() {
           {"decode_plain", decode_plain},
           {"decode_dense", decode_dense},
           {"decode_half", decode_half},
+          {"decode_shared", decode_shared},
+          {"decode_three", decode_three},
           {"bfloat", bfloat},
           {"bfloat_strided", bfloat_strided},
           {"half", half},
