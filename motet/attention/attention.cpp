@@ -33,6 +33,43 @@ Attended composed_attention(const Queries& queries, const Keys& keys, const Atte
   return {stack[0].toTensor(), stack[1].toTensor()};
 }
 
+Keys widened_keys(const Keys& keys, const KeyScales& scales) {
+  Keys wide = keys;
+  wide.k_BSGD = keys.k_BSGD.to(at::kFloat).mul_(scales.k_BSG.unsqueeze(-1));
+  wide.v_BSGE = keys.v_BSGE.to(at::kFloat).mul_(scales.v_BSG.unsqueeze(-1));
+  return wide;
+}
+
+namespace {
+
+void check_scales(const char* name, const Tensor& x, const Tensor& scale) {
+  TORCH_CHECK_VALUE(x.dim() == 4 && x.scalar_type() == at::kChar, "composed_attention: ", name, " has dtype ",
+                    x.scalar_type(), " and shape ", x.sizes(), ", want int8 of 4 dimensions beside its scales");
+  TORCH_CHECK_VALUE(scale.defined() && scale.scalar_type() == at::kFloat && scale.sizes() == x.sizes().slice(0, 3) &&
+                        scale.device() == x.device(),
+                    "composed_attention: the scales of ", name, " want float32 of shape ", x.sizes().slice(0, 3),
+                    " on ", x.device());
+}
+
+}  // namespace
+
+Attended composed_attention(const Queries& queries, const Keys& keys, const KeyScales& scales,
+                            const Attention& attention) {
+  check_scales("k", keys.k_BSGD, scales.k_BSG);
+  check_scales("v", keys.v_BSGE, scales.v_BSG);
+  TORCH_CHECK_VALUE(queries.q_BTHD.defined() && queries.q_BTHD.scalar_type() == at::kFloat &&
+                        !(at::GradMode::is_enabled() && queries.q_BTHD.requires_grad()),
+                    "composed_attention: keys in 8 bits want q in float32, and no gradient");
+  // Everything else is checked on float32 tensors of their shapes, which hold one number.
+  Keys shapes = keys;
+  const Tensor number = at::zeros({1}, queries.q_BTHD.options().requires_grad(false));
+  shapes.k_BSGD = number.expand(keys.k_BSGD.sizes()), shapes.v_BSGE = number.expand(keys.v_BSGE.sizes());
+  Problem p = checked_problem(checked(queries, shapes, attention, "composed_attention"), "composed_attention");
+  p.k_BSGD = keys.k_BSGD, p.v_BSGE = keys.v_BSGE, p.k_scale_BSG = scales.k_BSG, p.v_scale_BSG = scales.v_BSG;
+  if (choose(p, Form::attend, {}).name == kFused.name) return kFused.forward(p);
+  return composed_attention(queries, widened_keys(keys, scales), attention);
+}
+
 Tensor attention_lse(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {
   Stack stack;
   push(stack, checked(queries, keys, attention, "attention_lse", kernel));

@@ -106,6 +106,18 @@ struct Attended {
 /// Source  DCMHA arXiv:2405.08553, talking heads arXiv:2003.02436, differential attention arXiv:2410.05258; README.md.
 Attended composed_attention(const Queries&, const Keys&, const Attention&, const char* kernel = nullptr);
 
+/// Scales of keys in 8 bits: k and v are int8, and a row of a stored head stands for its scale (float32) times its
+/// numbers.
+struct KeyScales {
+  Tensor k_BSG, v_BSG;
+};
+
+/// Composed attention on such keys, inference alone; q in float32. On the CPU the row fused reads them as they lie;
+/// where that cannot run the problem they are widened first.
+Attended composed_attention(const Queries&, const Keys&, const KeyScales&, const Attention&);
+/// k and v of such keys in float32.
+Keys widened_keys(const Keys&, const KeyScales&);
+
 /// Phase 1 of a split over keys: lse [B,Ha,T] of this part of the keys. Inference only.
 Tensor attention_lse(const Queries&, const Keys&, const Attention&, const char* kernel = nullptr);
 

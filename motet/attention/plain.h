@@ -18,11 +18,18 @@ namespace plain {
 
 using Type = NumberType;
 
-/// Numbers [B, rows, heads, width]; strides in elements, the last dimension is contiguous.
+/// Numbers [B, rows, heads, width]; strides in elements, the last dimension is contiguous. int8 (CPU kernels, k and v
+/// alone): a row of a head stands for its scale times its numbers; scales [B, rows, heads], heads without gaps.
 struct Operand {
   const void* data = nullptr;
   Type type = Type::float32;
   int64_t batch_stride = 0, row_stride = 0, head_stride = 0;
+  const float* scale = nullptr;
+  int64_t scale_batch = 0, scale_row = 0;
+
+  const float* scale_of(int64_t b, int64_t row, int64_t head) const {
+    return scale ? scale + b * scale_batch + row * scale_row + head : nullptr;
+  }
 };
 
 /// Numbers [B, rows, ...], contiguous within a sequence; weight is [N,M] and has no batch.

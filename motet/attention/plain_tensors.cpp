@@ -18,6 +18,7 @@ plain::Problem plain_sizes(const Problem& from) {
 PlainProblem::PlainProblem(const Problem& from, Mixes mixes) : p_(plain_sizes(from)) {
   plain::Problem& p = p_;
   p.q = operand(from.q_BTHD), p.k = operand(from.k_BSGD), p.v = operand(from.v_BSGE);
+  if (from.k_scale_BSG.defined()) add_scales(p.k, from.k_scale_BSG), add_scales(p.v, from.v_scale_BSG);
   p.pre = mix(from.pre, mixes), p.post = mix(from.post, mixes);
   if (from.lambda.defined()) p.pairs = pairs(from.lambda);
   const int64_t** tables[kNumTables] = {&p.query_start, &p.key_begin, &p.key_end, &p.documents};
@@ -28,6 +29,11 @@ PlainProblem::PlainProblem(const Problem& from, Mixes mixes) : p_(plain_sizes(fr
 plain::Operand PlainProblem::operand(const Tensor& x) {
   const Tensor& t = hold(x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous());
   return {t.const_data_ptr(), number_type(t), t.stride(0), t.stride(1), t.stride(2)};
+}
+
+void PlainProblem::add_scales(plain::Operand& x, const Tensor& given) {
+  const Tensor& scale = hold(given.stride(2) == 1 || given.size(2) == 1 ? given : given.contiguous());
+  x.scale = scale.const_data_ptr<float>(), x.scale_batch = scale.stride(0), x.scale_row = scale.stride(1);
 }
 
 const float* PlainProblem::floats(const Tensor& x) {

@@ -24,6 +24,7 @@ class PlainProblem {
   plain::MixTensor mix_tensor(const Tensor&, Mixes);
   plain::HeadMix mix(const HeadMix&, Mixes);
   plain::Pairs pairs(const Tensor& lambda);
+  void add_scales(plain::Operand&, const Tensor& scale_BSG);
 
   plain::Problem p_;
   std::vector<Tensor> keep_;

@@ -3,7 +3,7 @@
 
 namespace motet {
 
-/// The types of numbers that fused kernels read and write; their arithmetic is float32.
-enum class NumberType : uint8_t { float32, bfloat16, float16 };
+/// The types of numbers that fused kernels read and write; their arithmetic is float32. int8: read alone, of caches.
+enum class NumberType : uint8_t { float32, bfloat16, float16, int8 };
 
 }  // namespace motet

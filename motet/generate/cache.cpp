@@ -56,9 +56,13 @@ void KeyRows::write(int64_t at, const Tensor& added) {
 
 Tensor KeyRows::read(int64_t count, bool narrow) const {
   const Tensor held = values_.narrow(1, 0, count);
-  if (type_ == CacheType::model || (narrow && type_ != CacheType::int8 && model_type_ == at::kFloat)) return held;
+  if (type_ == CacheType::model || (narrow && model_type_ == at::kFloat)) return held;
   if (type_ != CacheType::int8) return held.to(model_type_);
   return held.to(at::kFloat).mul_(scales_.narrow(1, 0, count).unsqueeze(-1)).to(model_type_);
+}
+
+Tensor KeyRows::read_scales(int64_t count) const {
+  return scales_.defined() && model_type_ == at::kFloat ? scales_.narrow(1, 0, count) : Tensor();
 }
 
 void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {
@@ -79,20 +83,22 @@ int64_t KeyRows::bytes() const {
   return static_cast<int64_t>(values_.nbytes() + (scales_.defined() ? scales_.nbytes() : 0));
 }
 
-Keys LayerCache::append(const Keys& added, bool narrow) {
-  Keys all = added;
+HeldKeys LayerCache::append(const Keys& added, bool narrow) {
+  HeldKeys held{added, {}};
   const int64_t count = added.k_BSGD.size(1),
                 first = std::clamp(2 * (held_ + count), std::min(kFirstCapacity, capacity_), capacity_);
   size_t i = 0;
-  for_each_tensor(all, [&](Tensor& t) {
+  for_each_tensor(held.keys, [&](Tensor& t) {
     if (!t.defined()) return;
     if (i == tensors_.size()) tensors_.emplace_back(t, type_, std::max(first, held_ + count));
     tensors_[i].write(held_, t);
-    t = tensors_[i].read(held_ + count, narrow && i < 2);  // k and v come first, then the mixes
+    const bool as_stored = narrow && i < 2;  // k and v come first, then the mixes
+    t = tensors_[i].read(held_ + count, as_stored);
+    if (as_stored) (i == 0 ? held.scales.k_BSG : held.scales.v_BSG) = tensors_[i].read_scales(held_ + count);
     ++i;
   });
   held_ += count;
-  return all;
+  return held;
 }
 
 void LayerCache::keep_window(int64_t window) {
@@ -145,16 +151,18 @@ Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
     Mechanism& mechanism = *block.self_attn;
     LayerCache& layer = layers_[static_cast<size_t>(i)];
     const Queries queries = mechanism.queries(normed, at);
-    Keys all = options_.compact ? layer.append(mechanism.compact_keys(normed, at), false)
-                                : layer.append(mechanism.keys(normed, at), true);
+    HeldKeys all = options_.compact ? layer.append(mechanism.compact_keys(normed, at), false)
+                                    : layer.append(mechanism.keys(normed, at), true);
     auto found = held_from.find(layer.begin());
     if (found == held_from.end())
       found = held_from.emplace(layer.begin(), positions(layer.begin(), end, at.length, ids.device())).first;
     const Positions& held = found->second;
-    if (options_.compact) all = mechanism.restore(all, held);
+    if (options_.compact) all.keys = mechanism.restore(all.keys, held);
     Attention attention = mechanism.attention(at, held, fresh ? Pass::whole : Pass::cached);
     if (padded) attention.visibility.key_begin_B = (padding_B - layer.begin()).clamp_min_(0);
-    const Tensor attended = mechanism.finish(composed_attention(queries, all, attention).out_BTHE, normed);
+    const Attended result = all.scales.k_BSG.defined() ? composed_attention(queries, all.keys, all.scales, attention)
+                                                       : composed_attention(queries, all.keys, attention);
+    const Tensor attended = mechanism.finish(result.out_BTHE, normed);
     if (const int64_t window = mechanism.window(Pass::cached); window > 0) layer.keep_window(window);
     return attended;
   };

@@ -17,8 +17,11 @@ class KeyRows {
  public:
   KeyRows(const Tensor& like, CacheType, int64_t capacity);
   void write(int64_t at, const Tensor& added_BS);
-  /// The first `count`, in the model's dtype; or, where `narrow` suits the reader, as they are stored in 16 bits.
+  /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
+  /// are stored: in 16 bits, or in 8, whose scales `read_scales` gives.
   Tensor read(int64_t count, bool narrow = false) const;
+  /// [B,S,...] without the last dimension, of what read(count, true) gives in 8 bits; else undefined.
+  Tensor read_scales(int64_t count) const;
   void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
   void repeat(int64_t times);
   int64_t bytes() const;
@@ -29,13 +32,19 @@ class KeyRows {
   Tensor values_, scales_;  // scales [B,S,...] without the last dimension, int8 alone
 };
 
+/// Keys as they are stored; scales where k and v have 8 bits.
+struct HeldKeys {
+  Keys keys;
+  KeyScales scales;
+};
+
 /// The keys of one layer. A layer with a window keeps fewer than 2 w of its last tokens.
 class LayerCache {
  public:
   LayerCache(CacheType type, int64_t capacity) : type_(type), capacity_(capacity) {}
   /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`. `narrow`: keys
-  /// and values may come in 16 bits, as composed_attention takes them.
-  Keys append(const Keys& added, bool narrow);
+  /// and values may come in 16 or 8 bits, as composed_attention takes them.
+  HeldKeys append(const Keys& added, bool narrow);
   void keep_window(int64_t window);
   /// Whether what a next token at `end` sees is still held.
   bool can_end_at(int64_t end) const;

@@ -275,8 +275,8 @@ TEST(Cache, ItsBytesAreKnownBefore) {
     }
 }
 
-// In float32 the operator reads 16-bit keys as they lie.
-TEST(Cache, SixteenBitsComeNearInFloat32) {
+// In float32 the operator reads keys of 16 and 8 bits as they lie.
+TEST(Cache, FewerBitsComeNearInFloat32) {
   at::NoGradGuard no_grad;
   at::manual_seed(5);
   for (const char* mechanism : {"softmax", "dcmha", "differential", "coca"}) {
@@ -285,7 +285,8 @@ TEST(Cache, SixteenBitsComeNearInFloat32) {
     model->to(at::kFloat);
     const Tensor ids = random_ids(model, 1, kTokens), expected = model->hidden(ids);
     for (const bool compact : {false, true})
-      for (const auto& [type, bound] : {std::pair{CacheType::bfloat16, 5e-2}, {CacheType::float16, 1e-2}}) {
+      for (const auto& [type, bound] :
+           {std::pair{CacheType::bfloat16, 5e-2}, {CacheType::float16, 1e-2}, {CacheType::int8, 1e-1}}) {
         Cache cache(model->config(), kTokens, {0}, {.type = type, .compact = compact});
         const double error = difference(stepped(cache, model, ids, {20, 1}, kTokens), expected);
         EXPECT_LE(error, bound * expected.abs().max().item<double>()) << mechanism << " " << name(type);

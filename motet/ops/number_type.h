@@ -12,6 +12,7 @@ inline bool has_number_type(const Tensor& t) {
 inline NumberType number_type(const Tensor& t) {
   return t.scalar_type() == at::kFloat      ? NumberType::float32
          : t.scalar_type() == at::kBFloat16 ? NumberType::bfloat16
+         : t.scalar_type() == at::kChar     ? NumberType::int8
                                             : NumberType::float16;
 }
 

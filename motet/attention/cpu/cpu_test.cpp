@@ -79,6 +79,20 @@ TEST_F(Fused, ForwardAndAllGradientsMatchTheOracle) {
     }
 }
 
+// Of every skeleton, and backward as if the keys had been widened.
+TEST_F(Fused, KeysInEightBitsMatchTheOracle) {
+  for (const Instructions instructions : available_instructions())
+    for (const Named& c : cases()) {
+      if (c.options.type != Type::float32) continue;
+      SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+      Options options = c.options;
+      options.keys8 = true;
+      Sample s(options);
+      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      expect_close(run_all(s, dout, runtime(2, instructions)), s, dout, 2e-6);
+    }
+}
+
 // A block of 64 queries under a window of 67 reaches into four tiles of 64 keys where it does not begin at one's edge.
 TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
   for (const int64_t window : {5, 67, 130})

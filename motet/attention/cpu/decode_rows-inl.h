@@ -18,8 +18,14 @@ template <class T>
 struct StoredRows {
   const T* data;
   int64_t stride, count, width, ahead;
+  const float* scales;  // int8 alone: of row i at i * scale_stride
+  int64_t scale_stride;
 
   HWY_INLINE const T* row(int64_t i) const { return data + i * stride; }
+  HWY_INLINE float scale(int64_t i) const {
+    if constexpr (std::is_same_v<T, int8_t>) return scales[i * scale_stride];
+    return 1;
+  }
   HWY_INLINE void fetch(const T* row) const {
     constexpr int64_t kLine = 64 / sizeof(T);
     if (ahead)
@@ -62,7 +68,7 @@ HWY_INLINE void dot_block(const StoredRows<T>& x, int64_t first, const RowPair* 
   MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) {
     HWY_ALIGN float dots[kLanes];
     store(dots, reduce_each(sum[r], SumOf()));
-    std::copy_n(dots, count, pairs[r].to + first);
+    for (int64_t i = 0; i < count; ++i) pairs[r].to[first + i] = dots[i] * x.scale(first + i);
   }
 }
 
@@ -79,8 +85,9 @@ HWY_INLINE void weigh_block(const StoredRows<T>& x, int64_t column, const RowPai
     const T* const row = x.row(i) + column;
     Vec v[kC];
     MOTET_UNROLL(4) for (int j = 0; j < kC; ++j) v[j] = load(row + j * kLanes);
+    const float scale = x.scale(i);
     MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) {
-      const Vec w = set(pairs[r].from[i]);
+      const Vec w = set(pairs[r].from[i] * scale);
       MOTET_UNROLL(4) for (int j = 0; j < kC; ++j) sum[chain][r][j] = fma(w, v[j], sum[chain][r][j]);
     }
   };
@@ -167,14 +174,17 @@ HWY_INLINE void with_stored_rows(const Operand& x, int64_t b, int64_t head, Span
                 count = keys.end - keys.begin, further = ahead * x.row_stride;
   const auto as = [&](auto* data) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(data)>;
-    f(StoredRows<std::remove_const_t<T>>{data + start, x.row_stride, count, width, further});
+    f(StoredRows<std::remove_const_t<T>>{data + start, x.row_stride, count, width, further,
+                                         x.scale_of(b, keys.begin, head), x.scale_row});
   };
   if (x.type == Type::float32)
     as(static_cast<const float*>(x.data));
   else if (x.type == Type::bfloat16)
     as(static_cast<const hwy::bfloat16_t*>(x.data));
-  else
+  else if (x.type == Type::float16)
     as(static_cast<const hwy::float16_t*>(x.data));
+  else
+    as(static_cast<const int8_t*>(x.data));
 }
 
 }  // namespace motet::cpu::HWY_NAMESPACE

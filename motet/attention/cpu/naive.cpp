@@ -156,6 +156,8 @@ uint16_t narrow(float x, Type type) {
 
 double element(const Operand& x, int64_t b, int64_t row, int64_t head, int64_t i) {
   const int64_t at = b * x.batch_stride + row * x.row_stride + head * x.head_stride + i;
+  if (x.type == Type::int8)
+    return static_cast<double>(*x.scale_of(b, row, head)) * static_cast<const int8_t*>(x.data)[at];
   return x.type == Type::float32 ? static_cast<const float*>(x.data)[at]
                                  : widen_bits(static_cast<const uint16_t*>(x.data)[at], x.type);
 }

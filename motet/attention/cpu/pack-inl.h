@@ -47,14 +47,24 @@ HWY_INLINE Vec load(const hwy::float16_t* p) {
   return hn::PromoteTo(Floats(), hn::LoadU(hn::Rebind<hwy::float16_t, Floats>(), p));
 }
 
-/// `count` numbers from element `offset` of `data` as float32.
+HWY_INLINE Vec load(const int8_t* p) {
+  return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), hn::LoadU(hn::Rebind<int8_t, Floats>(), p)));
+}
+
+/// `count` numbers from element `offset` of `data` as float32; those of int8 without their scale.
 HWY_INLINE void widen_row(const void* data, Type type, int64_t offset, int64_t count, float* to) {
   if (type == Type::float32) {
     std::memcpy(to, static_cast<const float*>(data) + offset, count * sizeof(float));
     return;
   }
-  const uint16_t* from = static_cast<const uint16_t*>(data) + offset;
   int64_t i = 0;
+  if (type == Type::int8) {
+    const int8_t* from = static_cast<const int8_t*>(data) + offset;
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
+    for (; i < count; ++i) to[i] = from[i];
+    return;
+  }
+  const uint16_t* from = static_cast<const uint16_t*>(data) + offset;
   for (; i + kLanes <= count; i += kLanes)
     store(to + i, type == Type::bfloat16 ? load(reinterpret_cast<const hwy::bfloat16_t*>(from + i))
                                          : load(reinterpret_cast<const hwy::float16_t*>(from + i)));
@@ -79,7 +89,7 @@ HWY_INLINE void narrow_row(const float* from, int64_t count, void* data, Type ty
   }
 }
 
-/// Rows [first, first + count) of a head as float32, contiguous width `width` with a stride; 16-bit types go through
+/// Rows [first, first + count) of a head as float32, contiguous width `width` with a stride; narrower types go through
 /// `staging` [count * width], which holds them already when `staged`.
 struct Rows {
   const float* data;
@@ -89,8 +99,12 @@ HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, in
                         bool staged = false) {
   const int64_t start = b * x.batch_stride + head * x.head_stride + keys.begin * x.row_stride;
   if (x.type == Type::float32) return {static_cast<const float*>(x.data) + start, x.row_stride};
-  for (int64_t i = 0; !staged && i < keys.end - keys.begin; ++i)
-    widen_row(x.data, x.type, start + i * x.row_stride, width, staging + i * width);
+  for (int64_t i = 0; !staged && i < keys.end - keys.begin; ++i) {
+    float* const row = staging + i * width;
+    widen_row(x.data, x.type, start + i * x.row_stride, width, row);
+    const float* const scale = x.scale_of(b, keys.begin + i, head);
+    for (int64_t n = 0; scale && n < width; ++n) row[n] *= *scale;
+  }
   return {staging, width};
 }
 

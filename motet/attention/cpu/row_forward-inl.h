@@ -374,7 +374,8 @@ class RowForward {
 /// pair.
 HWY_INLINE bool takes_pairs(const Call& call) {
   const Problem& p = call.p;
-  if (!kHasPairs || !call.bf16_pairs || p.q.type != Type::bfloat16 || p.D % 2) return false;
+  if (!kHasPairs || !call.bf16_pairs || p.q.type != Type::bfloat16 || p.k.type != Type::bfloat16 || p.D % 2)
+    return false;
   const bool even = (p.k.row_stride | p.k.head_stride | p.k.batch_stride) % 2 == 0;
   return even && reinterpret_cast<uintptr_t>(p.k.data) % sizeof(float) == 0;
 }

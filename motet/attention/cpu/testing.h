@@ -20,7 +20,7 @@ struct Options {
   int lambda_dim = 1;
   int64_t query_rank = 2, key_rank = 2;
   Type type = Type::float32;
-  bool strided = false, causal = false;
+  bool strided = false, causal = false, keys8 = false;  // keys8: k and v in 8 bits
   int64_t window = 0;
   int start = 0, lengths = 0, documents = 0;  // start: 1 random. lengths: 1 random. documents: 1 runs, 2 scattered
   double logits = 1, gate = 0.5;
@@ -42,8 +42,8 @@ class Sample {
     p.causal = o.causal, p.window = o.causal ? o.window : 0;
     make_tables();
     p.q = operand(o.T, o.score_heads, o.D);
-    p.k = operand(o.S, o.key_heads, o.D);
-    p.v = operand(o.S, o.value_heads, o.E);
+    p.k = o.keys8 ? operand8(o.S, o.key_heads, o.D) : operand(o.S, o.key_heads, o.D);
+    p.v = o.keys8 ? operand8(o.S, o.value_heads, o.E) : operand(o.S, o.value_heads, o.E);
     p.pre = mix(o.pre, o.pre_identity, o.score_heads, o.softmax_heads);
     if (!o.pairs)
       p.post = mix(o.post, o.post_identity, o.softmax_heads, o.output_heads);
@@ -75,6 +75,17 @@ class Sample {
       result.data = halves_.back().data();
     }
     return result;
+  }
+
+  /// Numbers of 8 bits whose scales differ by up to e.
+  Operand operand8(int64_t rows, int64_t heads, int64_t width) {
+    const int64_t row = heads * width + (o.strided ? 5 : 0), batch = rows * row + (o.strided ? 7 : 0);
+    std::uniform_int_distribution<int> whole(-127, 127);
+    std::vector<int8_t>& x = bytes_.emplace_back(static_cast<size_t>(o.B * batch));
+    for (int8_t& byte : x) byte = static_cast<int8_t>(whole(random_));
+    std::vector<float>& scale = floats_.emplace_back(static_cast<size_t>(o.B * rows * heads));
+    for (float& s : scale) s = 0.004f * std::exp(std::uniform_real_distribution<float>(0, 1)(random_));
+    return {x.data(), Type::int8, batch, row, width, scale.data(), rows * heads, heads};
   }
 
   Options o;
@@ -134,6 +145,7 @@ class Sample {
   std::mt19937 random_;
   std::deque<std::vector<float>> floats_;
   std::deque<std::vector<uint16_t>> halves_;
+  std::deque<std::vector<int8_t>> bytes_;
   std::deque<std::vector<int64_t>> integers_;
 };
 
