@@ -18,6 +18,7 @@ TABLE = {
     "report": "",
     "statistics": "formats",
     "text": "formats",
+    "sampling": "text formats",
     "data": "formats text",
     "ops": "kernels cuda",
     "attention": "ops cuda",
@@ -29,7 +30,7 @@ TABLE = {
     "tasks": "data",
     "processes": "ops",
     "train": "processes tasks data text formats models mechanisms layers checkpoints ops probe report",
-    "generate": "text models checkpoints attention ops",
+    "generate": "sampling text models checkpoints attention ops kernels",
     "experiments": "statistics formats data report",
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
     "lab": "tasks experiments statistics compare train eval probe data text formats models mechanisms layers attention ops bench",
@@ -40,7 +41,7 @@ TABLE = {
 }
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
-TORCH_FREE = {"core", "cuda", "formats", "text", "data", "report", "kernels", "statistics", "experiments", "tasks"}
+TORCH_FREE = {"core", "cuda", "formats", "text", "sampling", "data", "report", "kernels", "statistics", "experiments", "tasks"}
 OPTIONS = re.compile(r"^motet/[a-z]+/options\.(h|cpp)$")  # tables that the front prints too: torch-free in every folder
 ALONE = {"attention/cpu", "attention/cuda"}  # folders inside a folder that see only themselves, core, motet/cuda and PLAIN: torch-free kernels
 PLAIN = "motet/attention/plain.h"

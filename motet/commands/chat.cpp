@@ -27,7 +27,7 @@ int run_chat(const nlohmann::json& request) {
   if (!form)
     fail(folder.string(), ": no chat template, want chat_template.jinja or chat_template in tokenizer_config.json");
   GenerateOptions options = generate_options(request, sampling, loaded);
-  options.end_at_special = !request.value("ignore_eos", false);
+  options.writer.end_at_special = !request.value("ignore_eos", false);
   Model model = loaded.model;
   Chat chat(*model, *loaded.tokenizer, *form, token_variables(loaded.companions, *loaded.tokenizer),
             request.value("system", ""));

@@ -83,7 +83,7 @@ int64_t checkpoint_bytes(const std::vector<Comparison>& plans, const RunConfig& 
 std::vector<std::string> samples(const Comparison& all, const TextData& data, const std::string& prompt,
                                  int64_t tokens) {
   std::vector<std::string> texts;
-  const GenerateOptions options{.max_tokens = tokens, .stop = {}, .sampler = {.seed = 1}};
+  const GenerateOptions options{.max_tokens = tokens, .writer = {.sampler = {.seed = 1}}};
   for (const ArmResult& arm : all.arms) {
     texts.emplace_back();
     if (!arm.model || all.interrupted || !arm.config.causal()) continue;

@@ -71,7 +71,7 @@ int run_generate(const nlohmann::json& request) {
   Model model = loaded.model;
   GenerateOptions options = generate_options(request, sampling, loaded);
   options.samples = own.samples;
-  options.logprobs = own.logprobs;
+  options.writer.logprobs = own.logprobs;
 
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto begin = now();

@@ -206,17 +206,17 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelCon
 GenerateOptions generate_options(const nlohmann::json& request, const SamplingRequest& s, const LoadedModel& model) {
   const bool ends = !request.value("ignore_eos", false);
   return {.max_tokens = s.n_predict,
-          .stop = request.value("stop", std::vector<std::string>()),
-          .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
-          .sampler = {.temperature = s.temp,
-                      .top_k = s.top_k,
-                      .top_p = s.top_p,
-                      .min_p = s.min_p,
-                      .typical_p = s.typical_p,
-                      .repeat_penalty = s.repeat_penalty,
-                      .frequency_penalty = s.frequency_penalty,
-                      .presence_penalty = s.presence_penalty,
-                      .seed = static_cast<uint64_t>(s.seed)},
+          .writer = {.stop = request.value("stop", std::vector<std::string>()),
+                     .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
+                     .sampler = {.temperature = s.temp,
+                                 .top_k = s.top_k,
+                                 .top_p = s.top_p,
+                                 .min_p = s.min_p,
+                                 .typical_p = s.typical_p,
+                                 .repeat_penalty = s.repeat_penalty,
+                                 .frequency_penalty = s.frequency_penalty,
+                                 .presence_penalty = s.presence_penalty,
+                                 .seed = static_cast<uint64_t>(s.seed)}},
           .cache = {.type = s.cache_type, .stepwise_base = s.stepwise_base, .compact = s.compact_cache}};
 }
 

@@ -73,24 +73,24 @@ TEST(Sampling, EachValueReachesItsOption) {
   none.companions.token_ids = {{"eos_token_id", 5}};
   const GenerateOptions made = generate_options(given, read_request(sampling_options(), given), none);
   EXPECT_EQ(made.max_tokens, 7);
-  EXPECT_EQ(made.sampler.temperature, 0.25);
-  EXPECT_EQ(made.sampler.top_k, 3);
-  EXPECT_EQ(made.sampler.top_p, 0.5);
-  EXPECT_EQ(made.sampler.min_p, 0.125);
-  EXPECT_EQ(made.sampler.typical_p, 0.75);
-  EXPECT_EQ(made.sampler.repeat_penalty, 1.5);
-  EXPECT_EQ(made.sampler.frequency_penalty, 0.375);
-  EXPECT_EQ(made.sampler.presence_penalty, -0.625);
-  EXPECT_EQ(made.sampler.seed, 9u);
-  EXPECT_EQ(made.stop, (std::vector<std::string>{"a", "b"}));
-  EXPECT_TRUE(made.end_tokens.empty());
+  EXPECT_EQ(made.writer.sampler.temperature, 0.25);
+  EXPECT_EQ(made.writer.sampler.top_k, 3);
+  EXPECT_EQ(made.writer.sampler.top_p, 0.5);
+  EXPECT_EQ(made.writer.sampler.min_p, 0.125);
+  EXPECT_EQ(made.writer.sampler.typical_p, 0.75);
+  EXPECT_EQ(made.writer.sampler.repeat_penalty, 1.5);
+  EXPECT_EQ(made.writer.sampler.frequency_penalty, 0.375);
+  EXPECT_EQ(made.writer.sampler.presence_penalty, -0.625);
+  EXPECT_EQ(made.writer.sampler.seed, 9u);
+  EXPECT_EQ(made.writer.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(made.writer.end_tokens.empty());
   EXPECT_EQ(made.cache.type, parse_cache_type("int8"));
   EXPECT_TRUE(made.cache.compact);
   EXPECT_FALSE(made.cache.stepwise_base);
   const GenerateOptions other = generate_options(both, read_request(sampling_options(), both), none);
   EXPECT_FALSE(other.cache.compact);
   EXPECT_TRUE(other.cache.stepwise_base);
-  EXPECT_EQ(generate_options(json::object(), read_request(sampling_options(), json::object()), none).end_tokens,
+  EXPECT_EQ(generate_options(json::object(), read_request(sampling_options(), json::object()), none).writer.end_tokens,
             std::vector<int32_t>{5});
 }
 

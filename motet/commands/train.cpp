@@ -293,9 +293,8 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
     if (data.tokenizer)
       shown.sample = continuation(training.trainer().model(), *data.tokenizer, shown.prompt,
                                   {.max_tokens = asked.n_predict,
-                                   .stop = {},
-                                   .end_tokens = end_tokens(companions, *data.tokenizer),
-                                   .sampler = {.seed = 1}});
+                                   .writer = {.end_tokens = end_tokens(companions, *data.tokenizer),
+                                              .sampler = {.seed = 1}}});
   } catch (const Interrupted&) {
     write_report(shown);
     throw;

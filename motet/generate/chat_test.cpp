@@ -16,7 +16,7 @@ class ChatTest : public ::testing::Test {
   Model model_ = fresh(tiny({{"initializer_range", 0.3}}, {}, 13, 64));
   CharTokenizer tokenizer_{"abcdefghijsu|"};
   ChatTemplate form_{"{% for m in messages %}{{ m.content }}|{% endfor %}"};
-  GenerateOptions options_{.max_tokens = 6, .stop = {"|"}, .sampler = {.temperature = 0}};
+  GenerateOptions options_{.max_tokens = 6, .writer = {.stop = {"|"}, .sampler = {.temperature = 0}}};
 
   Chat chat(const std::string& system = "") { return Chat(*model_, tokenizer_, form_, {}, system); }
   std::string say(Chat& to, const std::string& message) {
@@ -74,7 +74,7 @@ TEST_F(ChatTest, TheTemplateKnowsRolesAndThatAnAnswerFollows) {
 }
 
 TEST_F(ChatTest, WhatWasSaidBeforeAnInterruptStaysInTheHistory) {
-  options_.stop = {};
+  options_.writer.stop = {};
   Chat talk = chat();
   std::string shown;
   EXPECT_THROW(talk.answer("ab", options_,
@@ -89,11 +89,11 @@ TEST_F(ChatTest, WhatWasSaidBeforeAnInterruptStaysInTheHistory) {
 }
 
 TEST_F(ChatTest, AnAnswerEndsAtAnEndToken) {
-  options_.stop = {};
+  options_.writer.stop = {};
   Chat plain = chat(), ending = chat();
   const std::string whole = say(plain, "abc");
   ASSERT_EQ(whole.size(), 6u);
-  options_.end_tokens = tokenizer_.encode(whole.substr(2, 1));
+  options_.writer.end_tokens = tokenizer_.encode(whole.substr(2, 1));
   EXPECT_EQ(say(ending, "abc"), whole.substr(0, whole.find(whole[2])));
 }
 

@@ -26,7 +26,7 @@ class Generate : public ::testing::Test {
 
 TEST_F(Generate, GreedyIsTheArgmaxStepByStep) {
   const std::string text =
-      run({.max_tokens = 20, .stop = {}, .sampler = {.temperature = 0}});  // past the context of 16
+      run({.max_tokens = 20, .writer = {.sampler = {.temperature = 0}}});  // past the context of 16
   ASSERT_EQ(text.size(), 20u);
   at::NoGradGuard no_grad;
   std::string all = "ab";
@@ -59,24 +59,24 @@ TEST(GenerateLong, DynamicScalingHasOneBaseForTheWholeRequest) {
   };
   for (uint64_t seed = 1; seed < 50 && greedy(12) == greedy(0); ++seed) model->initialize(seed);
   ASSERT_NE(greedy(12), greedy(0)) << "no model's choices depend on the length";
-  EXPECT_EQ(generate(*model, tokenizer, "ab", {.max_tokens = 10, .stop = {}, .sampler = {.temperature = 0}})[0].text,
+  EXPECT_EQ(generate(*model, tokenizer, "ab", {.max_tokens = 10, .writer = {.sampler = {.temperature = 0}}})[0].text,
             greedy(12));
 }
 
 TEST_F(Generate, SeedDecides) {
   const auto with = [&](uint64_t seed) {
-    return run({.max_tokens = 40, .stop = {}, .sampler = {.temperature = 1.5, .seed = seed}});
+    return run({.max_tokens = 40, .writer = {.sampler = {.temperature = 1.5, .seed = seed}}});
   };
   EXPECT_EQ(with(1), with(1));
   EXPECT_NE(with(1), with(2));
 }
 
 TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
-  const std::string whole = run({.max_tokens = 30, .stop = {}, .sampler = {.temperature = 1, .seed = 3}});
+  const std::string whole = run({.max_tokens = 30, .writer = {.sampler = {.temperature = 1, .seed = 3}}});
   const std::string stop = whole.substr(7, 3);
   std::string streamed;
   const std::string text =
-      generate(*model_, tokenizer_, "ab", {.max_tokens = 30, .stop = {stop}, .sampler = {.temperature = 1, .seed = 3}},
+      generate(*model_, tokenizer_, "ab", {.max_tokens = 30, .writer = {.stop = {stop}, .sampler = {.temperature = 1, .seed = 3}}},
                [&](int64_t, std::string_view part) { streamed += part; })[0]
           .text;
   EXPECT_EQ(text, whole.substr(0, whole.find(stop)));
@@ -84,16 +84,16 @@ TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
 }
 
 TEST_F(Generate, OfSeveralStopStringsTheFirstInTheTextEndsIt) {
-  const GenerateOptions plain{.max_tokens = 30, .sampler = {.temperature = 1, .seed = 3}};
+  const GenerateOptions plain{.max_tokens = 30, .writer = {.sampler = {.temperature = 1, .seed = 3}}};
   const std::string whole = run(plain), early = whole.substr(5, 3), late = whole.substr(12, 3);
   ASSERT_LT(whole.find(early), whole.find(late));
   for (const std::vector<std::string>& stops : {std::vector{early, late}, {late, early}}) {
     GenerateOptions options = plain;
-    options.stop = stops;
+    options.writer.stop = stops;
     EXPECT_EQ(run(options), whole.substr(0, whole.find(early)));
   }
   GenerateOptions together = plain;  // both are there with the same character
-  together.stop = {early.substr(1), early};
+  together.writer.stop = {early.substr(1), early};
   EXPECT_EQ(run(together), whole.substr(0, whole.find(early)));
 }
 
@@ -106,7 +106,7 @@ class SpecialTokenizer : public CharTokenizer {
 
 TEST_F(Generate, EachSampleEndsAtItsOwnEndToken) {
   const SpecialTokenizer tokenizer("abcdefghijk");
-  GenerateOptions options{.max_tokens = 24, .samples = 8, .sampler = {.temperature = 1.2, .seed = 4}};
+  GenerateOptions options{.max_tokens = 24, .samples = 8, .writer = {.sampler = {.temperature = 1.2, .seed = 4}}};
   const auto whole = generate(*model_, tokenizer, "ab", options);
   const auto ends_at = [&](GenerateOptions ending, const std::string& ends) {
     const auto cut = generate(*model_, tokenizer, "ab", ending);
@@ -122,11 +122,11 @@ TEST_F(Generate, EachSampleEndsAtItsOwnEndToken) {
   };
   EXPECT_FALSE(whole[0].stopped);
   GenerateOptions by_ids = options, by_kind = options;
-  by_ids.end_tokens = {2, 7};
-  by_kind.end_at_special = true;
+  by_ids.writer.end_tokens = {2, 7};
+  by_kind.writer.end_at_special = true;
   ends_at(by_ids, "ch");
   ends_at(by_kind, "k");
-  by_kind.end_tokens = {2};
+  by_kind.writer.end_tokens = {2};
   ends_at(by_kind, "ck");
 }
 
@@ -135,7 +135,7 @@ TEST_F(Generate, TokensThatTheTokenizerDoesNotKnowAreNeverDrawn) {
   Model padded = fresh(tiny({}, {}, 16));
   padded->named_parameters()["lm_head.weight"].slice(0, 11).mul_(1000);  // the largest logits and the smallest
   const auto samples =
-      generate(*padded, tokenizer_, "ab", {.max_tokens = 40, .samples = 4, .sampler = {.temperature = 5}});
+      generate(*padded, tokenizer_, "ab", {.max_tokens = 40, .samples = 4, .writer = {.sampler = {.temperature = 5}}});
   for (const Sample& sample : samples) {
     EXPECT_EQ(sample.tokens.size(), 40u);
     for (const GeneratedToken& token : sample.tokens) EXPECT_LT(token.id, 11);
@@ -164,7 +164,7 @@ TEST_F(Generate, PenaltiesKnowThePromptAndWhatWasDrawn) {
     }
     return made;
   };
-  EXPECT_EQ(run({.max_tokens = 10, .sampler = sampler}, "abcdee"), continued(0));
+  EXPECT_EQ(run({.max_tokens = 10, .writer = {.sampler = sampler}}, "abcdee"), continued(0));
   ASSERT_NE(continued(0), continued(6)) << "the prompt makes no difference here";
 }
 
@@ -177,7 +177,7 @@ TEST_F(Generate, PartOfACharacterAtTheEndIsShownAsOne) {
   rows.zero_();
   rows[0xC3].copy_(model->hidden(ids)[0][-1]);  // the only logit above 0, for a character of two bytes
   std::string shown;
-  const Sample made = generate(*model, bytes, "ab", {.max_tokens = 1, .sampler = {.temperature = 0}},
+  const Sample made = generate(*model, bytes, "ab", {.max_tokens = 1, .writer = {.sampler = {.temperature = 0}}},
                                [&](int64_t, std::string_view text) { shown += text; })[0];
   ASSERT_EQ(made.tokens.at(0).id, 0xC3);
   EXPECT_EQ(made.text, "\xEF\xBF\xBD");
@@ -194,7 +194,7 @@ TEST_F(Generate, ThePromptIsSaidToBeDoneOnceAndBeforeTheText) {
 TEST_F(Generate, NothingIsDrawnBehindTheLastToken) {
   EXPECT_EQ(run({.max_tokens = 1}, "abcdefghijkabcde").size(), 1u);  // a prompt that fills the context
   int steps = 0;
-  const auto samples = generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .samples = 1, .logprobs = 3});
+  const auto samples = generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .samples = 1, .writer = {.logprobs = 3}});
   for (const GeneratedToken& token : samples[0].tokens) {
     EXPECT_EQ(token.top.size(), 3u);
     ++steps;
@@ -211,7 +211,7 @@ TEST_F(Generate, PromptsThatCannotBeAreRefused) {
 
 TEST_F(Generate, ASampleIsTheSameHoweverManyThereAre) {
   const auto samples = [&](int64_t count) {
-    GenerateOptions options{.max_tokens = 24, .samples = count, .sampler = {.temperature = 1.2, .seed = 4}};
+    GenerateOptions options{.max_tokens = 24, .samples = count, .writer = {.sampler = {.temperature = 1.2, .seed = 4}}};
     return generate(*model_, tokenizer_, "ab", options);  // past the context of 16
   };
   const auto one = samples(1), five = samples(5);
@@ -224,7 +224,7 @@ TEST_F(Generate, ASampleIsTheSameHoweverManyThereAre) {
 TEST_F(Generate, LogProbabilitiesAreThoseOfTheFullForwardPass) {
   at::NoGradGuard no_grad;
   const Sample made =
-      generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .logprobs = 2, .sampler = {.temperature = 1}})[0];
+      generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .writer = {.logprobs = 2, .sampler = {.temperature = 1}}})[0];
   std::vector<int64_t> ids{0, 1};
   ASSERT_EQ(made.tokens.size(), 5u);
   EXPECT_FALSE(made.stopped);

@@ -1,4 +1,4 @@
-#include "motet/generate/sampler.h"
+#include "motet/sampling/sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,7 +44,7 @@ double log_sum(std::span<const float> logits) {
 }  // namespace
 
 Sampler::Sampler(SamplerOptions options, uint64_t sample, std::span<const int32_t> prompt)
-    : options_(options), random_(seeded(options.seed, sample)) {
+    : options_(std::move(options)), random_(seeded(options_.seed, sample)) {
   for (const int32_t id : prompt) drawn_.emplace(id, 0);
 }
 
@@ -58,7 +58,12 @@ void Sampler::gather(std::span<const float> logits) {
   if (!any || !all) fail("generate: the model's logits are not finite");
 }
 
-// Candidate i is token i still.
+// Candidate i is token i still, here and in the next.
+void Sampler::apply_bias() {
+  for (const auto& [id, added] : options_.bias)
+    if (static_cast<size_t>(id) < candidates_.size()) candidates_[static_cast<size_t>(id)].logit += added;
+}
+
 void Sampler::apply_penalties() {
   if (options_.repeat_penalty == 1 && options_.frequency_penalty == 0 && options_.presence_penalty == 0) return;
   for (const auto& [id, times] : drawn_) {
@@ -140,6 +145,7 @@ int32_t Sampler::choose() {
 
 int32_t Sampler::next(std::span<const float> logits) {
   gather(logits);
+  apply_bias();
   apply_penalties();
   const int32_t id = choose();
   ++drawn_[id];

@@ -3,11 +3,12 @@
 #include <random>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace motet {
 
-/// How the next token is drawn, in this order: penalties, top-k, top-p, min-p, typical, temperature.
+/// How the next token is drawn, in this order: bias, penalties, top-k, top-p, min-p, typical, temperature.
 struct SamplerOptions {
   double temperature = 0.8;     // 0 takes the likeliest token
   int64_t top_k = 40;           // 0: all
@@ -18,6 +19,7 @@ struct SamplerOptions {
   double frequency_penalty = 0.0,
          presence_penalty = 0.0;  // taken from logits for each time a token was drawn, and once
   uint64_t seed = 0;
+  std::vector<std::pair<int32_t, double>> bias = {};  // added to the logits of these tokens
 };
 
 /// A token with its logarithmic probability.
@@ -41,6 +43,7 @@ class Sampler {
     int32_t id;
   };
   void gather(std::span<const float> logits_V);
+  void apply_bias();
   void apply_penalties();
   int32_t choose();
   void keep_top_k();

@@ -1,4 +1,4 @@
-#include "motet/generate/sampler.h"
+#include "motet/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 
