@@ -1,7 +1,6 @@
 #include "motet/generate/cache.h"
 
 #include <algorithm>
-#include <map>
 
 #include "motet/core/error.h"
 #include "motet/ops/ops.h"
@@ -45,9 +44,9 @@ KeyRows::KeyRows(const Tensor& like, CacheType type, int64_t capacity) : model_t
   if (type == CacheType::int8) scales_ = with_capacity(like.detach().select(-1, 0).to(at::kFloat), capacity);
 }
 
-void KeyRows::write(int64_t at, const Tensor& added) {
+void KeyRows::write(int64_t at, const Tensor& added, int64_t most) {
   const int64_t end = at + added.size(1);
-  if (end > values_.size(1)) keep(0, at, std::max(end, 2 * values_.size(1)));
+  if (end > values_.size(1)) keep(0, at, std::max(end, std::min(2 * values_.size(1), most)));
   if (type_ != CacheType::int8) return ops::write_rows(values_, at, added);
   const Tensor scale = added.abs().amax(-1).to(at::kFloat).div_(127).clamp_min_(1e-30);
   ops::write_rows(scales_, at, scale);
@@ -74,6 +73,12 @@ void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {
   }
 }
 
+KeyRows KeyRows::beginning(int64_t count, int64_t capacity) const {
+  KeyRows copy = *this;
+  copy.keep(0, count, capacity);
+  return copy;
+}
+
 void KeyRows::repeat(int64_t times) {
   for (Tensor* t : {&values_, &scales_})
     if (t->defined()) *t = t->repeat_interleave(times, 0);
@@ -91,7 +96,7 @@ HeldKeys LayerCache::append(const Keys& added, bool narrow) {
   for_each_tensor(held.keys, [&](Tensor& t) {
     if (!t.defined()) return;
     if (i == tensors_.size()) tensors_.emplace_back(t, type_, std::max(first, held_ + count));
-    tensors_[i].write(held_, t);
+    tensors_[i].write(held_, t, capacity_);
     const bool as_stored = narrow && i < 2;  // k and v come first, then the mixes
     t = tensors_[i].read(held_ + count, as_stored);
     if (as_stored) (i == 0 ? held.scales.k_BSG : held.scales.v_BSG) = tensors_[i].read_scales(held_ + count);
@@ -109,6 +114,14 @@ void LayerCache::keep_window(int64_t window) {
 }
 
 bool LayerCache::can_end_at(int64_t end) const { return begin_ == 0 || end - window_ + 1 >= begin_; }
+
+LayerCache LayerCache::beginning(int64_t end, int64_t capacity) const {
+  LayerCache copy(type_, capacity);
+  copy.begin_ = begin_, copy.held_ = end - begin_, copy.window_ = window_;
+  const int64_t first = std::clamp(2 * copy.held_, std::min(kFirstCapacity, capacity), capacity);
+  for (const KeyRows& t : tensors_) copy.tensors_.push_back(t.beginning(copy.held_, first));
+  return copy;
+}
 
 void LayerCache::repeat(int64_t times) {
   for (KeyRows& t : tensors_) t.repeat(times);
@@ -137,44 +150,67 @@ Positions Cache::positions(int64_t begin, int64_t end, int64_t length, at::Devic
   return at;
 }
 
-Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
-  const int64_t batch = static_cast<int64_t>(padding_.size()), count = ids.size(1), end = size_ + count;
-  if (ids.size(0) != batch) fail("cache: ", ids.size(0), " sequences, want the ", batch, " of the cache");
+Cache::Entering Cache::enter(int64_t count, int64_t length, at::Device device) const {
+  const int64_t end = size_ + count;
   if (end > capacity_) fail("cache: ", end, " tokens, want at most its capacity of ", capacity_);
-  const bool fresh = size_ == 0;
+  Entering tokens{positions(size_, end, options_.stepwise_base ? end : length, device), end, size_ == 0};
+  if (std::any_of(padding_.begin(), padding_.end(), [](int64_t n) { return n > 0; }))
+    tokens.padding_B = at::tensor(padding_, tokens.at.at.options());
+  return tokens;
+}
+
+Keys Cache::keys(Mechanism& mechanism, const Tensor& normed, const Positions& at) const {
+  return options_.compact ? mechanism.compact_keys(normed, at) : mechanism.keys(normed, at);
+}
+
+Tensor Cache::attend(Entering& tokens, int64_t number, Mechanism& mechanism, const Queries& queries,
+                     const Keys& added) {
+  LayerCache& layer = layers_[static_cast<size_t>(number)];
+  HeldKeys all = layer.append(added, !options_.compact);
+  auto found = tokens.held_from.find(layer.begin());
+  if (found == tokens.held_from.end()) {
+    const Positions held = positions(layer.begin(), tokens.end, tokens.at.length, tokens.at.at.device());
+    found = tokens.held_from.emplace(layer.begin(), held).first;
+  }
+  const Positions& held = found->second;
+  if (options_.compact) all.keys = mechanism.restore(all.keys, held);
+  Attention attention = mechanism.attention(tokens.at, held, tokens.fresh ? Pass::whole : Pass::cached);
+  if (tokens.padding_B.defined()) attention.visibility.key_begin_B = (tokens.padding_B - layer.begin()).clamp_min_(0);
+  const Attended made = all.scales.k_BSG.defined() ? composed_attention(queries, all.keys, all.scales, attention)
+                                                   : composed_attention(queries, all.keys, attention);
+  if (const int64_t window = mechanism.window(Pass::cached); window > 0) layer.keep_window(window);
+  return made.out_BTHE;
+}
+
+Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
+  const int64_t batch = static_cast<int64_t>(padding_.size());
+  if (ids.size(0) != batch) fail("cache: ", ids.size(0), " sequences, want the ", batch, " of the cache");
   c10::InferenceMode inference;
-  const Positions at = positions(size_, end, options_.stepwise_base ? end : length, ids.device());
-  const bool padded = std::any_of(padding_.begin(), padding_.end(), [](int64_t n) { return n > 0; });
-  const Tensor padding_B = padded ? at::tensor(padding_, at.at.options()) : Tensor();
-  std::map<int64_t, Positions> held_from;  // of the keys, by their first: layers without a window share them
-  const auto attend = [&](int64_t i, BlockImpl& block, const Tensor& normed) {
+  Entering tokens = enter(ids.size(1), length, ids.device());
+  const auto attend_to = [&](int64_t i, BlockImpl& block, const Tensor& normed) {
     Mechanism& mechanism = *block.self_attn;
-    LayerCache& layer = layers_[static_cast<size_t>(i)];
-    const Queries queries = mechanism.queries(normed, at);
-    HeldKeys all = options_.compact ? layer.append(mechanism.compact_keys(normed, at), false)
-                                    : layer.append(mechanism.keys(normed, at), true);
-    auto found = held_from.find(layer.begin());
-    if (found == held_from.end())
-      found = held_from.emplace(layer.begin(), positions(layer.begin(), end, at.length, ids.device())).first;
-    const Positions& held = found->second;
-    if (options_.compact) all.keys = mechanism.restore(all.keys, held);
-    Attention attention = mechanism.attention(at, held, fresh ? Pass::whole : Pass::cached);
-    if (padded) attention.visibility.key_begin_B = (padding_B - layer.begin()).clamp_min_(0);
-    const Attended result = all.scales.k_BSG.defined() ? composed_attention(queries, all.keys, all.scales, attention)
-                                                       : composed_attention(queries, all.keys, attention);
-    const Tensor attended = mechanism.finish(result.out_BTHE, normed);
-    if (const int64_t window = mechanism.window(Pass::cached); window > 0) layer.keep_window(window);
-    return attended;
+    const Queries queries = mechanism.queries(normed, tokens.at);
+    return mechanism.finish(attend(tokens, i, mechanism, queries, keys(mechanism, normed, tokens.at)), normed);
   };
-  const Tensor x = model.walk(model.embedded(ids, at), attend);
-  size_ = end;
+  const Tensor x = model.walk(model.embedded(ids, tokens.at), attend_to);
+  entered(tokens);
   return model.normed(x);
 }
 
+bool Cache::can_end_at(int64_t tokens) const {
+  return tokens <= size_ && std::ranges::all_of(layers_, [&](const LayerCache& l) { return l.can_end_at(tokens); });
+}
+
+Cache Cache::beginning(int64_t tokens, int64_t capacity) const {
+  if (!can_end_at(tokens)) fail("cache: ", size_, " tokens, whose first ", tokens, " are not all held");
+  Cache copy = *this;
+  copy.size_ = tokens, copy.capacity_ = capacity;
+  for (LayerCache& layer : copy.layers_) layer = layer.beginning(tokens, capacity);
+  return copy;
+}
+
 bool Cache::truncate(int64_t tokens) {
-  if (tokens > size_) return false;
-  for (const LayerCache& layer : layers_)
-    if (!layer.can_end_at(tokens)) return false;
+  if (!can_end_at(tokens)) return false;
   for (LayerCache& layer : layers_) layer.end_at(tokens);
   size_ = tokens;
   return true;
@@ -192,21 +228,31 @@ int64_t Cache::bytes() const {
   return sum;
 }
 
-int64_t cache_bytes(ModelImpl& model, int64_t tokens, const CacheOptions& options) {
+std::vector<LayerCost> cache_costs(ModelImpl& model, const CacheOptions& options) {
   at::NoGradGuard no_grad;
   const Tensor x =
       at::zeros({1, 1, model.config().hidden_size()}, at::TensorOptions(model.dtype()).device(model.device()));
   const Positions at = Positions::range(0, 1, 1, x.device());
-  int64_t sum = 0;
+  std::vector<LayerCost> costs;
   for (const Block& block : model.blocks()) {
     Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
-    const int64_t window = block->self_attn->window(Pass::cached),
-                  held = window > 0 ? std::min(tokens, 2 * window) : tokens;
+    costs.push_back({0, block->self_attn->window(Pass::cached)});
     for_each_tensor(keys, [&](const Tensor& t) {
-      if (t.defined()) sum += held * KeyRows(t, options.type, 1).bytes();
+      if (t.defined()) costs.back().token_bytes += KeyRows(t, options.type, 1).bytes();
     });
   }
+  return costs;
+}
+
+int64_t cache_bytes(const std::vector<LayerCost>& layers, int64_t tokens) {
+  int64_t sum = 0;
+  for (const auto& [token_bytes, window] : layers)
+    sum += token_bytes * (window > 0 ? std::min(tokens, 2 * window) : tokens);
   return sum;
+}
+
+int64_t cache_bytes(ModelImpl& model, int64_t tokens, const CacheOptions& options) {
+  return cache_bytes(cache_costs(model, options), tokens);
 }
 
 }  // namespace motet

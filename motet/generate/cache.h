@@ -1,5 +1,6 @@
 #pragma once
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,15 @@ CacheType parse_cache_type(const std::string& name);  // throws UsageError
 class KeyRows {
  public:
   KeyRows(const Tensor& like, CacheType, int64_t capacity);
-  void write(int64_t at, const Tensor& added_BS);
+  /// Where they do not fit the capacity doubles, up to `most` or what is written.
+  void write(int64_t at, const Tensor& added_BS, int64_t most = INT64_MAX);
   /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
   /// are stored: in 16 bits, or in 8, whose scales `read_scales` gives.
   Tensor read(int64_t count, bool narrow = false) const;
   /// [B,S,...] without the last dimension, of what read(count, true) gives in 8 bits; else undefined.
   Tensor read_scales(int64_t count) const;
   void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
+  KeyRows beginning(int64_t count, int64_t capacity) const;  // a copy of the first
   void repeat(int64_t times);
   int64_t bytes() const;
 
@@ -49,6 +52,8 @@ class LayerCache {
   /// Whether what a next token at `end` sees is still held.
   bool can_end_at(int64_t end) const;
   void end_at(int64_t end) { held_ = end - begin_; }
+  /// A copy of what is held before `end`, which may grow to another capacity.
+  LayerCache beginning(int64_t end, int64_t capacity) const;
   void repeat(int64_t times);
   int64_t begin() const { return begin_; }
   int64_t held() const { return held_; }
@@ -80,14 +85,33 @@ class Cache {
   /// counted. Throws Error beyond the capacity.
   Tensor step(ModelImpl&, const Tensor& ids_BT, int64_t length);
 
+  /// Tokens on their way through the layers.
+  struct Entering {
+    Positions at;
+    int64_t end = 0;
+    bool fresh = false;                      // nothing was held before
+    Tensor padding_B;                        // undefined: none
+    std::map<int64_t, Positions> held_from;  // of the keys, by their first: layers without a window share them
+  };
+  /// The parts of a step, for whoever walks several caches through a model at once: where the next `count` tokens
+  /// stand; what each layer in turn makes of their queries and keys, out [B,T,Ho,E]; the end. Throws as step does.
+  Entering enter(int64_t count, int64_t length, at::Device) const;
+  Keys keys(Mechanism&, const Tensor& normed_BTC, const Positions&) const;
+  Tensor attend(Entering&, int64_t layer, Mechanism&, const Queries&, const Keys& added);
+  void entered(const Entering& tokens) { size_ = tokens.end; }
+
   /// Forgets all but the first `tokens`; false (and nothing changes) when a window has dropped what they would need.
   bool truncate(int64_t tokens);
+  bool can_end_at(int64_t tokens) const;
+  /// A copy of the first `tokens`, at which it can end, with another capacity.
+  Cache beginning(int64_t tokens, int64_t capacity) const;
   /// One sequence becomes `times`, for several samples of one prompt.
   void repeat(int64_t times);
 
   int64_t size() const { return size_; }
   int64_t capacity() const { return capacity_; }
   int64_t bytes() const;  // allocated now
+  const CacheOptions& options() const { return options_; }
 
  private:
   Positions positions(int64_t begin, int64_t end, int64_t length, at::Device) const;
@@ -98,7 +122,13 @@ class Cache {
   int64_t capacity_, size_ = 0;
 };
 
+/// What the keys of one token take in a layer, and how many tokens it sees; 0: all.
+struct LayerCost {
+  int64_t token_bytes, window;
+};
+std::vector<LayerCost> cache_costs(ModelImpl&, const CacheOptions&);
 /// What the cache of one sequence of `tokens` tokens holds, in bytes; a growing one may hold up to twice that.
+int64_t cache_bytes(const std::vector<LayerCost>&, int64_t tokens);
 int64_t cache_bytes(ModelImpl&, int64_t tokens, const CacheOptions&);
 
 }  // namespace motet

@@ -4,31 +4,13 @@
 
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
-#include "motet/models/testing.h"
+#include "motet/generate/testing.h"
 
 namespace motet {
 namespace {
 
 using namespace testing;
 using nlohmann::json;
-
-constexpr int64_t kTokens = 40;
-
-Model wide(const json& attention, const json& model = json::object()) {
-  json sizes = model;
-  if (!sizes.contains("initializer_range")) sizes["initializer_range"] = 0.3;
-  ModelConfig config = tiny(sizes, attention);
-  config.context = kTokens;
-  Model made = fresh(config);
-  made->to(at::kDouble);
-  return made;
-}
-
-Tensor random_ids(const Model& model, int64_t batch, int64_t tokens) {
-  return at::randint(model->config().vocab_size, {batch, tokens}, at::kLong);
-}
-
-double difference(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 // Hidden states step by step, in pieces of the given sizes over and over.
 Tensor stepped(Cache& cache, Model& model, const Tensor& ids, const std::vector<int64_t>& pieces, int64_t length) {
@@ -39,25 +21,6 @@ Tensor stepped(Cache& cache, Model& model, const Tensor& ids, const std::vector<
     at += count;
   }
   return at::cat(parts, 1);
-}
-
-std::vector<json> all_attentions() {
-  std::vector<json> all;
-  for (const MechanismEntry& entry : mechanism_registry())
-    for (const Preset& preset : entry.presets) all.push_back(preset.attention);
-  all.push_back({{"mechanism", "softmax"}, {"position_bias", "alibi"}});
-  all.push_back({{"mechanism", "softmax"}, {"position_bias", "relative"}, {"window", 7}});
-  all.push_back({{"mechanism", "dcmha"}, {"window", 5}, {"window_pattern", "LG"}, {"static", true}});
-  all.push_back({{"mechanism", "softmax"}, {"num_heads", 4}, {"num_kv_heads", 2}, {"window", 1}});
-  all.push_back({{"mechanism", "dcmha"}, {"where", "post"}, {"window", 5}, {"layers", "last"}});
-  all.push_back({{"mechanism", "talking_heads"}, {"collinear", "exact"}, {"dynamic", "both"}});
-  all.push_back({{"mechanism", "differential"}, {"compose", true}});
-  all.push_back({{"mechanism", "differential"}, {"version", "v2"}, {"pairs", "across"}});
-  for (const char* scaling : {"linear", "ntk", "dynamic", "llama3"})
-    for (const char* mechanism : {"softmax", "coca"})
-      all.push_back(
-          {{"mechanism", mechanism}, {"rope_scaling", scaling}, {"rope_factor", 4.0}, {"rope_trained_length", 16}});
-  return all;
 }
 
 // A model that computes under autocast does so through a cache too, or its steps would be those of another model.

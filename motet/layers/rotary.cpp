@@ -48,6 +48,15 @@ Positions Positions::range(int64_t begin, int64_t end, int64_t length, at::Devic
   return {at::arange(begin, end, at::TensorOptions().dtype(at::kLong).device(device)), length};
 }
 
+Positions Positions::joined(std::vector<Positions> parts) {
+  if (parts.size() == 1) return std::move(parts[0]);
+  std::vector<Tensor> at;
+  for (const Positions& part : parts) at.push_back(part.at);
+  Positions all{at::cat(at)};
+  all.parts = std::move(parts);
+  return all;
+}
+
 Rotary::Rotary(Options options) : options_(options), key_(options.key()) {
   const bool stretches = options.scaling == Options::Scaling::ntk || options.scaling == Options::Scaling::dynamic;
   if (options.dims % 2) fail_usage("rotary embedding: ", options.dims, " dimensions rotate, want an even number");
@@ -74,6 +83,14 @@ Tensor Rotary::inverse_frequencies(int64_t length, at::Device device) const {
 RotaryTables Rotary::tables(const Positions& positions, at::ScalarType type) const {
   const std::string key = key_ + c10::toString(type);
   if (const auto found = positions.tables->find(key); found != positions.tables->end()) return found->second;
+  if (!positions.parts.empty()) {
+    std::vector<Tensor> cos, sin;
+    for (const Positions& part : positions.parts) {
+      const RotaryTables own = tables(part, type);
+      cos.push_back(own.cos), sin.push_back(own.sin);
+    }
+    return (*positions.tables)[key] = {at::cat(cos, 1), at::cat(sin, 1)};
+  }
   Tensor at = positions.at.to(at::kDouble);
   if (options_.scaling == Options::Scaling::linear) at = at / options_.factor;
   const Tensor theta = inverse_frequencies(positions.length, at.device());
