@@ -25,7 +25,8 @@ std::string place(std::string_view bytes, size_t offset) {
 // Builds the value from the parser's events, so that depth and names are checked before anything is stored.
 class Builder : public nlohmann::json_sax<json> {
  public:
-  Builder(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
+  Builder(std::string_view bytes, const std::string& where, size_t max_depth = kJsonDepth)
+      : bytes_(bytes), where_(where), max_depth_(max_depth) {}
 
   // The members of the object at the path are given away.
   void give(const std::vector<std::string>& path, const TakeJsonMember& take) {
@@ -91,7 +92,7 @@ class Builder : public nlohmann::json_sax<json> {
 
   // A parent does not move while its children are open: only the innermost container grows.
   bool open(json container) {
-    if (stack_.size() == kJsonDepth) fail(where_, ": JSON is more than ", kJsonDepth, " levels deep");
+    if (stack_.size() == max_depth_) fail(where_, ": JSON is more than ", max_depth_, " levels deep");
     const bool object = container.is_object(), inside = stack_.size() == path_.size() && on_path_ == path_.size();
     stack_.push_back(store(std::move(container)));
     if (object && inside && !path_.empty() && given_depth_ == kNone) given_depth_ = stack_.size();
@@ -107,6 +108,7 @@ class Builder : public nlohmann::json_sax<json> {
 
   std::string_view bytes_;
   const std::string& where_;
+  size_t max_depth_;
   std::vector<json*> stack_;
   json* member_ = nullptr;  // of the innermost object, whose value comes next
 
@@ -129,8 +131,8 @@ json built(Builder& builder, std::string_view bytes, const std::string& where, s
 
 }  // namespace
 
-json parse_json(std::string_view bytes, const std::string& where, size_t max_bytes) {
-  Builder builder(bytes, where);
+json parse_json(std::string_view bytes, const std::string& where, size_t max_bytes, size_t max_depth) {
+  Builder builder(bytes, where, max_depth);
   return built(builder, bytes, where, max_bytes);
 }
 
