@@ -24,7 +24,7 @@ int run(const std::string& subcommand, const std::string& request) {
       {"generate", run_generate},    {"chat", run_chat},         {"convert", run_convert},
       {"inspect", run_inspect},      {"doctor", run_doctor},     {"bench", run_bench},
       {"verify", run_verify},        {"tokenize", run_tokenize}, {"data", run_data},
-      {"experiment", run_experiment}};
+      {"experiment", run_experiment}, {"serve", run_serve}};
   const auto found = commands.find(subcommand);
   if (found == commands.end()) fail_usage("unknown subcommand ", quote(subcommand));
   if (const std::string* kernels = environment("MOTET_KERNEL")) check_kernel_choice(*kernels);

@@ -10,6 +10,7 @@ Subcommand train_subcommand();
 Subcommand eval_subcommand();
 Subcommand generate_subcommand();
 Subcommand chat_subcommand();
+Subcommand serve_subcommand();
 Subcommand convert_subcommand();
 Subcommand inspect_subcommand();
 Subcommand doctor_subcommand();

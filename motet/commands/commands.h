@@ -10,6 +10,7 @@ int run_train(const nlohmann::json& request);
 int run_eval(const nlohmann::json& request);
 int run_generate(const nlohmann::json& request);
 int run_chat(const nlohmann::json& request);
+int run_serve(const nlohmann::json& request);
 int run_convert(const nlohmann::json& request);
 int run_inspect(const nlohmann::json& request);
 int run_doctor(const nlohmann::json& request);

@@ -1,0 +1,219 @@
+#include "motet/serve/completion_answer.h"
+
+#include <utility>
+
+#include "motet/serve/refused.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+// A token by itself; a part of a character is U+FFFD.
+std::string alone(const Tokenizer& tokenizer, int32_t id) {
+  StreamDecoder decoder(tokenizer);
+  std::string text = decoder.push(id);
+  return text + decoder.flush();
+}
+
+int64_t characters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+const char* word(Finish finish) { return finish == Finish::stop ? "stop" : "length"; }
+
+}  // namespace
+
+struct CompletionAnswer::Choice {
+  size_t index;
+  StreamDecoder decoder;  // of all tokens, for their places in the text
+  std::string text = {};  // of an answer that is not a stream
+  std::vector<GeneratedToken> prompt = {};
+  std::vector<GeneratedToken> untold = {};  // tokens whose logarithmic probabilities are to be told
+  size_t told = 0;                          // of the sample's tokens
+  bool first_has_none = false;              // the first of `untold` begins a prompt
+  int64_t place = 0;                        // of the next token, in characters
+  bool begun = false;
+  std::string finish = {};
+  json logprobs = nullptr;
+
+  Choice(size_t index, const Tokenizer& tokenizer) : index(index), decoder(tokenizer) {}
+};
+
+class CompletionAnswer::OfPrompt : public JobAnswer {
+ public:
+  OfPrompt(std::shared_ptr<CompletionAnswer> all, size_t prompt) : all_(std::move(all)), prompt_(prompt) {}
+  bool gone() const override { return all_->closed_ || all_->reply_.gone(); }
+  bool slow() const override { return all_->reply_.full(); }
+  void scored(std::vector<GeneratedToken> tokens) override { all_->scored(prompt_, tokens); }
+  void token(int64_t number, const Sample& sample, const std::string& text) override {
+    all_->add(all_->choice(prompt_, number), sample, text);
+  }
+  void ended(int64_t number, const Sample& sample, const std::string& text, Finish finish) override {
+    all_->finish(all_->choice(prompt_, number), sample, text, finish);
+  }
+  void done(const Usage& usage) override { all_->done(usage); }
+  void failed(int status, const std::string& message) override { all_->failed(status, message); }
+
+ private:
+  std::shared_ptr<CompletionAnswer> all_;
+  size_t prompt_;
+};
+
+CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, AnswerForm form,
+                                   std::vector<std::string> prompts)
+    : reply_(std::move(reply)),
+      tokenizer_(tokenizer),
+      form_(std::move(form)),
+      prompts_(std::move(prompts)),
+      open_prompts_(prompts_.size()) {
+  for (size_t i = 0; i < prompts_.size() * static_cast<size_t>(form_.samples); ++i)
+    choices_.push_back(std::make_unique<Choice>(i, tokenizer_));
+}
+
+CompletionAnswer::~CompletionAnswer() = default;
+
+std::shared_ptr<JobAnswer> CompletionAnswer::of_prompt(size_t prompt) {
+  return std::make_shared<OfPrompt>(shared_from_this(), prompt);
+}
+
+CompletionAnswer::Choice& CompletionAnswer::choice(size_t prompt, int64_t sample) {
+  return *choices_[prompt * static_cast<size_t>(form_.samples) + static_cast<size_t>(sample)];
+}
+
+void CompletionAnswer::begin() {
+  if (form_.stream) reply_.begin_stream("text/event-stream", {{"Cache-Control", "no-cache"}});
+  begun_ = form_.stream;
+}
+
+void CompletionAnswer::scored(size_t prompt, const std::vector<GeneratedToken>& tokens) {
+  for (int64_t i = 0; i < form_.samples; ++i) {
+    Choice& one = choice(prompt, i);
+    one.untold = tokens, one.first_has_none = true;
+  }
+}
+
+// Text and logarithmic probabilities since the last time, as a choice of one chunk or of the whole answer.
+json CompletionAnswer::choice_json(Choice& one, const std::string& text, const char* finish) {
+  json logprobs = nullptr;
+  if (form_.logprobs >= 0) {
+    logprobs = form_.chat ? json{{"content", json::array()}}
+                          : json{{"tokens", json::array()},
+                                 {"token_logprobs", json::array()},
+                                 {"top_logprobs", json::array()},
+                                 {"text_offset", json::array()}};
+    for (const GeneratedToken& token : std::exchange(one.untold, {})) {
+      const bool none = std::exchange(one.first_has_none, false);
+      const std::string own = alone(tokenizer_, token.id);
+      if (form_.chat) {
+        const auto entry = [&](const ScoredToken& t) {
+          const std::string bytes = tokenizer_.decode({&t.id, 1});
+          return json{{"token", alone(tokenizer_, t.id)},
+                      {"logprob", t.logprob},
+                      {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())}};
+        };
+        json content = entry(token);
+        content["top_logprobs"] = json::array();
+        for (const ScoredToken& other : token.top) content["top_logprobs"].push_back(entry(other));
+        logprobs["content"].push_back(std::move(content));
+        continue;
+      }
+      json top = none || form_.logprobs == 0 ? json(nullptr) : json::object();
+      if (!top.is_null()) {
+        top[own] = token.logprob;
+        for (const ScoredToken& other : token.top) top.emplace(alone(tokenizer_, other.id), other.logprob);
+      }
+      logprobs["tokens"].push_back(own);
+      logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
+      logprobs["top_logprobs"].push_back(std::move(top));
+      logprobs["text_offset"].push_back(one.place);
+      one.place += characters(one.decoder.push(token.id));
+    }
+  }
+  json made{{"index", one.index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
+  if (finish) made["finish_reason"] = finish;
+  if (!form_.chat) made["text"] = text;
+  else if (!form_.stream) made["message"] = {{"role", "assistant"}, {"content", text}};
+  else made["delta"] = text.empty() ? json::object() : json{{"content", text}};
+  return made;
+}
+
+json CompletionAnswer::head(const char* object) const {
+  return {{"id", form_.id}, {"object", object}, {"created", form_.created}, {"model", form_.model}};
+}
+
+void CompletionAnswer::event(const json& choice) {
+  json chunk = head(form_.chat ? "chat.completion.chunk" : "text_completion");
+  chunk["choices"] = json::array({choice});
+  if (form_.include_usage) chunk["usage"] = nullptr;
+  reply_.write("data: " + dumped(chunk) + "\n\n");
+}
+
+// The tokens that came since the last time are remembered until text is told.
+void CompletionAnswer::add(Choice& one, const Sample& sample, const std::string& text) {
+  if (form_.logprobs >= 0)
+    for (; one.told < sample.tokens.size(); ++one.told) one.untold.push_back(sample.tokens[one.told]);
+  std::string told = text;
+  if (!one.begun) {
+    if (form_.echo) told = prompts_[one.index / static_cast<size_t>(form_.samples)] + told;
+    if (form_.chat && form_.stream)
+      event({{"index", one.index},
+             {"delta", {{"role", "assistant"}, {"content", ""}}},
+             {"logprobs", nullptr},
+             {"finish_reason", nullptr}});
+  }
+  one.begun = true;
+  if (!form_.stream) one.text += told;
+  else if (!told.empty()) event(choice_json(one, told, nullptr));
+}
+
+void CompletionAnswer::finish(Choice& one, const Sample& sample, const std::string& text, Finish finish) {
+  add(one, sample, text);
+  if (form_.logprobs >= 0 && sample.end) one.untold.push_back(*sample.end);
+  if (form_.stream) return event(choice_json(one, "", word(finish)));
+  one.finish = word(finish);
+}
+
+json CompletionAnswer::usage_json() const {
+  return {{"prompt_tokens", usage_.prompt_tokens},
+          {"completion_tokens", usage_.completion_tokens},
+          {"total_tokens", usage_.prompt_tokens + usage_.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage_.cached_tokens}}}};
+}
+
+void CompletionAnswer::done(const Usage& usage) {
+  usage_.prompt_tokens += usage.prompt_tokens, usage_.completion_tokens += usage.completion_tokens;
+  usage_.cached_tokens += usage.cached_tokens;
+  if (--open_prompts_ > 0 || closed_) return;
+  closed_ = true;
+  const char* const object = form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
+  json last = head(object);
+  last["choices"] = json::array();
+  if (!form_.stream) {
+    for (const auto& one : choices_) {
+      if (!one->begun) add(*one, {}, "");  // no token was wanted
+      last["choices"].push_back(choice_json(*one, one->text, one->finish.empty() ? "length" : one->finish.c_str()));
+    }
+    last["usage"] = usage_json();
+    return reply_.send(200, "application/json", dumped(last));
+  }
+  for (const auto& one : choices_)
+    if (!one->begun) finish(*one, {}, "", Finish::length);
+  if (form_.include_usage) {
+    last["usage"] = usage_json();
+    reply_.write("data: " + dumped(last) + "\n\n");
+  }
+  reply_.write("data: [DONE]\n\n");
+  reply_.end();
+}
+
+void CompletionAnswer::failed(int status, const std::string& message) {
+  if (std::exchange(closed_, true)) return;
+  if (!begun_) return reply_.send(status, "application/json", error_body(status, message));
+  reply_.write("data: " + error_body(status, message) + "\n\n");
+  reply_.end();
+}
+
+}  // namespace motet

@@ -1,0 +1,58 @@
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "motet/http/reply.h"
+#include "motet/serve/job.h"
+
+namespace motet {
+
+/// How the answer to one request is written.
+struct AnswerForm {
+  bool chat = false, stream = false, include_usage = false, echo = false;
+  int64_t logprobs = -1;  // as WriterOptions has it
+  int64_t samples = 1;    // of each prompt
+  std::string id, model;
+  int64_t created = 0;  // seconds since 1970
+};
+
+/// The answer to a request of one or several prompts, whole or as server-sent events, in the words of OpenAI's
+/// interface. Choice i of prompt p has the number p * samples + i. It is told everything on the engine's thread.
+class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
+ public:
+  /// `prompts`: their texts, which echo repeats. The tokenizer must outlive it.
+  CompletionAnswer(HttpReply, const Tokenizer&, AnswerForm, std::vector<std::string> prompts);
+  ~CompletionAnswer();
+  /// What the job of a prompt tells its tokens.
+  std::shared_ptr<JobAnswer> of_prompt(size_t prompt);
+  /// The headers of a stream; from then on an error is an event.
+  void begin();
+
+ private:
+  class OfPrompt;
+  struct Choice;
+
+  Choice& choice(size_t prompt, int64_t sample);
+  void scored(size_t prompt, const std::vector<GeneratedToken>& tokens);
+  void add(Choice&, const Sample&, const std::string& text);
+  void finish(Choice&, const Sample&, const std::string& text, Finish);
+  void done(const Usage&);
+  void failed(int status, const std::string& message);
+  nlohmann::json choice_json(Choice&, const std::string& text, const char* finish);
+  nlohmann::json head(const char* object) const;
+  void event(const nlohmann::json&);
+  nlohmann::json usage_json() const;
+
+  HttpReply reply_;
+  const Tokenizer& tokenizer_;
+  AnswerForm form_;
+  std::vector<std::string> prompts_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+  Usage usage_;
+  size_t open_prompts_;
+  bool begun_ = false, closed_ = false;
+};
+
+}  // namespace motet

@@ -1,0 +1,85 @@
+#include "motet/serve/engine.h"
+
+#include <chrono>
+
+#include "motet/core/log.h"
+
+namespace motet {
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Engine::Engine(ServedModel& model, const Tokenizer& tokenizer, EngineLimits limits, Metrics& metrics)
+    : limits_(limits),
+      metrics_(metrics),
+      scheduler_(model, tokenizer, limits.scheduler, metrics, seconds),
+      thread_([this] { run(); }) {}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = draining_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Engine::submit(std::vector<Job> jobs, const std::function<void()>& taken) {
+  for (const Job& job : jobs)
+    if (const int64_t bytes = scheduler_.bytes(job); bytes > limits_.scheduler.cache_bytes)
+      throw Refused(400, text("the keys of ", job.prompt.size(), " tokens and ", job.max_tokens,
+                              " more take up to ", bytes, " bytes, want at most the server's ",
+                              limits_.scheduler.cache_bytes));
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) throw Refused(503, "the server is about to stop");
+    const auto waiting = static_cast<int64_t>(inbox_.size() + jobs.size()) + scheduled_waiting_;
+    if (waiting > limits_.queue)
+      throw Refused(429, text("more than ", limits_.queue, " requests would wait, want this one later"));
+    if (taken) taken();
+    for (Job& job : jobs) inbox_.emplace_back(std::move(job), seconds());
+    idle_ = false;
+  }
+  changed_.notify_all();
+}
+
+bool Engine::drain(double patience) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  return changed_.wait_for(lock, std::chrono::duration<double>(patience), [this] { return idle_; });
+}
+
+void Engine::run() {
+  // Slow readers and the time limit are looked at again though nothing was submitted.
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const bool nothing = scheduler_.running() + scheduler_.waiting() == 0;
+      if (nothing && inbox_.empty() && !idle_) idle_ = true, changed_.notify_all();
+      if (nothing) changed_.wait(lock, [this] { return ending_ || !inbox_.empty(); });
+      if (ending_) break;
+      for (auto& [job, since] : inbox_) scheduler_.submit(std::move(job), since);
+      inbox_.clear();
+      scheduled_waiting_ = scheduler_.waiting();
+    }
+    bool worked = true;
+    try {
+      worked = scheduler_.step();
+    } catch (const std::exception& error) {
+      log_warn(text("serve: a step failed: ", error.what()));
+      scheduler_.fail_all(500, text("the step failed: ", error.what()));
+    }
+    std::unique_lock lock(mutex_);
+    scheduled_waiting_ = scheduler_.waiting();
+    if (!worked && scheduler_.running() + scheduler_.waiting() > 0)
+      changed_.wait_for(lock, kPause, [this] { return ending_ || !inbox_.empty(); });
+  }
+  scheduler_.fail_all(503, "the server stops");
+}
+
+}  // namespace motet

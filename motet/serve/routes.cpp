@@ -1,0 +1,285 @@
+#include "motet/serve/routes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "motet/core/log.h"
+#include "motet/core/version.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr size_t kMostQueued = 256;     // requests that wait for a worker
+constexpr int64_t kChatTokens = 1024;   // of an answer whose length nobody gave
+constexpr int64_t kTextTokens = 16;
+
+// What stands in Host or behind an origin's scheme, without its port.
+std::string_view host_name(std::string_view host) {
+  const size_t bracket = host.starts_with('[') ? host.find(']') : std::string_view::npos;
+  if (bracket != std::string_view::npos) return host.substr(0, bracket + 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool loopback_name(std::string_view name) {
+  return same_word(name, "localhost") || name == "127.0.0.1" || name == "[::1]";
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string joined_names(const std::vector<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(quote(name));
+  return joined(quoted);
+}
+
+}  // namespace
+
+struct Routes::Route {
+  const char *method, *path;
+  bool open;          // to everybody, without a key
+  bool needs_model;   // 503 until it is loaded
+  bool takes_time;    // done by a worker
+  void (*run)(Routes&, const HttpRequest&, HttpReply, const std::string& owner);
+};
+
+const std::vector<Routes::Route>& Routes::table() {
+  static const std::vector<Route> all{
+      {"GET", "/health", true, false, false, [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.health(reply); }},
+      {"GET", "/version", true, false, false,
+       [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.send(reply, {{"version", kVersion}}); }},
+      {"GET", "/metrics", false, false, false,
+       [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) {
+         reply.send(200, "text/plain; version=0.0.4; charset=utf-8", r.metrics_.text());
+       }},
+      {"GET", "/v1/models", false, true, false, [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.models(reply); }},
+      {"GET", "/tokenizer_info", false, true, false,
+       [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.send(reply, r.served_.load()->tokenizer_info); }},
+      {"POST", "/tokenize", false, true, true,
+       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string&) { r.tokenize(q, reply); }},
+      {"POST", "/detokenize", false, true, true,
+       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string&) { r.detokenize(q, reply); }},
+      {"POST", "/v1/completions", false, true, true,
+       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string& owner) { r.complete(q, reply, owner, false); }},
+      {"POST", "/v1/chat/completions", false, true, true,
+       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string& owner) { r.complete(q, reply, owner, true); }}};
+  return all;
+}
+
+Routes::Routes(RouteOptions options, ApiKeys keys, Metrics& metrics)
+    : options_(std::move(options)), keys_(std::move(keys)), metrics_(metrics), workers_(1, kMostQueued) {}
+
+Routes::~Routes() = default;
+
+void Routes::open(const Served& served, Engine& engine) {
+  engine_ = &engine;
+  served_ = &served;
+}
+
+// A page of another origin may not use a visitor's browser to ask a server that only this machine reaches, be it by its
+// address or by a name that resolves to it (DNS rebinding).
+void Routes::check_origin(const HttpRequest& request) const {
+  const std::string_view host = request.header("host").value_or(""), name = host_name(host);
+  if (!options_.others_reach_it && !name.empty() && !loopback_name(name) && !same_word(name, options_.address))
+    throw Refused(403, text("the Host ", quote(name), " is not this server, want localhost"));
+  const auto origin = request.header("origin");
+  if (!origin || options_.cors_origin == "*" || *origin == options_.cors_origin) return;
+  const size_t scheme = origin->find("://");
+  if (scheme == std::string_view::npos || !same_word(origin->substr(scheme + 3), host))
+    throw Refused(403, text("the origin ", quote(*origin), " may not ask, want --cors-origin to name it"));
+}
+
+void Routes::handle(HttpRequest&& request, HttpReply reply) {
+  try {
+    check_origin(request);
+    if (request.method == "OPTIONS" && !options_.cors_origin.empty())
+      return reply.send(204, "text/plain", "",
+                        {{"Access-Control-Allow-Methods", "GET, POST"},
+                         {"Access-Control-Allow-Headers", "Authorization, Content-Type"}});
+    const std::string method = request.method == "HEAD" ? "GET" : request.method;
+    std::string allowed;
+    for (const Route& route : table()) {
+      if (request.path != route.path) continue;
+      if (method == route.method) {
+        const std::optional<std::string> owner = keys_.owner(request.header("authorization"));
+        if (!route.open && !owner)
+          return reply.send(401, "application/json", error_body(401, "the API key is wrong or missing, want Authorization: Bearer KEY"),
+                            {{"WWW-Authenticate", "Bearer"}});
+        return answer(route, std::move(request), reply, owner.value_or(""));
+      }
+      allowed = route.method;
+    }
+    if (!allowed.empty())
+      return reply.send(405, "application/json",
+                        error_body(405, text(request.path, " takes ", allowed, ", not ", quote(request.method))), {{"Allow", allowed}});
+    throw Refused(404, text("there is no ", quote(request.path), " here"));
+  } catch (const Refused& refused) {
+    reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), refused.field()));
+  }
+}
+
+void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, const std::string& owner) {
+  if (route.needs_model && (!served_.load() || draining_))
+    throw Refused(503, draining_ ? "the server is about to stop" : "the model is being loaded");
+  if (std::string_view(route.method) == "POST") {
+    const std::string_view type = request.header("content-type").value_or("application/json");
+    if (!same_word(type.substr(0, std::min(type.find(';'), type.size())), "application/json"))
+      throw Refused(415, text("the body is ", quote(type), ", want application/json"));
+  }
+  const auto run = [this, &route, owner](const HttpRequest& request, HttpReply reply) {
+    try {
+      route.run(*this, request, reply, owner);
+    } catch (const Refused& refused) {
+      HttpHeaders headers;
+      if (refused.status() == 429) headers.emplace_back("Retry-After", "1");
+      reply.send(refused.status(), "application/json",
+                 error_body(refused.status(), refused.what(), refused.field()), std::move(headers));
+    } catch (const std::exception& error) {
+      log_warn(text("serve: ", route.path, ": ", error.what()));
+      reply.send(500, "application/json", error_body(500, error.what()));
+    }
+  };
+  if (!route.takes_time) return run(request, reply);
+  const auto shared = std::make_shared<const HttpRequest>(std::move(request));
+  if (!workers_.run([run, shared, reply] { run(*shared, reply); }))
+    reply.send(429, "application/json", error_body(429, "too many requests wait to be read, want this one later"),
+               {{"Retry-After", "1"}});
+}
+
+void Routes::send(HttpReply& reply, const json& body) const {
+  reply.send(200, "application/json", body.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+void Routes::health(HttpReply reply) const {
+  if (served_.load() && !draining_) return send(reply, {{"status", "ok"}});
+  reply.send(503, "application/json", error_body(503, draining_ ? "the server is about to stop" : "the model is being loaded"));
+}
+
+void Routes::models(HttpReply reply) const {
+  const Served& served = *served_.load();
+  const json model{{"id", served.name},
+                   {"object", "model"},
+                   {"created", served.created},
+                   {"owned_by", "motet"},
+                   {"max_model_len", served.context}};
+  send(reply, {{"object", "list"}, {"data", json::array({model})}});
+}
+
+// As vLLM has them, for clients that have no tokenizer of their own.
+void Routes::tokenize(const HttpRequest& request, HttpReply reply) const {
+  const Served& served = *served_.load();
+  const json body = read_body(request.body);
+  std::vector<int32_t> ids;
+  if (const auto messages = body.find("messages"); messages != body.end()) {
+    const json chat{{"messages", *messages}};
+    ids = chat_prompt(read_completion(chat.dump(), true, served.tokenizer.vocabulary_size()).messages);
+  } else {
+    const json prompt = body.value("prompt", json());
+    if (!prompt.is_string()) throw Refused(400, "prompt: want a text", "prompt");
+    ids = encoded(prompt.get<std::string>(), "prompt");
+  }
+  send(reply, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", served.context}});
+}
+
+void Routes::detokenize(const HttpRequest& request, HttpReply reply) const {
+  const Tokenizer& tokenizer = served_.load()->tokenizer;
+  const json body = read_body(request.body);
+  const std::vector<int32_t> ids = read_ids(body.value("tokens", json()), tokenizer.vocabulary_size(), "tokens");
+  send(reply, {{"prompt", tokenizer.text(ids, false)}});
+}
+
+// A tokenizer of characters does not know them all.
+std::vector<int32_t> Routes::encoded(const std::string& text, const char* field) const {
+  try {
+    return served_.load()->tokenizer.encode(text);
+  } catch (const Error& error) {
+    throw Refused(400, error.what(), field);
+  }
+}
+
+std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages) const {
+  const Served& served = *served_.load();
+  if (!served.chat_template) throw Refused(400, "the model has no chat template, want /v1/completions");
+  ordered_json variables = served.template_variables;
+  variables["messages"] = messages;
+  variables["add_generation_prompt"] = true;
+  std::string rendered;
+  try {
+    rendered = served.chat_template->render(variables);
+  } catch (const Error& error) {
+    throw Refused(400, error.what(), "messages");
+  }
+  return encoded(rendered, "messages");
+}
+
+// The prompt and what may follow it, which together fit the context.
+Job Routes::job(const CompletionRequest& asked, std::vector<int32_t> prompt, const std::string& owner) const {
+  const Served& served = *served_.load();
+  const char* const field = asked.chat ? "messages" : "prompt";
+  if (prompt.empty()) throw Refused(400, text(field, ": is empty, want at least one token"), field);
+  const auto tokens = static_cast<int64_t>(prompt.size());
+  const int64_t room = served.context - tokens;
+  const int64_t wanted = asked.max_tokens.value_or(std::clamp<int64_t>(room, 1, asked.chat ? kChatTokens : kTextTokens));
+  if (wanted > room)
+    throw Refused(400, text(field, ": ", tokens, " tokens and ", wanted, " of max_tokens are more than the context of ",
+                            served.context),
+                  field);
+  Job made{.owner = owner,
+           .prompt = std::move(prompt),
+           .max_tokens = wanted,
+           .samples = asked.fields.n,
+           .writer = asked.writer,
+           .score_prompt = asked.fields.echo && asked.writer.logprobs >= 0};
+  if (!asked.fields.ignore_eos) made.writer.end_tokens = served.end_tokens;
+  made.writer.end_at_special = asked.chat && !asked.fields.ignore_eos;
+  if (!asked.seeded) made.writer.sampler.seed = std::random_device()();
+  return made;
+}
+
+void Routes::warn_of_unknown(const std::vector<std::string>& names) {
+  constexpr size_t kMostRemembered = 100;
+  std::vector<std::string> fresh;
+  const std::lock_guard lock(warned_mutex_);
+  for (const std::string& name : names)
+    if (warned_.size() < kMostRemembered && warned_.insert(name).second) fresh.push_back(name);
+  if (!fresh.empty()) log_warn(text("serve: fields that have no meaning here are ignored: ", joined_names(fresh)));
+}
+
+void Routes::complete(const HttpRequest& request, HttpReply reply, const std::string& owner, bool chat) {
+  const Served& served = *served_.load();
+  CompletionRequest asked = read_completion(request.body, chat, served.tokenizer.vocabulary_size());
+  if (!asked.fields.model.empty() && asked.fields.model != served.name)
+    throw Refused(404, text("model: ", quote(asked.fields.model), " is not served, want ", quote(served.name)), "model");
+  warn_of_unknown(asked.unknown);
+  std::vector<Job> jobs;
+  std::vector<std::string> texts;
+  if (chat) {
+    jobs.push_back(job(asked, chat_prompt(asked.messages), owner));
+    texts.emplace_back();
+  }
+  for (const auto& prompt : asked.prompts) {
+    const auto* given = std::get_if<std::string>(&prompt);
+    std::vector<int32_t> ids = given ? encoded(*given, "prompt") : std::get<std::vector<int32_t>>(prompt);
+    texts.push_back(!asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false));
+    jobs.push_back(job(asked, std::move(ids), owner));
+  }
+  AnswerForm form{.chat = chat,
+                  .stream = asked.fields.stream,
+                  .include_usage = asked.include_usage,
+                  .echo = asked.fields.echo,
+                  .logprobs = asked.writer.logprobs,
+                  .samples = asked.fields.n,
+                  .id = text(chat ? "chatcmpl-" : "cmpl-", std::hex, now(), "-", ++number_),
+                  .model = served.name,
+                  .created = now()};
+  const auto answer = std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(texts));
+  for (size_t i = 0; i < jobs.size(); ++i) jobs[i].answer = answer->of_prompt(i);
+  engine_->submit(std::move(jobs), [&] { answer->begin(); });
+}
+
+}  // namespace motet
