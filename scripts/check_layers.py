@@ -14,6 +14,7 @@ TABLE = {
     "core": "",
     "cuda": "",
     "formats": "",
+    "http": "",
     "kernels": "cuda",
     "report": "",
     "statistics": "formats",
@@ -34,14 +35,14 @@ TABLE = {
     "experiments": "statistics formats data report",
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
     "lab": "tasks experiments statistics compare train eval probe data text formats models mechanisms layers attention ops bench",
-    "serve": "generate text models formats",
+    "serve": "http generate text models formats",
     "eval": "train data formats generate models checkpoints probe ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
     "bench": "train processes generate models attention ops data report",
 }
 EVERYTHING = {"commands"}  # turns requests into calls; with motet/motet.cpp the only one that sees all
 ENTRY = "motet/motet.h"  # the one header that programs may include, besides core
-TORCH_FREE = {"core", "cuda", "formats", "text", "sampling", "data", "report", "kernels", "statistics", "experiments", "tasks"}
+TORCH_FREE = {"core", "cuda", "formats", "text", "sampling", "data", "report", "kernels", "statistics", "experiments", "tasks", "http", "serve"}
 OPTIONS = re.compile(r"^motet/[a-z]+/options\.(h|cpp)$")  # tables that the front prints too: torch-free in every folder
 ALONE = {"attention/cpu", "attention/cuda"}  # folders inside a folder that see only themselves, core, motet/cuda and PLAIN: torch-free kernels
 PLAIN = "motet/attention/plain.h"

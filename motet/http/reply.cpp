@@ -1,0 +1,139 @@
+#include "motet/http/reply.h"
+
+#include <utility>
+
+#include "motet/http/reply_state.h"
+
+namespace motet {
+
+// ---- ReplyState ----------------------------------------------------------------------------------------------------
+
+void ReplyState::wake_locked() {
+  if (woken_ || finished_) return;
+  woken_ = true;
+  wake_();
+}
+
+void ReplyState::send(int status, std::string content_type, std::string body, HttpHeaders headers) {
+  const std::lock_guard lock(mutex_);
+  if (finished_ || news_.phase != Phase::none) return;
+  news_ = {.phase = Phase::whole,
+           .status = status,
+           .content_type = std::move(content_type),
+           .headers = std::move(headers),
+           .bytes = std::move(body)};
+  wake_locked();
+}
+
+void ReplyState::begin_stream(std::string content_type, HttpHeaders headers) {
+  const std::lock_guard lock(mutex_);
+  if (finished_ || news_.phase != Phase::none) return;
+  news_ = {.phase = Phase::stream, .content_type = std::move(content_type), .headers = std::move(headers)};
+  wake_locked();
+}
+
+void ReplyState::write(std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
+  if (finished_ || news_.phase != Phase::stream || bytes.empty()) return;
+  news_.bytes += bytes;
+  was_full_ = was_full_ || news_.bytes.size() + unsent_ > full_bytes_;
+  wake_locked();
+}
+
+void ReplyState::end() {
+  const std::lock_guard lock(mutex_);
+  if (finished_ || news_.phase != Phase::stream) return;
+  news_.phase = Phase::ended;
+  wake_locked();
+}
+
+void ReplyState::abandon() {
+  const std::lock_guard lock(mutex_);
+  if (finished_ || news_.phase == Phase::whole || news_.phase == Phase::ended) return;
+  news_.abandoned = true;
+  wake_locked();
+}
+
+bool ReplyState::gone() const {
+  const std::lock_guard lock(mutex_);
+  return finished_;
+}
+
+size_t ReplyState::waiting_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return finished_ ? 0 : news_.bytes.size() + unsent_;
+}
+
+bool ReplyState::full() const { return waiting_bytes() > full_bytes_; }
+
+void ReplyState::on_change(std::function<void()> changed) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!finished_) {
+      std::swap(changed_, changed);  // the old one ends without the lock: it may hold the last handle
+      return;
+    }
+  }
+  if (changed) changed();
+}
+
+ReplyState::News ReplyState::take() {
+  const std::lock_guard lock(mutex_);
+  woken_ = false;
+  unsent_ += news_.bytes.size();
+  News out = std::move(news_);
+  news_ = {.phase = out.phase};
+  return out;
+}
+
+void ReplyState::sent(size_t unsent) {
+  std::function<void()> changed;
+  {
+    const std::lock_guard lock(mutex_);
+    unsent_ = unsent;
+    if (finished_ || !was_full_ || news_.bytes.size() + unsent_ > full_bytes_) return;
+    was_full_ = false;
+    changed = changed_;
+  }
+  if (changed) changed();
+}
+
+void ReplyState::finish(bool left) {
+  std::function<void()> changed, wake;
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished_) return;
+    finished_ = true;
+    news_.bytes.clear();
+    std::swap(changed, changed_);
+    std::swap(wake, wake_);
+  }
+  if (left && changed) changed();
+}
+
+// ---- HttpReply -----------------------------------------------------------------------------------------------------
+
+struct HttpReply::Handle {
+  std::shared_ptr<ReplyState> state;
+  explicit Handle(std::shared_ptr<ReplyState> of) : state(std::move(of)) {}
+  ~Handle() { state->abandon(); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+};
+
+HttpReply::HttpReply(std::shared_ptr<ReplyState> state) : handle_(std::make_shared<Handle>(std::move(state))) {}
+
+void HttpReply::send(int status, const std::string& content_type, std::string body, HttpHeaders headers) {
+  handle_->state->send(status, content_type, std::move(body), std::move(headers));
+}
+void HttpReply::begin_stream(const std::string& content_type, HttpHeaders headers) {
+  handle_->state->begin_stream(content_type, std::move(headers));
+}
+void HttpReply::write(std::string_view bytes) { handle_->state->write(bytes); }
+void HttpReply::end() { handle_->state->end(); }
+bool HttpReply::gone() const { return handle_->state->gone(); }
+size_t HttpReply::waiting_bytes() const { return handle_->state->waiting_bytes(); }
+bool HttpReply::full() const { return handle_->state->full(); }
+void HttpReply::on_change(std::function<void()> changed) { handle_->state->on_change(std::move(changed)); }
+
+}  // namespace motet
