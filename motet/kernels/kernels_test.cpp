@@ -48,7 +48,7 @@ struct Kept {
 
   double value(int64_t n, int64_t k) const {
     std::vector<float> row(static_cast<size_t>(weight.K));
-    dequantize_row(weight, n, row.data());
+    dequantize_rows(weight, n, 1, row.data());
     return row[static_cast<size_t>(k)];
   }
 };

@@ -106,6 +106,32 @@ void quantize_row(const float* w, int64_t K, int8_t* values, float* scale) {
   }
 }
 
+template <class T>
+void widen(const Weight& weight, int64_t first, int64_t count, float* to) {
+  const Floats d;
+  for (int64_t n = first; n < first + count; ++n, to += weight.K) {
+    const T* const w = static_cast<const T*>(weight.data) + n * weight.K;
+    const Vec scale = hn::Set(d, weight.scale ? weight.scale[n] : 1);
+    int64_t k = 0;
+    for (; k + kLanes <= weight.K; k += kLanes) hn::StoreU(hn::Mul(load(w + k), scale), d, to + k);
+    if (k == weight.K) continue;
+    HWY_ALIGN float rest[kLanes];
+    hn::Store(hn::Mul(load_some(w + k, weight.K - k), scale), d, rest);
+    std::copy_n(rest, weight.K - k, to + k);
+  }
+}
+
+void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
+  switch (weight.type) {
+    case WeightType::float32:
+      return widen<float>(weight, first, count, to);
+    case WeightType::bfloat16:
+      return widen<hwy::bfloat16_t>(weight, first, count, to);
+    case WeightType::int8:
+      return widen<int8_t>(weight, first, count, to);
+  }
+}
+
 void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
   switch (task.weight.type) {
     case WeightType::float32:
@@ -150,21 +176,8 @@ void quantize_rows(const float* w, int64_t N, int64_t K, int8_t* values, float* 
   for (int64_t n = 0; n < N; ++n) row(w + n * K, K, values + n * K, scale + n);
 }
 
-void dequantize_row(const Weight& weight, int64_t n, float* to) {
-  const int64_t first = n * weight.K;
-  for (int64_t k = 0; k < weight.K; ++k) switch (weight.type) {
-      case WeightType::float32:
-        to[k] = static_cast<const float*>(weight.data)[first + k];
-        break;
-      case WeightType::bfloat16: {
-        const uint32_t bits = uint32_t{static_cast<const uint16_t*>(weight.data)[first + k]} << 16;
-        std::memcpy(to + k, &bits, sizeof bits);
-        break;
-      }
-      case WeightType::int8:
-        to[k] = static_cast<float>(static_cast<const int8_t*>(weight.data)[first + k]) * weight.scale[n];
-        break;
-    }
+void dequantize_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
+  MOTET_BEST(widen_rows)(weight, first, count, to);
 }
 
 }  // namespace motet

@@ -34,7 +34,7 @@ void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const 
 /// w [N,K] to 8 bits: scale[n] = max |w[n]| / 127 (1 for a row of zeros), values rounded to nearest.
 void quantize_rows(const float* w, int64_t N, int64_t K, int8_t* values, float* scale);
 
-/// `count` values of row n as float32.
-void dequantize_row(const Weight&, int64_t n, float* to);
+/// Rows [first, first + count) as float32 [count,K].
+void dequantize_rows(const Weight&, int64_t first, int64_t count, float* to);
 
 }  // namespace motet
