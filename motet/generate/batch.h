@@ -18,9 +18,9 @@ struct Piece {
 /// only the last of them may be of one token.
 ///
 /// A piece of several tokens goes through the model by itself, single tokens 16 at a time, of which each is attended to
-/// on its own cache. So on the CPU in float32 a sequence gets the same bits alone and in any company, whatever the number
-/// of threads: products of a piece depend on its own rows, and those of up to 16 single tokens (motet/kernels/linear.h)
-/// on each row alone.
+/// on its own cache. So on the CPU in float32 a sequence gets the same bits alone and in any company, whatever the
+/// number of threads: products of a piece depend on its own rows, and those of up to 16 single tokens
+/// (motet/kernels/linear.h) on each row alone.
 ///
 /// Throws as Cache::step; those caches that were not reached hold what they did.
 std::vector<Tensor> ragged_step(ModelImpl&, std::span<const Piece>);

@@ -76,7 +76,8 @@ TEST_F(Generate, StopStringsEndTheTextAndNeverAppear) {
   const std::string stop = whole.substr(7, 3);
   std::string streamed;
   const std::string text =
-      generate(*model_, tokenizer_, "ab", {.max_tokens = 30, .writer = {.stop = {stop}, .sampler = {.temperature = 1, .seed = 3}}},
+      generate(*model_, tokenizer_, "ab",
+               {.max_tokens = 30, .writer = {.stop = {stop}, .sampler = {.temperature = 1, .seed = 3}}},
                [&](int64_t, std::string_view part) { streamed += part; })[0]
           .text;
   EXPECT_EQ(text, whole.substr(0, whole.find(stop)));
@@ -223,8 +224,8 @@ TEST_F(Generate, ASampleIsTheSameHoweverManyThereAre) {
 
 TEST_F(Generate, LogProbabilitiesAreThoseOfTheFullForwardPass) {
   at::NoGradGuard no_grad;
-  const Sample made =
-      generate(*model_, tokenizer_, "ab", {.max_tokens = 5, .writer = {.logprobs = 2, .sampler = {.temperature = 1}}})[0];
+  const Sample made = generate(*model_, tokenizer_, "ab",
+                               {.max_tokens = 5, .writer = {.logprobs = 2, .sampler = {.temperature = 1}}})[0];
   std::vector<int64_t> ids{0, 1};
   ASSERT_EQ(made.tokens.size(), 5u);
   EXPECT_FALSE(made.stopped);

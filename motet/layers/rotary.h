@@ -16,8 +16,8 @@ struct RotaryTables {
 
 /// Where tokens stand: 0-based integers in their own sequence, [T] or [B,T], and the length L that dynamic scaling is
 /// based on: the planned total length of a request, T in training and scoring. Layers share the tables made for it.
-/// With documents [B,T] a token sees those of its own document alone. `parts`: several sequences behind each other, each
-/// with a length of its own, which tables are made for one by one.
+/// With documents [B,T] a token sees those of its own document alone. `parts`: several sequences behind each other,
+/// each with a length of its own, which tables are made for one by one.
 struct Positions {
   Tensor at;
   int64_t length = 0;
