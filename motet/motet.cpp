@@ -20,10 +20,10 @@ using Command = int (*)(const nlohmann::json&);
 
 int run(const std::string& subcommand, const std::string& request) {
   static const std::map<std::string, Command> commands{
-      {"compare", run_compare},      {"train", run_train},       {"eval", run_eval},
-      {"generate", run_generate},    {"chat", run_chat},         {"convert", run_convert},
-      {"inspect", run_inspect},      {"doctor", run_doctor},     {"bench", run_bench},
-      {"verify", run_verify},        {"tokenize", run_tokenize}, {"data", run_data},
+      {"compare", run_compare},       {"train", run_train},       {"eval", run_eval},
+      {"generate", run_generate},     {"chat", run_chat},         {"convert", run_convert},
+      {"inspect", run_inspect},       {"doctor", run_doctor},     {"bench", run_bench},
+      {"verify", run_verify},         {"tokenize", run_tokenize}, {"data", run_data},
       {"experiment", run_experiment}, {"serve", run_serve}};
   const auto found = commands.find(subcommand);
   if (found == commands.end()) fail_usage("unknown subcommand ", quote(subcommand));

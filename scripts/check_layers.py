@@ -35,7 +35,7 @@ TABLE = {
     "experiments": "statistics formats data report",
     "compare": "statistics train data text formats models mechanisms attention checkpoints ops generate probe report",
     "lab": "tasks experiments statistics compare train eval probe data text formats models mechanisms layers attention ops bench",
-    "serve": "http generate text models formats",
+    "serve": "http sampling text formats",
     "eval": "train data formats generate models checkpoints probe ops text report",
     "verify": "formats checkpoints models mechanisms layers attention ops text generate train",
     "bench": "train processes generate models attention ops data report",

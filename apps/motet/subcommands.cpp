@@ -4,9 +4,9 @@ namespace motet {
 
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> all = {
-      compare_subcommand(),  train_subcommand(),   eval_subcommand(),      generate_subcommand(), chat_subcommand(),
-      serve_subcommand(),    convert_subcommand(), inspect_subcommand(),   doctor_subcommand(),   bench_subcommand(),
-      verify_subcommand(),   tokenize_subcommand(), data_subcommand(),     experiment_subcommand()};
+      compare_subcommand(), train_subcommand(),    eval_subcommand(),    generate_subcommand(),  chat_subcommand(),
+      serve_subcommand(),   convert_subcommand(),  inspect_subcommand(), doctor_subcommand(),    bench_subcommand(),
+      verify_subcommand(),  tokenize_subcommand(), data_subcommand(),    experiment_subcommand()};
   return all;
 }
 

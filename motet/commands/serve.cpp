@@ -13,6 +13,8 @@
 #include "motet/generate/end_tokens.h"
 #include "motet/http/server.h"
 #include "motet/ops/device.h"
+#include "motet/probe/pictures.h"
+#include "motet/report/html_data.h"
 #include "motet/serve/options.h"
 #include "motet/serve/routes.h"
 
@@ -28,11 +30,14 @@ bool is_loopback(const std::string& address) {
 ApiKeys keys_of(const ServeOptions& options) {
   const std::string* variable = environment("MOTET_API_KEY");
   std::vector<std::string> keys;
-  if (!options.api_key_file.empty()) keys = ApiKeys::of_file(options.api_key_file);
-  else if (variable) keys = {*variable};
+  if (!options.api_key_file.empty())
+    keys = ApiKeys::of_file(options.api_key_file);
+  else if (variable)
+    keys = {*variable};
   ApiKeys made(std::move(keys));
   if (made.empty() && !is_loopback(options.address))
-    fail_usage("--address: ", options.address, " can be reached by others, want --api-key-file or MOTET_API_KEY beside it");
+    fail_usage("--address: ", options.address,
+               " can be reached by others, want --api-key-file or MOTET_API_KEY beside it");
   return made;
 }
 
@@ -45,6 +50,31 @@ json tokenizer_info(const Companions& companions, const Tokenizer& tokenizer) {
   if (jinja != companions.files.end()) info["chat_template"] = jinja->second;
   if (!info.contains("tokenizer_class")) info["tokenizer_class"] = tokenizer.name();
   return info;
+}
+
+// What the page says of the model, and what it draws.
+json about(const std::string& name, ModelImpl& model, int64_t token_bytes, bool chat) {
+  const ModelConfig& c = model.config();
+  return {{"name", name},
+          {"mechanism", c.attention.at("mechanism")},
+          {"parameters", Model(c, at::kMeta)->num_parameters()},
+          {"layers", c.num_layers()},
+          {"heads", c.attention.at("num_heads")},
+          {"context", c.context},
+          {"token_bytes", token_bytes},
+          {"chat", chat}};
+}
+
+json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  ReportData report;
+  for (const int32_t id : ids) {
+    StreamDecoder alone(tokenizer);
+    report.sample_tokens.push_back(alone.push(id) + alone.flush());
+  }
+  const std::string mechanism = model.config().attention.at("mechanism");
+  report.baseline = mechanism;
+  add_pictures(report, mechanism, model, std::vector<int64_t>(ids.begin(), ids.end()), DrawnLayers::all);
+  return report_json(report);
 }
 
 std::string name_of(const ServeOptions& options, const std::filesystem::path& folder) {
@@ -98,21 +128,28 @@ int run_serve(const json& request) {
                      .error_body = [](int status, const std::string& message) { return error_body(status, message); }},
                     [&](HttpRequest&& asked, HttpReply reply) { routes.handle(std::move(asked), reply); });
   const Listening listening(server);
-  show(text("http://", options.address.find(':') == std::string::npos ? options.address : "[" + options.address + "]", ":",
-            server.port(), "\n"));
+  show(text("http://", options.address.find(':') == std::string::npos ? options.address : "[" + options.address + "]",
+            ":", server.port(), "\n"));
 
   LoadedModel loaded = load_for_inference(folder, sampling);
   if (!loaded.model->config().causal())
     fail_usage(folder.string(), ": the model is not causal, want one whose tokens see only those before them");
-  const Served served{.name = name_of(options, folder),
+  const CacheOptions cache{.type = sampling.cache_type, .compact = sampling.compact_cache};
+  BatchModel model(loaded.model, cache, threads);
+  const std::string name = name_of(options, folder);
+  const std::shared_ptr<const ChatTemplate> form = chat_template(loaded.companions, folder);
+  const Served served{.name = name,
                       .tokenizer = *loaded.tokenizer,
                       .context = loaded.model->config().context,
                       .end_tokens = end_tokens(loaded.companions, *loaded.tokenizer),
-                      .chat_template = chat_template(loaded.companions, folder),
+                      .chat_template = form,
                       .template_variables = token_variables(loaded.companions, *loaded.tokenizer),
                       .tokenizer_info = tokenizer_info(loaded.companions, *loaded.tokenizer),
-                      .created = std::time(nullptr)};
-  BatchModel model(loaded.model, {.type = sampling.cache_type, .compact = sampling.compact_cache}, threads);
+                      .created = std::time(nullptr),
+                      .about = about(name, *loaded.model, model.cache_bytes(1), form != nullptr),
+                      .attention = [&](std::span<const int32_t> ids) {
+                        return drawn_attention(*loaded.model, *loaded.tokenizer, ids);
+                      }};
   const EngineLimits engine_limits{.scheduler = {.batch_tokens = options.batch_tokens,
                                                  .cache_bytes = cache_limit(options, loaded.model->device()),
                                                  .request_seconds = options.request_seconds,

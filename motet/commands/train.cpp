@@ -291,10 +291,10 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   print_table(results_table(run, result, training, threads), request);
   try {
     if (data.tokenizer)
-      shown.sample = continuation(training.trainer().model(), *data.tokenizer, shown.prompt,
-                                  {.max_tokens = asked.n_predict,
-                                   .writer = {.end_tokens = end_tokens(companions, *data.tokenizer),
-                                              .sampler = {.seed = 1}}});
+      shown.sample =
+          continuation(training.trainer().model(), *data.tokenizer, shown.prompt,
+                       {.max_tokens = asked.n_predict,
+                        .writer = {.end_tokens = end_tokens(companions, *data.tokenizer), .sampler = {.seed = 1}}});
   } catch (const Interrupted&) {
     write_report(shown);
     throw;

@@ -4,14 +4,15 @@
 
 namespace motet {
 
-void add_pictures(ReportData& report, const std::string& name, ModelImpl& model, std::span<const int64_t> tokens) {
+void add_pictures(ReportData& report, const std::string& name, ModelImpl& model, std::span<const int64_t> tokens,
+                  DrawnLayers drawn) {
   at::NoGradGuard no_grad;
   const Tensor ids = ids_tensor(tokens, model.device());
   const std::vector<Tensor> inputs = model.attention_inputs(ids);
   const Positions at = Positions::range(0, ids.size(1), ids.size(1), ids.device());
   const auto& blocks = model.blocks();
   for (size_t layer = 0; layer < blocks.size(); ++layer) {
-    if (layer != 0 && layer + 1 != blocks.size()) continue;
+    if (drawn == DrawnLayers::first_and_last && layer != 0 && layer + 1 != blocks.size()) continue;
     Mechanism& mechanism = *blocks[layer]->self_attn;
     const AttentionMaps maps = attention_maps(mechanism.queries(inputs[layer], at), mechanism.keys(inputs[layer], at),
                                               mechanism.attention(at, at, Pass::whole));

@@ -8,6 +8,8 @@ function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on"))
       node.addEventListener(name.slice(2), value);
+    else if (name === "style")  // a policy of the page's may forbid the attribute
+      node.style.cssText = value || "";
     else if (value !== null && value !== undefined && value !== false)
       node.setAttribute(name, value === true ? "" : value);
   }

@@ -134,9 +134,12 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
   }
   json made{{"index", one.index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
   if (finish) made["finish_reason"] = finish;
-  if (!form_.chat) made["text"] = text;
-  else if (!form_.stream) made["message"] = {{"role", "assistant"}, {"content", text}};
-  else made["delta"] = text.empty() ? json::object() : json{{"content", text}};
+  if (!form_.chat)
+    made["text"] = text;
+  else if (!form_.stream)
+    made["message"] = {{"role", "assistant"}, {"content", text}};
+  else
+    made["delta"] = text.empty() ? json::object() : json{{"content", text}};
   return made;
 }
 
@@ -165,8 +168,10 @@ void CompletionAnswer::add(Choice& one, const Sample& sample, const std::string&
              {"finish_reason", nullptr}});
   }
   one.begun = true;
-  if (!form_.stream) one.text += told;
-  else if (!told.empty()) event(choice_json(one, told, nullptr));
+  if (!form_.stream)
+    one.text += told;
+  else if (!told.empty())
+    event(choice_json(one, told, nullptr));
 }
 
 void CompletionAnswer::finish(Choice& one, const Sample& sample, const std::string& text, Finish finish) {
@@ -188,7 +193,8 @@ void CompletionAnswer::done(const Usage& usage) {
   usage_.cached_tokens += usage.cached_tokens;
   if (--open_prompts_ > 0 || closed_) return;
   closed_ = true;
-  const char* const object = form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
+  const char* const object =
+      form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   json last = head(object);
   last["choices"] = json::array();
   if (!form_.stream) {

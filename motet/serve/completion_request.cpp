@@ -12,21 +12,35 @@ using nlohmann::json;
 
 // Known to OpenAI's clients and not done here. A value that asks for nothing is taken.
 const std::map<std::string, std::vector<json>>& refused_fields() {
-  static const std::map<std::string, std::vector<json>> all{
-      {"tools", {json::array()}},      {"tool_choice", {"none", "auto"}}, {"functions", {json::array()}},
-      {"function_call", {"none"}},     {"suffix", {""}},                  {"best_of", {1}},
-      {"response_format", {{{"type", "text"}}}}, {"audio", {}},           {"modalities", {json::array({"text"})}},
-      {"chat_template", {}},           {"chat_template_kwargs", {json::object()}},
-      {"guided_json", {}},             {"guided_regex", {}},              {"prediction", {}},
-      {"use_beam_search", {false}},    {"documents", {json::array()}}};
+  static const std::map<std::string, std::vector<json>> all{{"tools", {json::array()}},
+                                                            {"tool_choice", {"none", "auto"}},
+                                                            {"functions", {json::array()}},
+                                                            {"function_call", {"none"}},
+                                                            {"suffix", {""}},
+                                                            {"best_of", {1}},
+                                                            {"response_format", {{{"type", "text"}}}},
+                                                            {"audio", {}},
+                                                            {"modalities", {json::array({"text"})}},
+                                                            {"chat_template", {}},
+                                                            {"chat_template_kwargs", {json::object()}},
+                                                            {"guided_json", {}},
+                                                            {"guided_regex", {}},
+                                                            {"prediction", {}},
+                                                            {"use_beam_search", {false}},
+                                                            {"documents", {json::array()}}};
   return all;
 }
 
 // Taken and without effect: who asks, and how an answer would be billed.
-const std::vector<std::string> kIgnored{"user", "metadata", "store", "service_tier", "parallel_tool_calls",
-                                        "add_generation_prompt", "max_completion_tokens"};
-const std::vector<std::string> kRead{"prompt",   "messages",       "max_tokens", "stop",      "logit_bias",
-                                     "logprobs", "stream_options", "top_logprobs"};
+const std::vector<std::string> kIgnored{"user",
+                                        "metadata",
+                                        "store",
+                                        "service_tier",
+                                        "parallel_tool_calls",
+                                        "add_generation_prompt",
+                                        "max_completion_tokens"};
+const std::vector<std::string> kRead{"prompt",     "messages", "max_tokens",     "stop",
+                                     "logit_bias", "logprobs", "stream_options", "top_logprobs"};
 
 std::string shown(const json& value) {
   const std::string dumped = value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -66,8 +80,7 @@ CompletionFields read_fields(const json& body) {
   for (const Option& option : completion_fields().table()) {
     const json* value = given(body, option.name.c_str());
     if (!value) continue;
-    if (option.type != OptionType::string && value->is_string())
-      refuse(option.name, *value, accepted(option));
+    if (option.type != OptionType::string && value->is_string()) refuse(option.name, *value, accepted(option));
     known[option.name] = *value;
   }
   try {
@@ -94,15 +107,18 @@ void check_names(const json& body, bool chat, CompletionRequest& request) {
       request.unknown.push_back(name);
   }
   const char* const other = chat ? "prompt" : "messages";
-  if (given(body, other)) throw Refused(400, text(other, ": is of the other route, want ", chat ? "messages" : "prompt"), other);
+  if (given(body, other))
+    throw Refused(400, text(other, ": is of the other route, want ", chat ? "messages" : "prompt"), other);
 }
 
 void read_prompts(const json& body, int64_t vocabulary, CompletionRequest& request) {
   const json* prompt = given(body, "prompt");
   const auto one = [&](const json& value) {
     const bool of_text = value.is_string();
-    if (of_text) request.prompts.emplace_back(value.get<std::string>());
-    else request.prompts.emplace_back(read_ids(value, vocabulary, "prompt"));
+    if (of_text)
+      request.prompts.emplace_back(value.get<std::string>());
+    else
+      request.prompts.emplace_back(read_ids(value, vocabulary, "prompt"));
   };
   constexpr const char* kWanted = "a text, token ids, or a list of either";
   if (!prompt) throw Refused(400, text("prompt: is missing, want ", kWanted), "prompt");

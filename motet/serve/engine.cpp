@@ -7,9 +7,7 @@
 namespace motet {
 namespace {
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -31,9 +29,8 @@ Engine::~Engine() {
 void Engine::submit(std::vector<Job> jobs, const std::function<void()>& taken) {
   for (const Job& job : jobs)
     if (const int64_t bytes = scheduler_.bytes(job); bytes > limits_.scheduler.cache_bytes)
-      throw Refused(400, text("the keys of ", job.prompt.size(), " tokens and ", job.max_tokens,
-                              " more take up to ", bytes, " bytes, want at most the server's ",
-                              limits_.scheduler.cache_bytes));
+      throw Refused(400, text("the keys of ", job.prompt.size(), " tokens and ", job.max_tokens, " more take up to ",
+                              bytes, " bytes, want at most the server's ", limits_.scheduler.cache_bytes));
   {
     const std::lock_guard lock(mutex_);
     if (draining_) throw Refused(503, "the server is about to stop");

@@ -23,8 +23,10 @@ void Prefixes::keep(const std::string& owner, std::vector<int32_t> prompt, std::
   for (auto one = kept_.begin(); one != kept_.end();) {
     const auto next = std::next(one);
     const int64_t shared = common(one->prompt, prompt);
-    if (one->owner == owner && shared == static_cast<int64_t>(one->prompt.size())) erase(one);
-    else if (one->owner == owner && shared == tokens) return kept_.splice(kept_.end(), kept_, one);
+    if (one->owner == owner && shared == static_cast<int64_t>(one->prompt.size()))
+      erase(one);
+    else if (one->owner == owner && shared == tokens)
+      return kept_.splice(kept_.end(), kept_, one);
     one = next;
   }
   const int64_t bytes = sequence->bytes();
@@ -35,7 +37,8 @@ void Prefixes::keep(const std::string& owner, std::vector<int32_t> prompt, std::
 Prefixes::Found Prefixes::find(const std::string& owner, std::span<const int32_t> prompt) {
   auto best = kept_.end();
   int64_t tokens = 0;
-  const int64_t most = (static_cast<int64_t>(prompt.size()) - 1) / kPieceTokens * kPieceTokens;  // the last makes logits
+  const int64_t most =
+      (static_cast<int64_t>(prompt.size()) - 1) / kPieceTokens * kPieceTokens;  // the last makes logits
   for (auto one = kept_.begin(); one != kept_.end(); ++one) {
     if (one->owner != owner) continue;
     const int64_t shared = std::min(common(one->prompt, prompt) / kPieceTokens * kPieceTokens, most);

@@ -6,6 +6,7 @@
 
 #include "motet/core/log.h"
 #include "motet/core/version.h"
+#include "motet/serve/page/page_assets.h"
 
 namespace motet {
 namespace {
@@ -13,9 +14,10 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr size_t kMostQueued = 256;     // requests that wait for a worker
-constexpr int64_t kChatTokens = 1024;   // of an answer whose length nobody gave
+constexpr size_t kMostQueued = 256;    // requests that wait for a worker
+constexpr int64_t kChatTokens = 1024;  // of an answer whose length nobody gave
 constexpr int64_t kTextTokens = 16;
+constexpr int64_t kDrawnTokens = 128;  // of the text whose attention is drawn
 
 // What stands in Host or behind an origin's scheme, without its port.
 std::string_view host_name(std::string_view host) {
@@ -32,6 +34,16 @@ int64_t now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// Nothing of another origin is run, shown or asked by the page.
+void send_page(HttpReply& reply, const std::string& type, std::string_view body) {
+  reply.send(200, type + "; charset=utf-8", std::string(body),
+             {{"Content-Security-Policy",
+               "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+              {"X-Content-Type-Options", "nosniff"},
+              {"Referrer-Policy", "no-referrer"},
+              {"Cache-Control", "no-cache"}});
+}
+
 std::string joined_names(const std::vector<std::string>& names) {
   std::vector<std::string> quoted;
   for (const std::string& name : names) quoted.push_back(quote(name));
@@ -42,32 +54,43 @@ std::string joined_names(const std::vector<std::string>& names) {
 
 struct Routes::Route {
   const char *method, *path;
-  bool open;          // to everybody, without a key
-  bool needs_model;   // 503 until it is loaded
-  bool takes_time;    // done by a worker
+  bool open;         // to everybody, without a key
+  bool needs_model;  // 503 until it is loaded
+  bool takes_time;   // done by a worker
   void (*run)(Routes&, const HttpRequest&, HttpReply, const std::string& owner);
 };
 
 const std::vector<Routes::Route>& Routes::table() {
+  using Q = const HttpRequest&;
+  using Owner = const std::string&;
   static const std::vector<Route> all{
-      {"GET", "/health", true, false, false, [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.health(reply); }},
+      {"GET", "/", true, false, false,
+       [](Routes&, Q, HttpReply reply, Owner) { send_page(reply, "text/html", page_html()); }},
+      {"GET", "/page.css", true, false, false,
+       [](Routes&, Q, HttpReply reply, Owner) { send_page(reply, "text/css", page_style()); }},
+      {"GET", "/page.js", true, false, false,
+       [](Routes&, Q, HttpReply reply, Owner) { send_page(reply, "text/javascript", page_script()); }},
+      {"GET", "/health", true, false, false, [](Routes& r, Q, HttpReply reply, Owner) { r.health(reply); }},
       {"GET", "/version", true, false, false,
-       [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.send(reply, {{"version", kVersion}}); }},
+       [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, {{"version", kVersion}}); }},
       {"GET", "/metrics", false, false, false,
-       [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) {
+       [](Routes& r, Q, HttpReply reply, Owner) {
          reply.send(200, "text/plain; version=0.0.4; charset=utf-8", r.metrics_.text());
        }},
-      {"GET", "/v1/models", false, true, false, [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.models(reply); }},
+      {"GET", "/v1/models", false, true, false, [](Routes& r, Q, HttpReply reply, Owner) { r.models(reply); }},
       {"GET", "/tokenizer_info", false, true, false,
-       [](Routes& r, const HttpRequest&, HttpReply reply, const std::string&) { r.send(reply, r.served_.load()->tokenizer_info); }},
-      {"POST", "/tokenize", false, true, true,
-       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string&) { r.tokenize(q, reply); }},
+       [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->tokenizer_info); }},
+      {"GET", "/motet/model", false, true, false,
+       [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->about); }},
+      {"POST", "/motet/attention", false, true, true,
+       [](Routes& r, Q q, HttpReply reply, Owner) { r.attention(q, reply); }},
+      {"POST", "/tokenize", false, true, true, [](Routes& r, Q q, HttpReply reply, Owner) { r.tokenize(q, reply); }},
       {"POST", "/detokenize", false, true, true,
-       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string&) { r.detokenize(q, reply); }},
+       [](Routes& r, Q q, HttpReply reply, Owner) { r.detokenize(q, reply); }},
       {"POST", "/v1/completions", false, true, true,
-       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string& owner) { r.complete(q, reply, owner, false); }},
+       [](Routes& r, Q q, HttpReply reply, Owner owner) { r.complete(q, reply, owner, false); }},
       {"POST", "/v1/chat/completions", false, true, true,
-       [](Routes& r, const HttpRequest& q, HttpReply reply, const std::string& owner) { r.complete(q, reply, owner, true); }}};
+       [](Routes& r, Q q, HttpReply reply, Owner owner) { r.complete(q, reply, owner, true); }}};
   return all;
 }
 
@@ -108,7 +131,8 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
       if (method == route.method) {
         const std::optional<std::string> owner = keys_.owner(request.header("authorization"));
         if (!route.open && !owner)
-          return reply.send(401, "application/json", error_body(401, "the API key is wrong or missing, want Authorization: Bearer KEY"),
+          return reply.send(401, "application/json",
+                            error_body(401, "the API key is wrong or missing, want Authorization: Bearer KEY"),
                             {{"WWW-Authenticate", "Bearer"}});
         return answer(route, std::move(request), reply, owner.value_or(""));
       }
@@ -116,7 +140,8 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
     }
     if (!allowed.empty())
       return reply.send(405, "application/json",
-                        error_body(405, text(request.path, " takes ", allowed, ", not ", quote(request.method))), {{"Allow", allowed}});
+                        error_body(405, text(request.path, " takes ", allowed, ", not ", quote(request.method))),
+                        {{"Allow", allowed}});
     throw Refused(404, text("there is no ", quote(request.path), " here"));
   } catch (const Refused& refused) {
     reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), refused.field()));
@@ -137,8 +162,8 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
     } catch (const Refused& refused) {
       HttpHeaders headers;
       if (refused.status() == 429) headers.emplace_back("Retry-After", "1");
-      reply.send(refused.status(), "application/json",
-                 error_body(refused.status(), refused.what(), refused.field()), std::move(headers));
+      reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), refused.field()),
+                 std::move(headers));
     } catch (const std::exception& error) {
       log_warn(text("serve: ", route.path, ": ", error.what()));
       reply.send(500, "application/json", error_body(500, error.what()));
@@ -157,7 +182,8 @@ void Routes::send(HttpReply& reply, const json& body) const {
 
 void Routes::health(HttpReply reply) const {
   if (served_.load() && !draining_) return send(reply, {{"status", "ok"}});
-  reply.send(503, "application/json", error_body(503, draining_ ? "the server is about to stop" : "the model is being loaded"));
+  reply.send(503, "application/json",
+             error_body(503, draining_ ? "the server is about to stop" : "the model is being loaded"));
 }
 
 void Routes::models(HttpReply reply) const {
@@ -168,6 +194,16 @@ void Routes::models(HttpReply reply) const {
                    {"owned_by", "motet"},
                    {"max_model_len", served.context}};
   send(reply, {{"object", "list"}, {"data", json::array({model})}});
+}
+
+void Routes::attention(const HttpRequest& request, HttpReply reply) const {
+  const Served& served = *served_.load();
+  const json text = read_body(request.body).value("text", json());
+  if (!text.is_string() || text.get_ref<const std::string&>().empty()) throw Refused(400, "text: want a text", "text");
+  const std::vector<int32_t> ids = encoded(text.get<std::string>(), "text");
+  const auto most = static_cast<size_t>(std::min(kDrawnTokens, served.context));
+  if (ids.size() > most) throw Refused(400, motet::text("text: ", ids.size(), " tokens, want at most ", most), "text");
+  send(reply, served.attention(ids));
 }
 
 // As vLLM has them, for clients that have no tokenizer of their own.
@@ -224,10 +260,12 @@ Job Routes::job(const CompletionRequest& asked, std::vector<int32_t> prompt, con
   if (prompt.empty()) throw Refused(400, text(field, ": is empty, want at least one token"), field);
   const auto tokens = static_cast<int64_t>(prompt.size());
   const int64_t room = served.context - tokens;
-  const int64_t wanted = asked.max_tokens.value_or(std::clamp<int64_t>(room, 1, asked.chat ? kChatTokens : kTextTokens));
+  const int64_t wanted =
+      asked.max_tokens.value_or(std::clamp<int64_t>(room, 1, asked.chat ? kChatTokens : kTextTokens));
   if (wanted > room)
-    throw Refused(400, text(field, ": ", tokens, " tokens and ", wanted, " of max_tokens are more than the context of ",
-                            served.context),
+    throw Refused(400,
+                  text(field, ": ", tokens, " tokens and ", wanted, " of max_tokens are more than the context of ",
+                       served.context),
                   field);
   Job made{.owner = owner,
            .prompt = std::move(prompt),
@@ -254,7 +292,8 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
   const Served& served = *served_.load();
   CompletionRequest asked = read_completion(request.body, chat, served.tokenizer.vocabulary_size());
   if (!asked.fields.model.empty() && asked.fields.model != served.name)
-    throw Refused(404, text("model: ", quote(asked.fields.model), " is not served, want ", quote(served.name)), "model");
+    throw Refused(404, text("model: ", quote(asked.fields.model), " is not served, want ", quote(served.name)),
+                  "model");
   warn_of_unknown(asked.unknown);
   std::vector<Job> jobs;
   std::vector<std::string> texts;

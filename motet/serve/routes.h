@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -23,6 +24,9 @@ struct Served {
   nlohmann::ordered_json template_variables;
   nlohmann::json tokenizer_info;  // of /tokenizer_info
   int64_t created = 0;            // seconds since 1970
+  nlohmann::json about;           // of the page: name, mechanism, sizes
+  /// What the page draws of a text of these tokens (report_attention.js); any thread may call it.
+  std::function<nlohmann::json(std::span<const int32_t>)> attention;
 };
 
 struct RouteOptions {
@@ -51,6 +55,7 @@ class Routes {
 
   void health(HttpReply) const;
   void models(HttpReply) const;
+  void attention(const HttpRequest&, HttpReply) const;
   void tokenize(const HttpRequest&, HttpReply) const;
   void detokenize(const HttpRequest&, HttpReply) const;
   void complete(const HttpRequest&, HttpReply, const std::string& owner, bool chat);

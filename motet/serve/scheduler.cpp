@@ -147,7 +147,8 @@ void Scheduler::plan() {
       const auto logits = request.job.score_prompt ? ServedPiece::Logits::all
                           : last                   ? ServedPiece::Logits::last
                                                    : ServedPiece::Logits::none;
-      pieces_.push_back({request.prompt.get(), prompt.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), logits});
+      pieces_.push_back(
+          {request.prompt.get(), prompt.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), logits});
       targets_.push_back({&request, {}});
       at += count, room -= count;
     }
@@ -190,9 +191,8 @@ void Scheduler::begin_samples(Request& request, std::span<const float> logits) {
   metrics_.first_token.add(clock_() - request.since);
   for (int64_t i = 0; i < job.samples; ++i) {
     const auto n = static_cast<size_t>(i);
-    request.drafts.push_back({Writer(tokenizer_, job.prompt, job.writer, i, [&request, n](std::string_view text) {
-      request.drafts[n].written += text;
-    })});
+    request.drafts.push_back({Writer(tokenizer_, job.prompt, job.writer, i,
+                                     [&request, n](std::string_view text) { request.drafts[n].written += text; })});
     request.drafts.back().last = clock_();
   }
   for (size_t i = 0; i < request.drafts.size(); ++i) draw(request, i, logits);
@@ -216,7 +216,8 @@ void Scheduler::draw(Request& request, size_t number, std::span<const float> log
   JobAnswer& answer = *request.job.answer;
   const auto index = static_cast<int64_t>(number);
   const bool full = before + 1 >= request.job.max_tokens;
-  if (!draft.writer.done() && !full) return answer.token(index, draft.writer.sample(), std::exchange(draft.written, ""));
+  if (!draft.writer.done() && !full)
+    return answer.token(index, draft.writer.sample(), std::exchange(draft.written, ""));
   const Sample sample = draft.writer.finish();
   draft.ended = true;
   if (!request.prompt) request.prompt = std::move(draft.held);  // its first tokens are the prompt's

@@ -1,0 +1,33 @@
+#include "motet/serve/keys.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+TEST(ApiKeys, AWrongOneLetsNobodyInAndNoneEverybody) {
+  const ApiKeys keys({"first", "second"});
+  EXPECT_EQ(keys.owner("Bearer first"), "0");
+  EXPECT_EQ(keys.owner("bearer second"), "1");
+  for (const char* wrong :
+       {"Bearer firs", "Bearer first2", "Bearer ", "Bearer", "first", "Basic first", "", "Bearer  first"})
+    EXPECT_EQ(keys.owner(wrong), std::nullopt) << wrong;
+  EXPECT_EQ(keys.owner(std::nullopt), std::nullopt);
+  EXPECT_EQ(keys.owner("Bearer " + std::string(5000, 'a')), std::nullopt);
+  EXPECT_EQ(keys.owner("Bearer first" + std::string(300, '\0')), std::nullopt);
+  EXPECT_EQ(ApiKeys({}).owner("Bearer"), "");
+}
+
+TEST(ApiKeys, AreVisibleCharacters) {
+  EXPECT_EQ(testing::message_of<UsageError>([] { ApiKeys({""}); }),
+            "an API key has 0 bytes, want 1 to 256 characters without spaces");
+  EXPECT_EQ(testing::message_of<UsageError>([] { ApiKeys({"a b"}); }),
+            "an API key has 3 bytes that are not all visible ASCII, want 1 to 256 characters without spaces");
+  EXPECT_THROW(ApiKeys({std::string(257, 'a')}), UsageError);
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,154 @@
+// The page of motet serve: a chat that streams, and the attention over a text. Texts of the model are set as text, never
+// as HTML.
+
+const part = (id) => document.getElementById(id);
+const conversation = [];
+let key = "", running = null, model = null;
+
+function complain(message) {
+  part("problem").hidden = !message;
+  part("problem").textContent = message || "";
+}
+
+async function ask(path, body, signal) {
+  const headers = {"Content-Type": "application/json"};
+  if (key) headers.Authorization = "Bearer " + key;
+  const answer =
+      await fetch(path, body ? {method: "POST", headers, body: JSON.stringify(body), signal} : {headers, signal});
+  if (answer.ok) return answer;
+  if (answer.status === 401) part("key-form").hidden = false;
+  const text = await answer.text();
+  let message = text;
+  try {
+    message = JSON.parse(text).error.message;
+  } catch {
+    message = message || answer.statusText;
+  }
+  throw new Error(message);
+}
+
+// The data of server-sent events, one by one.
+async function* events(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n\n");
+    rest = lines.pop();
+    for (const line of lines)
+      if (line.startsWith("data: ") && line !== "data: [DONE]") yield JSON.parse(line.slice(6));
+  }
+}
+
+const said = (role, text) => {
+  const node = html("p", {class: role});
+  node.textContent = text;
+  part("talk").append(node);
+  return node;
+};
+
+function request(question) {
+  const common = {stream: true, temperature: Number(part("temperature").value), max_tokens: Number(part("length").value)};
+  if (!model.chat) return ["/v1/completions", {...common, prompt: question}];
+  return ["/v1/chat/completions", {...common, messages: [...conversation]}];
+}
+
+async function talk(question) {
+  complain("");
+  conversation.push({role: "user", content: question});
+  said("user", question);
+  const answer = said("assistant open", "");
+  running = new AbortController();
+  part("send").disabled = true;
+  part("stop").disabled = false;
+  let text = "";
+  try {
+    const [path, body] = request(question);
+    for await (const event of events(await ask(path, body, running.signal))) {
+      if (event.error) throw new Error(event.error.message);
+      for (const choice of event.choices) text += choice.text ?? choice.delta.content ?? "";
+      answer.textContent = text;
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") complain(error.message);
+  }
+  answer.classList.remove("open");
+  if (text) {
+    conversation.push({role: "assistant", content: text});
+  } else {
+    conversation.pop();
+    answer.remove();
+  }
+  running = null;
+  part("send").disabled = false;
+  part("stop").disabled = true;
+}
+
+async function see(text) {
+  complain("");
+  part("draw").disabled = true;
+  try {
+    const drawn = await (await ask("/motet/attention", {text})).json();
+    mechanisms.splice(0, mechanisms.length, ...drawn.mechanisms);
+    Object.assign(data, drawn, {mechanisms});
+    repaints.length = 0;
+    drawAttention(part("attention"));
+    if (data.tokens_cut) complain(`Drawn are the first ${data.tokens_cut} tokens; more would make too large a page.`);
+  } catch (error) {
+    complain(error.message);
+  }
+  part("draw").disabled = false;
+}
+
+async function begin() {
+  complain("");
+  try {
+    model = await (await ask("/motet/model")).json();
+  } catch (error) {
+    return complain(error.message);
+  }
+  part("key-form").hidden = true;
+  document.title = model.name + " – motet";
+  part("name").textContent = model.name;
+  part("mechanism").textContent = model.mechanism;
+  const facts = [
+    ["Parameters", quantity(model.parameters)], ["Layers", model.layers], ["Heads", model.heads],
+    ["Context", whole(model.context) + " tokens"], ["Keys of a token", whole(model.token_bytes) + " bytes"]
+  ];
+  part("facts").replaceChildren(
+      ...facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, String(value)))));
+  if (!model.chat) {
+    part("talk-title").textContent = "Continue a text";
+    part("question").placeholder = "The beginning of a text";
+  }
+}
+
+part("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const question = part("question").value;
+  if (!question || running || !model) return;
+  part("question").value = "";
+  talk(question);
+});
+part("question").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  part("ask").requestSubmit();
+});
+part("stop").addEventListener("click", () => running && running.abort());
+part("forget").addEventListener("click", () => {
+  if (running) running.abort();
+  conversation.length = 0;
+  part("talk").replaceChildren();
+});
+part("see").addEventListener("submit", (event) => {
+  event.preventDefault();
+  see(part("text").value);
+});
+part("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = part("key").value;
+  begin();
+});
+begin();

@@ -1,0 +1,84 @@
+"""A running `motet serve` for tests, and its folder of a model."""
+import contextlib
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+from conftest import MOTET, ROOT, environment, last_checkpoint, run
+
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+
+
+def small_model(folder, *flags):
+    """A model of bytes with a chat template and 512 tokens of context, hardly trained."""
+    sizes = "--hidden-size 32 --num-layers 2 --num-heads 2 --ctx-size 512 --batch-size 1 -t 1 --steps 2".split()
+    done = run("train", *sizes, "--tokenizer", "bytes", "--set", "model.initializer_range=0.3", *flags, "--out", folder / "run")
+    assert done.returncode == 0, done.stderr
+    model = folder / "small"
+    shutil.copytree(last_checkpoint(folder / "run"), model)
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    return model
+
+
+class Server:
+    def __init__(self, process, port):
+        self.process, self.port, self.url = process, port, f"http://127.0.0.1:{port}"
+
+    def ask(self, method, path, body=None, headers=None):
+        """Status, headers and body of one request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        with contextlib.closing(connection):
+            data = json.dumps(body) if isinstance(body, (dict, list)) else body
+            connection.request(method, path, data, {"Content-Type": "application/json"} | (headers or {}))
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+
+    def post(self, path, body, status=200, **headers):
+        got, _, text = self.ask("POST", path, body, headers)
+        assert got == status, text
+        return json.loads(text)
+
+    def get(self, path, status=200):
+        got, _, text = self.ask("GET", path)
+        assert got == status, text
+        return json.loads(text)
+
+    def metrics(self):
+        lines = self.ask("GET", "/metrics")[2].decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+    def wait_idle(self, seconds=60):
+        """Until nothing runs or waits any more."""
+        end = time.monotonic() + seconds
+        while True:
+            now = self.metrics()
+            if now["motet:num_requests_running"] == now["motet:num_requests_waiting"] == 0:
+                return now
+            assert time.monotonic() < end, now
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def serving(model, *flags, **variables):
+    """Ends with SIGTERM, which must end it with 0."""
+    command = [MOTET, "serve", "-m", str(model), "--port", "0", *map(str, flags)]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("http://"), process.stderr.read()
+        server = Server(process, int(line.rsplit(":", 1)[1]))
+        end = time.monotonic() + 120
+        while server.ask("GET", "/health")[0] != 200:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        yield server
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close(), process.stderr.close()

@@ -1,0 +1,339 @@
+"""`motet serve` as its clients see it: every route, streams, errors, limits, and the same text in any company."""
+import concurrent.futures
+import hashlib
+import json
+import random
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import MOTET, ROOT, environment, refused, run
+from serving import serving, small_model
+
+openai = pytest.importorskip("openai")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return small_model(tmp_path_factory.mktemp("serve"))
+
+
+@pytest.fixture(scope="module")
+def server(small):
+    with serving(small, "-t", 2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+# ---- what an answer is ---------------------------------------------------------------------------------------------
+
+
+def test_a_completion_is_what_generate_prints(client, small):
+    made = run("generate", "-m", small, "-p", "ROMEO:", "-n", 40, "--temp", 0, "-o", "json", "-t", 1)
+    (sample,) = json.loads(made.stdout)
+    answer = client.completions.create(model="small", prompt="ROMEO:", max_tokens=40, temperature=0)
+    assert answer.choices[0].text == sample["text"]
+    assert answer.choices[0].finish_reason == sample["finish_reason"]
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (6, 40)
+
+
+def test_a_chat_renders_the_models_template(client, server):
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
+    answer = client.chat.completions.create(model="small", messages=messages, temperature=0, max_tokens=30)
+    same = client.completions.create(model="small", prompt="<system>s\n<user>Hello\n<a>", temperature=0, max_tokens=30)
+    assert answer.choices[0].message.content == same.choices[0].text
+    assert answer.choices[0].message.role == "assistant"
+    ids = server.post("/tokenize", {"messages": messages})["tokens"]
+    assert bytes(ids).decode() == "<system>s\n<user>Hello\n<a>"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_stream_is_the_answer_in_parts(client, seed):
+    asked = dict(model="small", messages=[{"role": "user", "content": "Hello"}], max_tokens=50, seed=seed, temperature=1.5)
+    whole = client.chat.completions.create(**asked).choices[0]
+    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(c.choices[0].delta.content or "" for c in chunks[:-1]) == whole.message.content
+    assert [c.choices[0].finish_reason for c in chunks[:-1] if c.choices[0].finish_reason] == [whole.finish_reason]
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == 50
+    text = list(client.completions.create(model="small", prompt="Hello", max_tokens=20, seed=seed, stream=True))
+    same = client.completions.create(model="small", prompt="Hello", max_tokens=20, seed=seed)
+    assert "".join(c.choices[0].text for c in text) == same.choices[0].text
+
+
+def test_a_stream_holds_whole_characters_and_no_byte_of_a_stop_string(client, server):
+    """Bytes at a high temperature are half characters mostly; each event is UTF-8 and the stop string is never shown."""
+    whole = client.completions.create(model="small", prompt="x", max_tokens=60, seed=5, temperature=2).choices[0].text
+    stop = whole[20:24]
+    answer = server.ask("POST", "/v1/completions", {"model": "small", "prompt": "x", "max_tokens": 60, "seed": 5, "temperature": 2, "stop": [stop], "stream": True})
+    events = [line[6:] for line in answer[2].decode("utf-8").split("\n") if line.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    parts = [json.loads(event)["choices"][0] for event in events[:-1]]
+    text = "".join(part["text"] for part in parts)
+    assert text == whole[: whole.index(stop)]
+    assert parts[-1]["finish_reason"] == "stop"
+
+
+def test_choices_of_prompts_and_samples_are_numbered(client):
+    asked = dict(model="small", max_tokens=8, temperature=1.2, seed=3)
+    together = client.completions.create(prompt=["one", "two"], n=3, **asked)
+    assert [c.index for c in together.choices] == list(range(6))
+    for i, prompt in enumerate(["one", "two"]):
+        alone = client.completions.create(prompt=prompt, n=3, **asked)
+        assert [c.text for c in alone.choices] == [c.text for c in together.choices[3 * i : 3 * i + 3]]
+        assert len({c.text for c in alone.choices}) > 1
+    by_ids = client.completions.create(prompt=[list(b"one"), list(b"two")], n=3, **asked)
+    assert [c.text for c in by_ids.choices] == [c.text for c in together.choices]
+    assert together.usage.prompt_tokens == 6 and together.usage.completion_tokens == 48
+
+
+def test_echo_and_logprobs_score_the_prompt(client, small, tmp_path):
+    prompt = "To be, or not to be"
+    answer = client.completions.create(model="small", prompt=prompt, max_tokens=5, temperature=0, echo=True, logprobs=3)
+    (choice,) = answer.choices
+    scores = choice.logprobs
+    assert choice.text.startswith(prompt)
+    assert len(scores.tokens) == len(prompt) + 5 and scores.tokens[: len(prompt)] == list(prompt)
+    assert scores.token_logprobs[0] is None and scores.top_logprobs[0] is None
+    assert scores.text_offset[: len(prompt)] == list(range(len(prompt)))
+    for token, score, top in list(zip(scores.tokens, scores.token_logprobs, scores.top_logprobs))[1:]:
+        assert top[token] == score and max(top.values()) >= score
+        assert len(top) in (3, 4)
+    plain = client.completions.create(model="small", prompt=prompt, max_tokens=5, temperature=0, logprobs=3)
+    assert plain.choices[0].logprobs.token_logprobs == scores.token_logprobs[len(prompt) :]
+    alone = client.completions.create(model="small", prompt=prompt, max_tokens=0, echo=True, logprobs=0)
+    assert alone.choices[0].logprobs.token_logprobs == scores.token_logprobs[: len(prompt)]
+    assert alone.choices[0].text == prompt and alone.usage.completion_tokens == 0
+    # what motet eval makes of the same text
+    text = tmp_path / "text.txt"
+    text.write_text(prompt)
+    done = run("eval", "perplexity", text, "-m", small, "-o", "json", "-t", 1)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    known = [s for s in alone.choices[0].logprobs.token_logprobs if s is not None]
+    loss = next(row[name] for name in ("nats_per_token", "loss", "nll") if name in row)
+    assert abs(-sum(known) / len(known) - float(loss)) < 1e-4
+
+
+def test_logprobs_of_a_chat(client):
+    answer = client.chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "a"}], max_tokens=6, temperature=0, logprobs=True, top_logprobs=2
+    )
+    content = answer.choices[0].logprobs.content
+    assert len(content) == 6
+    for one in content:
+        assert len(one.top_logprobs) == 2 and one.top_logprobs[0].logprob == one.logprob
+        assert len(one.bytes) == 1
+
+
+def test_bias_and_penalties_choose(client):
+    only = client.completions.create(model="small", prompt="a", max_tokens=6, logit_bias={"65": 100})
+    assert only.choices[0].text == "A" * 6
+    never = client.completions.create(model="small", prompt="a", max_tokens=6, temperature=0, logit_bias={"65": 100}, frequency_penalty=2)
+    assert never.choices[0].text[0] == "A"
+
+
+# ---- the same bits in any company ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", [[], ["--weights", "int8", "--cache-type", "int8"]])
+def test_a_request_with_a_seed_is_the_same_text_alone_and_among_others(small, flags):
+    """200 requests, shuffled, one and 16 at a time, on one and two threads, with and without kept prefixes."""
+    draw = random.Random(1)
+    source = (ROOT / "motet/data/tinyshakespeare.txt").read_text()
+    requests = []
+    for i in range(200):
+        at, length = draw.randrange(1000), draw.choice([1, 5, 63, 64, 65, 130, 200])
+        requests.append(
+            {"model": "small", "prompt": source[at : at + length], "max_tokens": draw.randrange(1, 24), "seed": i, "temperature": draw.choice([0, 1]), "n": draw.choice([1, 1, 2]), "logprobs": 1}
+        )
+
+    def digests(server, order, clients):
+        with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+            answers = pool.map(lambda i: server.post("/v1/completions", requests[i])["choices"], order)
+            return {i: hashlib.sha256(json.dumps(a).encode()).hexdigest() for i, a in zip(order, answers)}
+
+    order = list(range(200))
+    with serving(small, "-t", 1, "--no-prefix-cache", *flags) as server:
+        alone = digests(server, order, 1)
+    draw.shuffle(order)
+    with serving(small, "-t", 2, *flags) as server:
+        assert digests(server, order, 16) == alone
+        assert server.metrics()["motet:prefix_cache_hits_total"] > 0
+
+
+def test_a_prefix_is_computed_once(server):
+    prompt = "".join(chr(97 + i * i % 26) for i in range(300))
+    first = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 4, "seed": 1, "logprobs": 2})
+    again = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 4, "seed": 1, "logprobs": 2})
+    assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 256
+    assert again["choices"] == first["choices"]
+
+
+# ---- routes and errors ---------------------------------------------------------------------------------------------
+
+
+def test_every_route_answers(server, small):
+    assert server.get("/health") == {"status": "ok"}
+    assert server.get("/v1/models")["data"][0]["id"] == "small"
+    assert server.get("/version").keys() == {"version"}
+    ids = server.post("/tokenize", {"prompt": "ab\u00e9"})
+    assert ids == {"tokens": [97, 98, 0xC3, 0xA9], "count": 4, "max_model_len": 512}
+    assert server.post("/detokenize", {"tokens": ids["tokens"]}) == {"prompt": "ab\u00e9"}
+    info = server.get("/tokenizer_info")
+    assert "chat_template" in info and "tokenizer_class" in info
+    status, headers, body = server.ask("HEAD", "/health")
+    assert (status, body) == (200, b"")
+
+
+def test_the_metrics_are_prometheus_text(server):
+    parser = pytest.importorskip("prometheus_client.parser")
+    server.post("/v1/completions", {"prompt": "a", "max_tokens": 3})
+    families = {f.name: f for f in parser.text_string_to_metric_families(server.ask("GET", "/metrics")[2].decode())}
+    assert {"motet:num_requests_running", "motet:num_requests_waiting", "motet:cache_usage_perc", "motet:request_success"} <= families.keys()
+    for name in ("time_to_first_token_seconds", "time_per_output_token_seconds", "e2e_request_latency_seconds"):
+        assert families["motet:" + name].type == "histogram"
+        counts = [s.value for s in families["motet:" + name].samples if s.name.endswith("_bucket")]
+        assert counts == sorted(counts) and counts[-1] > 0
+    assert families["motet:generation_tokens"].samples[0].value >= 3
+
+
+@pytest.mark.parametrize(
+    "path, body, status, message",
+    [
+        ("/v1/completions", {"prompt": ""}, 400, "prompt: is empty, want at least one token"),
+        ("/v1/completions", {"prompt": "a", "n": 10**6}, 400, "n: 1000000 is above 16"),
+        ("/v1/completions", {"prompt": "a" * 500, "max_tokens": 13}, 400, "prompt: 500 tokens and 13 of max_tokens are more than the context of 512"),
+        ("/v1/completions", {"prompt": "a", "model": "other"}, 404, "model: 'other' is not served, want 'small'"),
+        ("/v1/completions", {"prompt": [300]}, 400, "prompt: 300 is above 255"),
+        ("/v1/completions", "{", 400, "the body: JSON ends too early, after 1 bytes"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 600}]}, 400, "messages: 612 tokens and 1 of max_tokens are more than the context of 512"),
+        ("/v1/chat/completions", {"messages": []}, 400, "messages: want a list of at least one message"),
+        ("/v1/embeddings", {}, 404, "there is no '/v1/embeddings' here"),
+    ],
+)
+def test_an_error_names_what_was_wrong(server, path, body, status, message):
+    got, _, text = server.ask("POST", path, body)
+    error = json.loads(text)["error"]
+    assert (got, error["message"], error["code"]) == (status, message, status)
+    assert server.get("/health") == {"status": "ok"}
+
+
+def test_methods_and_types_are_checked(server):
+    status, headers, _ = server.ask("GET", "/v1/completions")
+    assert status == 405 and headers["Allow"] == "POST"
+    assert server.ask("POST", "/v1/completions", "a", {"Content-Type": "text/plain"})[0] == 415
+    assert server.ask("GET", "/health", headers={"Host": "evil.example"})[0] == 403
+    assert server.ask("GET", "/health", headers={"Origin": "http://evil.example"})[0] == 403
+    assert server.ask("GET", "/health", headers={"Origin": server.url})[0] == 200
+
+
+def test_an_error_of_the_template_is_the_requests(tmp_path, small):
+    import shutil
+
+    shutil.copytree(small, tmp_path / "m")
+    (tmp_path / "m/chat_template.jinja").write_text("{% if messages[0].role != 'user' %}\n{{ raise_exception('want a user') }}{% endif %}a")
+    with serving(tmp_path / "m") as server:
+        error = server.post("/v1/chat/completions", {"messages": [{"role": "x", "content": ""}]}, status=400)["error"]
+        assert "want a user" in error["message"] and error["param"] == "messages"
+
+
+# ---- who may ask -----------------------------------------------------------------------------------------------------
+
+
+def test_keys_let_their_owners_in(small, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# two of them\nfirst\nsecond # the other\n")
+    prompt = "b" * 130
+    with serving(small, "--api-key-file", keys, "--cors-origin", "http://page.example") as server:
+        body = {"prompt": prompt, "max_tokens": 1}
+        assert server.ask("POST", "/v1/completions", body)[0] == 401
+        assert server.ask("POST", "/v1/completions", body, {"Authorization": "Bearer wrong"})[0] == 401
+        assert server.ask("GET", "/health")[0] == 200
+        cached = lambda key: server.post("/v1/completions", body, Authorization=f"Bearer {key}")["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert [cached("first"), cached("first"), cached("second"), cached("second")] == [0, 128, 0, 128]
+        status, headers, _ = server.ask("OPTIONS", "/v1/completions", headers={"Origin": "http://page.example"})
+        assert status == 204 and headers["Access-Control-Allow-Origin"] == "http://page.example"
+        with pytest.raises(AssertionError):  # /metrics wants a key too
+            server.metrics()
+
+
+def test_what_cannot_be_served_is_refused(small, server, tmp_path):
+    line = refused(2, "serve", "-m", small, "--address", "0.0.0.0")
+    assert "can be reached by others, want --api-key-file or MOTET_API_KEY beside it" in line
+    assert f"{server.port}" in refused(1, "serve", "-m", small, "--port", server.port)
+    assert "--port" in refused(2, "serve", "-m", small, "--port", 70000)
+    (tmp_path / "none").write_text("# nothing\n")
+    assert "holds no key" in refused(1, "serve", "-m", small, "--api-key-file", tmp_path / "none")
+    assert "--model is missing" in refused(2, "serve")
+
+
+# ---- clients that leave, wait or come too many -----------------------------------------------------------------------
+
+
+def request_bytes(body, close=True):
+    data = json.dumps(body).encode()
+    return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+
+
+def test_clients_that_leave_free_everything(small):
+    with serving(small, "-t", 2) as server:
+        draw = random.Random(2)
+        for i in range(300):
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                body = {"prompt": "abc" * draw.randrange(1, 50), "max_tokens": 300, "stream": draw.random() < 0.5}
+                connection.sendall(request_bytes(body)[: draw.choice([20, 10**6, 10**6, 10**6])])
+                if draw.random() < 0.3:
+                    connection.recv(100)
+        now = server.wait_idle()
+        assert now["motet:cache_bytes"] == 0
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 2})["usage"]["completion_tokens"] == 2
+
+
+def test_a_full_queue_says_so(small):
+    with serving(small, "--queue", 2, "--cache-bytes", 600_000, "-t", 1) as server:
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(lambda _: server.ask("POST", "/v1/completions", {"prompt": "a" * 300, "max_tokens": 200}), range(16)))
+        codes = {status for status, _, _ in answers}
+        assert codes == {200, 429}
+        assert next(h for s, h, _ in answers if s == 429)["Retry-After"] == "1"
+        error = server.post("/v1/completions", {"prompt": "a", "max_tokens": 500, "n": 16}, status=400)["error"]["message"]
+        assert "want at most the server's 600000" in error
+
+
+def test_sigterm_lets_running_requests_end(small):
+    with serving(small, "-t", 1) as server:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(server.post, "/v1/completions", {"prompt": "a", "max_tokens": 500})
+            while server.metrics()["motet:num_requests_running"] == 0:
+                time.sleep(0.005)
+            server.process.send_signal(signal.SIGTERM)
+            assert running.result()["usage"]["completion_tokens"] == 500
+        assert server.process.wait(timeout=30) == 0
+
+
+def test_running_requests_are_cut_off_after_their_time(small):
+    with serving(small, "-t", 1, "--drain-seconds", 0) as server:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(server.ask, "POST", "/v1/completions", {"prompt": "a", "max_tokens": 500, "n": 16})
+            while server.metrics()["motet:num_requests_running"] == 0:
+                time.sleep(0.005)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(timeout=30) == 0
+            try:
+                assert running.result()[0] in (200, 503)
+            except (ConnectionError, OSError, Exception) as error:  # the connection was cut
+                assert "Remote" in type(error).__name__ or isinstance(error, OSError)
+
+
+def test_help_tells_every_limit():
+    text = subprocess.run([MOTET, "serve", "--help"], capture_output=True, text=True, env=environment()).stdout
+    for flag in ("--body-bytes", "--connections", "--header-seconds", "--queue", "--cache-bytes", "--api-key-file", "--weights"):
+        assert flag in text
