@@ -120,6 +120,22 @@ def write_manifests():
     put("data_manifest", "path", json.dumps(good).replace("tokenizer.json", "../x").encode())
 
 
+def write_http():
+    """The first byte is the size of the pieces in which the second parser gets the rest."""
+    host = b"Host: localhost:8000\r\n"
+    chunked = b"POST /v1/completions HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\n"
+    get = b"GET /%7Ea?q=%20 HTTP/1.1\r\n" + host + b"Accept: a\r\naccept: b\r\n\r\n"
+    post = b"POST /a HTTP/1.1\r\n" + host + b"Expect: 100-continue\r\nContent-Length: 5\r\nConnection: a, close\r\n\r\n{\"a\"}"
+    put("http_request", "pipelined", b"\7\r\n" + get + post + get + b"OPTIONS * HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    put("http_request", "absolute", b"\1GET http://localhost:8000/a?b HTTP/1.1\r\n" + host + b"\r\n")
+    put("http_request", "chunks", b"\3" + chunked + b'\r\n4;a="b\\"c"\r\nabcd\r\nA ; x\r\n0123456789\r\n00\r\nT: 1\r\n\r\n' + get)
+    put("http_request", "chunk_wraps", b"\4" + chunked + b"\r\nfffffffffffffffff\r\n")
+    put("http_request", "both", b"\5" + chunked + b"Content-Length: 4\r\n\r\n0\r\n\r\n")
+    put("http_request", "twice", b"\6POST / HTTP/1.1\r\n" + host + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\na")
+    put("http_request", "folded", b"\2GET / HTTP/1.1\r\n" + host + b"A: b\r\n c\r\n\r\n")
+    put("http_request", "escape", b"\1GET /%00%zz HTTP/1.1\r\n" + host + b"\r\n")
+
+
 if __name__ == "__main__":
     write_safetensors()
     write_gguf()
@@ -127,3 +143,4 @@ if __name__ == "__main__":
     write_json()
     write_token_shards()
     write_manifests()
+    write_http()

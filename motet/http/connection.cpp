@@ -267,7 +267,10 @@ void HttpConnection::write() {
     sending_.clear();
     sent_ = 0;
     std::swap(sending_, output_);
-    if (sending_.empty()) return;
+    if (sending_.empty()) {
+      if (stage_ == Stage::answering && answer_complete_) finish_answer();
+      return;
+    }
     taken_ = Clock::now();
   }
   writing_ = true;
@@ -283,11 +286,7 @@ void HttpConnection::on_written(Code error, size_t count) {
   taken_ = Clock::now();
   if (reply_) reply_->sent(unsent());
   if (stage_ == Stage::closed) return;  // by what on_change did
-  if (unsent() > 0) {
-    write();
-  } else if (stage_ == Stage::answering && answer_complete_) {
-    finish_answer();
-  }
+  write();
   arm();
 }
 

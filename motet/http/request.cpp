@@ -7,14 +7,19 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-/// The value of a hexadecimal digit, or -1.
-int digit(char c) {
+}  // namespace
+
+bool is_token(char c) {
+  constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         marks.find(c) != std::string_view::npos;
+}
+
+int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   c = lower(c);
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
-
-}  // namespace
 
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
@@ -25,7 +30,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     if (c == '%') {
-      const int high = i + 2 < text.size() ? digit(text[i + 1]) : -1, low = high < 0 ? -1 : digit(text[i + 2]);
+      const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1, low = high < 0 ? -1 : hex_digit(text[i + 2]);
       if (low < 0) return std::nullopt;
       c = static_cast<char>(high * 16 + low);
       i += 2;

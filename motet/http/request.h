@@ -26,6 +26,12 @@ struct HttpRequest {
 /// Whether two words are the same but for the case of ASCII letters.
 bool same_word(std::string_view a, std::string_view b);
 
+/// Whether the byte may stand in a token: a method, the name of a header (RFC 9110, 5.6.2).
+bool is_token(char c);
+
+/// The value of a hexadecimal digit, or -1.
+int hex_digit(char c);
+
 /// `text` with %XX replaced; nothing where a % has no two hexadecimal digits or a control character would come out.
 std::optional<std::string> percent_decoded(std::string_view text);
 

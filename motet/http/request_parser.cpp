@@ -17,17 +17,8 @@ using Text = beast::string_view;
 constexpr std::string_view kSingle[] = {"authorization", "content-encoding", "content-length",
                                         "content-type",  "expect",           "host",
                                         "origin",        "transfer-encoding"};
-// Two lines and a byte of data: a chunked body of less than this has not ended. Beast's parser asserts so.
-constexpr size_t kLeastChunks = 5;
-constexpr size_t kChunkOverhead = 8;  // wire bytes for each of the body; chunks of one byte need 6
 
 std::string_view view(Text text) { return {text.data(), text.size()}; }
-
-bool is_token(char c) {
-  constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         marks.find(c) != std::string_view::npos;
-}
 
 bool is_host(std::string_view host) {
   return std::all_of(host.begin(), host.end(), [](char c) {
@@ -41,11 +32,11 @@ bool is_number(std::string_view value) {
 
 }  // namespace
 
-/// One message: Beast's callbacks fill the request; what they refuse leaves a status.
+/// Beast's callbacks fill the request; what they refuse leaves a status. Bodies are not Beast's (chunks.h).
 struct RequestParser::Message : beast::http::basic_parser<true> {
   HttpRequest request;
   std::string target;
-  bool http10 = false, head_done = false;
+  bool http10 = false;
   int status = 0;
   std::string why;
 
@@ -62,7 +53,6 @@ struct RequestParser::Message : beast::http::basic_parser<true> {
   }
   void on_response_impl(int, Text, int, error_code&) override {}
   void on_field_impl(beast::http::field, Text name, Text value, error_code& ec) override {
-    if (head_done) return;  // a trailer; none has a meaning here
     std::string key(view(name));
     for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     const auto known = std::find_if(request.headers.begin(), request.headers.end(),
@@ -75,14 +65,11 @@ struct RequestParser::Message : beast::http::basic_parser<true> {
       known->second.append(", ").append(view(value));
     }
   }
-  void on_header_impl(error_code&) override { head_done = true; }
+  void on_header_impl(error_code&) override {}
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
-  size_t on_body_impl(Text bytes, error_code&) override {
-    request.body.append(bytes.data(), bytes.size());
-    return bytes.size();
-  }
+  size_t on_body_impl(Text, error_code&) override { return 0; }
   void on_chunk_header_impl(std::uint64_t, Text, error_code&) override {}
-  size_t on_chunk_body_impl(std::uint64_t, Text bytes, error_code& ec) override { return on_body_impl(bytes, ec); }
+  size_t on_chunk_body_impl(std::uint64_t, Text, error_code&) override { return 0; }
   void on_finish_impl(error_code&) override {}
 
   /// What the fields of a complete header have to be together. Returns a status, or 0.
@@ -148,30 +135,30 @@ void RequestParser::feed(std::string_view bytes) {
 }
 
 void RequestParser::next() {
-  message_parser_.reset();
+  message_.reset();
   scanned_ = 0;
   lines_ = 0;
-  wire_bytes_ = 0;
+  chunks_.reset();
+  body_left_ = 0;
   state_ = State::head;
   parse();
 }
 
 bool RequestParser::begun() const { return state_ != State::head || buffered() > 0; }
-bool RequestParser::keep_alive() const { return message_parser_->keep_alive(); }
-bool RequestParser::http10() const { return message_parser_ && message_parser_->http10; }
-size_t RequestParser::body_bytes() const { return message_parser_ ? message_parser_->request.body.size() : 0; }
+bool RequestParser::keep_alive() const { return message_->keep_alive(); }
+bool RequestParser::http10() const { return message_ && message_->http10; }
+size_t RequestParser::body_bytes() const { return message_ ? message_->request.body.size() : 0; }
 
 bool RequestParser::wants_continue() const {
-  return state_ == State::body && !http10() && wire_bytes_ + buffered() == 0 &&
-         message_parser_->request.header("expect");
+  return state_ == State::body && !http10() && body_bytes() + buffered() == 0 && message_->request.header("expect");
 }
 
-HttpRequest RequestParser::take() { return std::move(message_parser_->request); }
+HttpRequest RequestParser::take() { return std::move(message_->request); }
 
 bool RequestParser::fail_with(int status, std::string message) {
   state_ = State::failed;
   status_ = status;
-  message_ = std::move(message);
+  why_ = std::move(message);
   input_.clear();
   begin_ = 0;
   return false;
@@ -213,9 +200,8 @@ bool RequestParser::parse_head() {
   if (scanned_ == 0 && std::string_view(input_).substr(begin_) == "\r") return false;
   if (!scan_head()) return false;
 
-  message_parser_ = std::make_unique<Message>();
-  Message& message = *message_parser_;
-  message.eager(true);
+  message_ = std::make_unique<Message>();
+  Message& message = *message_;
   message.header_limit(static_cast<uint32_t>(limits_.header_bytes) + 1);
   message.body_limit(boost::none);  // by check_fields: a wrong header is told before a long body
   const std::string_view head = std::string_view(input_).substr(begin_, scanned_);
@@ -224,38 +210,33 @@ bool RequestParser::parse_head() {
   if (message.status) return fail_with(message.status, message.why);
   if (ec == beast::http::error::bad_version) {
     const std::string_view line = head.substr(0, head.find('\r')), version = line.substr(line.rfind(' ') + 1);
-    const bool known = version.size() == 8 && version.starts_with("HTTP/") && version[6] == '.';
-    return fail_with(known ? 505 : 400, text("the version is ", quote(version), ", want HTTP/1.1 or HTTP/1.0"));
+    const bool other = version.size() == 8 && version.starts_with("HTTP/") && version[6] == '.' &&
+                       version != "HTTP/1.0" && version != "HTTP/1.1";  // of these the line is wrong elsewhere
+    if (other) return fail_with(505, text("the version is ", quote(version), ", want HTTP/1.1 or HTTP/1.0"));
   }
   if (ec || used != head.size()) return fail_with(400, text("the header is malformed: ", ec.message()));
   if (message.check_fields(limits_.body_bytes)) return fail_with(message.status, message.why);
   begin_ += used;
-  message.body_limit(static_cast<uint64_t>(limits_.body_bytes));
-  state_ = message.is_done() ? State::done : State::body;
+  if (message.chunked()) chunks_.emplace(limits_);
+  if (!message.chunked()) body_left_ = static_cast<size_t>(message.content_length().value_or(0));
+  state_ = State::body;
   return true;
 }
 
-bool RequestParser::parse_body() {
-  Message& message = *message_parser_;
-  while (buffered() >= (message.chunked() ? kLeastChunks : 1)) {
-    error_code ec;
-    const size_t used = message.put({input_.data() + begin_, buffered()}, ec);
-    begin_ += used;
-    wire_bytes_ += used;
-    if (ec == beast::http::error::body_limit)
-      return fail_with(413, text("the body is longer than ", limits_.body_bytes, " bytes"));
-    if (ec && ec != beast::http::error::need_more) return fail_with(400, text("the body is malformed: ", ec.message()));
-    if (message.is_done()) {
-      state_ = State::done;
-      return true;
-    }
-    if (buffered() > static_cast<size_t>(limits_.header_bytes))
-      return fail_with(431, text("a line or the trailer of the body is longer than ", limits_.header_bytes, " bytes"));
-    if (wire_bytes_ > static_cast<size_t>(limits_.header_bytes) + kChunkOverhead * message.request.body.size())
-      return fail_with(400, "the chunks of the body hold next to nothing");
-    if (ec || used == 0) return false;
+void RequestParser::parse_body() {
+  const std::string_view bytes = std::string_view(input_).substr(begin_);
+  std::string& body = message_->request.body;
+  if (chunks_) {
+    begin_ += chunks_->feed(bytes, body);
+    if (chunks_->status()) fail_with(chunks_->status(), chunks_->message());
+    if (chunks_->done()) state_ = State::done;
+  } else {
+    const size_t count = std::min(bytes.size(), body_left_);
+    body.append(bytes.substr(0, count));
+    begin_ += count;
+    body_left_ -= count;
+    if (body_left_ == 0) state_ = State::done;
   }
-  return false;
 }
 
 }  // namespace motet

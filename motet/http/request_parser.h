@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <optional>
 
+#include "motet/http/chunks.h"
 #include "motet/http/options.h"
 #include "motet/http/request.h"
 
@@ -42,14 +44,14 @@ class RequestParser {
   HttpRequest take();
   /// In `failed`: the status to answer, and why.
   int status() const { return status_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const { return why_; }
 
  private:
-  struct Message;  // Beast's parser of one message
+  struct Message;  // the present request, and Beast's parser of its header
 
   void parse();
   bool parse_head();
-  bool parse_body();
+  void parse_body();
   bool scan_head();
   bool fail_with(int status, std::string message);
 
@@ -59,10 +61,11 @@ class RequestParser {
   size_t begin_ = 0;    // what is before it in input_ has been used
   size_t scanned_ = 0;  // of the header, from begin_
   int64_t lines_ = 0;
-  size_t wire_bytes_ = 0;  // of a body with its chunk lines
-  std::unique_ptr<Message> message_parser_;
+  std::unique_ptr<Message> message_;
+  std::optional<ChunkDecoder> chunks_;
+  size_t body_left_ = 0;  // of one that says its length
   int status_ = 0;
-  std::string message_;
+  std::string why_;
 };
 
 }  // namespace motet
