@@ -119,19 +119,13 @@ void HttpConnection::on_end() {
   probe();
 }
 
-/// Sends what no client minds, so that one that has gone answers with a reset.
+/// Makes a client that has gone answer with a reset.
 void HttpConnection::probe() {
   probed_ = true;
   if (answer_complete_) return;
   if (http10_ && !answer_begun_) return close();  // HTTP/1.0 knows nothing that is harmless
   watch();
-  if (stage_ == Stage::closed) return;
-  if (!answer_begun_) {
-    output_ += kContinue;
-    write();
-  } else if (events_) {
-    comment();
-  }
+  if (stage_ != Stage::closed && asks()) ask();
 }
 
 /// Closes when a reset comes in, although nobody reads or writes.
@@ -179,6 +173,7 @@ void HttpConnection::dispatch() {
   keep_alive_ = parser_.keep_alive();
   HttpRequest request = parser_.take();
   request.peer = peer_;
+  const std::string name = request.method + " " + quote(request.path);
   head_request_ = request.method == "HEAD";
   answer_begun_ = answer_complete_ = chunked_ = events_ = probed_ = false;
   ++shared_.requests;
@@ -190,7 +185,7 @@ void HttpConnection::dispatch() {
                                         });
   HttpReply reply(reply_);
   const auto failed = [&](const char* what) {
-    log_warn(text(request.method, " ", quote(request.path), ": ", what));
+    log_warn(name + ": " + what);
     if (reply_) reply_->send(500, "application/json", shared_.options.error_body(500, "internal error"), {});
   };
   try {
@@ -255,8 +250,13 @@ void HttpConnection::begin_answer(const ReplyState::News& news) {
   output_ += response_head(response, std::time(nullptr));
 }
 
-void HttpConnection::comment() {
-  output_ += chunked_ ? http_chunk(kComment) : std::string(kComment);
+/// Sends what no client minds.
+void HttpConnection::ask() {
+  if (answer_begun_) {
+    output_ += chunked_ ? http_chunk(kComment) : std::string(kComment);
+  } else {
+    output_ += kContinue;
+  }
   given_ = Clock::now();
   write();
 }
@@ -319,7 +319,7 @@ HttpConnection::Time HttpConnection::due() const {
     const bool idle = !first_ && !in_head_;
     return std::min(out, since_ + seconds(idle ? limits_.idle_seconds : limits_.header_seconds));
   }
-  if (events_ && unsent() == 0 && !answer_complete_) out = std::min(out, given_ + seconds(limits_.comment_seconds));
+  if (asks() && unsent() == 0) out = std::min(out, given_ + seconds(limits_.comment_seconds));
   if (paused()) out = std::min(out, Clock::now() + kLook);
   return out;
 }
@@ -346,7 +346,7 @@ void HttpConnection::on_due() {
   if (due() > now) return;
   if (unsent() > 0 && taken_ + seconds(limits_.stalled_seconds) <= now) return close();
   if (stage_ == Stage::closing) return close();
-  if (stage_ == Stage::answering) return events_ && unsent() == 0 ? comment() : void();
+  if (stage_ == Stage::answering) return asks() && unsent() == 0 ? ask() : void();
   if (!parser_.begun()) return close();
   refuse(408, in_body_ ? text("the body comes slower than ", limits_.body_bytes_per_second, " bytes a second")
                        : text("the header is not complete after ", limits_.header_seconds, " seconds"));

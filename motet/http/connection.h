@@ -68,7 +68,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Outgoing.
   void flush();
   void begin_answer(const ReplyState::News& news);
-  void comment();
+  void ask();
   void write();
   void on_written(Code error, size_t count);
   void finish_answer();
@@ -76,6 +76,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool keeps_alive() const { return keep_alive_ && !shared_.draining; }
   /// As many requests wait behind this one as may; a client that leaves is not noticed by reading then.
   bool paused() const { return stage_ == Stage::answering && !reading_ && !read_ended_ && !probed_; }
+
+  /// Whether ask() is due after a silence: in a stream of events, and before an answer when the client's end has come.
+  bool asks() const { return !answer_complete_ && (answer_begun_ ? events_ : probed_ && !http10_); }
 
   // Time.
   Time due() const;

@@ -108,6 +108,8 @@ void HttpServer::Loop::close_all(bool waiting_only) {
 
 HttpServer::HttpServer(HttpServerOptions options, HttpHandler handler) : loop_(std::make_unique<Loop>()) {
   loop_->shared.options = std::move(options);
+  if (!loop_->shared.options.error_body)
+    loop_->shared.options.error_body = [](int, const std::string&) { return "{}"; };
   loop_->shared.handler = std::move(handler);
   loop_->listen();
   loop_->accept();

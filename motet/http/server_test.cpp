@@ -149,6 +149,7 @@ TEST(HttpServer, AStreamThatNobodyEndsIsCutOff) {
   Client client(served.server.port());
   client.send(kGet);
   EXPECT_EQ(client.all().find("0\r\n\r\n"), std::string::npos);
+  EXPECT_TRUE(client.ended);
 }
 
 TEST(HttpServer, AHeaderCannotSplitTheAnswer) {
@@ -204,6 +205,7 @@ TEST(HttpServer, DrainingFinishesTheAnswersAndTakesNoNewConnections) {
   ASSERT_TRUE(comes_true([&] { return asked.load() && served.server.connections() == 2; }));
   served.server.drain();
   EXPECT_EQ(idle.all(), "");
+  EXPECT_TRUE(idle.ended);
   EXPECT_FALSE(Client(served.server.port()).connected);
   held->send(200, "text/plain", "done");
   const std::string answer = busy.all();

@@ -110,11 +110,13 @@ class Client {
     return head;
   }
   bool connected = false;
+  bool ended = false;  // the server has closed or shut down its side, without a reset
 
  private:
   bool more() {
     char bytes[4096];
     const ssize_t count = ::recv(socket_, bytes, sizeof bytes, 0);
+    ended = count == 0;
     if (count > 0) received_.append(bytes, static_cast<size_t>(count));
     return count > 0;
   }
