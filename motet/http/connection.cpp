@@ -78,7 +78,13 @@ void HttpConnection::close() {
     if (--shared_.of_address[group_] == 0) shared_.of_address.erase(group_);
   }
   shared_.all.erase(this);
-  if (const auto reply = std::exchange(reply_, nullptr)) reply->finish(true);
+  const auto reply = std::exchange(reply_, nullptr);
+  if (!reply) return;
+  try {
+    reply->finish(true);
+  } catch (const std::exception& error) {  // of on_change; the other connections are closed all the same
+    log_warn(text("the HTTP connection of ", peer_, ": ", error.what()));
+  }
 }
 
 // ---- incoming ------------------------------------------------------------------------------------------------------

@@ -306,6 +306,28 @@ TEST(HttpLimits, ASilentStreamOfEventsGetsComments) {
   first.end();
 }
 
+TEST(HttpLimits, AnOnChangeThatThrowsHurtsNobodyElse) {
+  std::atomic<int> asked = 0;
+  std::vector<HttpReply> kept;
+  {
+    ServedHttp served([&](HttpRequest&& request, HttpReply reply) {
+      if (request.path == "/now") return reply.send(200, "text/plain", "ok");
+      reply.on_change([] { fail("of a callback"); });
+      kept.push_back(reply);
+      ++asked;
+    });
+    Client leaves(served.server.port()), stays(served.server.port()), asks(served.server.port());
+    leaves.send(kGet);
+    stays.send(kGet);
+    ASSERT_TRUE(comes_true([&] { return asked == 2; }));
+    leaves.reset();
+    ASSERT_TRUE(comes_true([&] { return served.server.connections() == 2; }));
+    asks.send("GET /now HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_EQ(body_of(asks.answer()), "ok");
+  }
+  for (const HttpReply& reply : kept) EXPECT_TRUE(reply.gone());
+}
+
 TEST(HttpLimits, AThousandClientsThatLeaveLeaveNothing) {
   std::mutex mutex;
   std::vector<HttpReply> replies;

@@ -67,7 +67,11 @@ void HttpServer::Loop::listen() {
 void HttpServer::Loop::accept() {
   acceptor.async_accept([this](const error_code& error, tcp::socket socket) {
     if (!acceptor.is_open()) return;
-    if (!error) admit(std::move(socket));
+    try {
+      if (!error) admit(std::move(socket));
+    } catch (const std::exception& without) {  // memory, say: others are still let in
+      log_warn(text("an HTTP connection was not admitted: ", without.what()));
+    }
     if (error != asio::error::no_descriptors && error != asio::error::no_buffer_space &&
         error != asio::error::no_memory)
       return accept();
@@ -124,7 +128,7 @@ void HttpServer::run() {
   while (!loop_->shared.io.stopped()) {
     try {
       loop_->shared.io.run();
-    } catch (const std::exception& error) {  // its connection goes with the work that threw, the others go on
+    } catch (const std::exception& error) {  // connections see to their own; the loop must go on whatever happens
       log_warn(text("the HTTP server: ", error.what()));
     }
   }

@@ -173,6 +173,19 @@ TEST(HttpServer, ATakenPortAndAWrongAddressAreOneLine) {
   EXPECT_EQ(message_of<UsageError>([&] { HttpServer(options, echo); }), "the port is 65536, want 0 to 65535");
 }
 
+TEST(HttpServer, NamesAndIpv6AreAddressesToo) {
+  auto options = http_options();
+  options.address = "localhost";
+  const HttpServer named(options, echo);
+  EXPECT_TRUE(Client(named.port()).connected);
+  options.address = "::1";
+  try {
+    EXPECT_GT(HttpServer(options, echo).port(), 0);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+}
+
 TEST(HttpServer, StopEndsRunWhetherItBeganOrNot) {
   HttpServer before(http_options(), echo);
   before.stop();
