@@ -136,6 +136,19 @@ def write_http():
     put("http_request", "escape", b"\1GET /%00%zz HTTP/1.1\r\n" + host + b"\r\n")
 
 
+def write_completions():
+    """The first byte is t for a completion, c for a chat."""
+    numbers = {"n": 2, "seed": -5, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.1, "typical_p": 0.5, "max_tokens": 0,
+               "repetition_penalty": 1.1, "frequency_penalty": -2, "presence_penalty": 2, "logprobs": 20, "echo": True,
+               "stream": True, "stream_options": {"include_usage": True}, "stop": ["a", ""], "logit_bias": {"299": -100}}
+    put("completion_request", "text", b"t" + json.dumps({"prompt": "a", "model": "m"} | numbers).encode())
+    put("completion_request", "ids", b"t" + json.dumps({"prompt": [[1, 299], [0]], "best_of": 1, "x": None}).encode())
+    put("completion_request", "large", b't{"prompt": [1e300, 9223372036854775808], "n": 1e6, "max_tokens": -1}')
+    chat = {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "logprobs": True, "top_logprobs": 3,
+            "max_completion_tokens": 7, "tools": [], "response_format": {"type": "text"}}
+    put("completion_request", "chat", b"c" + json.dumps(chat).encode())
+
+
 if __name__ == "__main__":
     write_safetensors()
     write_gguf()
@@ -144,3 +157,4 @@ if __name__ == "__main__":
     write_token_shards()
     write_manifests()
     write_http()
+    write_completions()

@@ -3,6 +3,7 @@ import concurrent.futures
 import hashlib
 import json
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -337,3 +338,16 @@ def test_help_tells_every_limit():
     text = subprocess.run([MOTET, "serve", "--help"], capture_output=True, text=True, env=environment()).stdout
     for flag in ("--body-bytes", "--connections", "--header-seconds", "--queue", "--cache-bytes", "--api-key-file", "--weights"):
         assert flag in text
+
+
+# ---- documents ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_documents_table_is_the_commands():
+    """Names and defaults of docs/serving.md are those of --help."""
+    text = subprocess.run([MOTET, "serve", "--help"], capture_output=True, text=True, env=environment()).stdout
+    rows = re.findall(r"^\| `--([a-z-]+)` \| ([^|]+) \|", (ROOT / "docs/serving.md").read_text(), re.M)
+    assert len(rows) > 15
+    for name, default in rows:
+        (line,) = re.findall(rf"--{name} [^\n]*(?:\n {{10,}}[^\n]*)*", text)
+        assert f"default: {default.strip()}" in line, (name, line)

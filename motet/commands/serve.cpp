@@ -45,7 +45,8 @@ ApiKeys keys_of(const ServeOptions& options) {
 json tokenizer_info(const Companions& companions, const Tokenizer& tokenizer) {
   json info = companion_json(companions, "tokenizer_config.json");
   info.erase("added_tokens_decoder");
-  for (const auto& [name, text] : token_variables(companions, tokenizer).items()) info[name] = text;
+  const nlohmann::ordered_json variables = token_variables(companions, tokenizer);
+  for (const auto& [name, text] : variables.items()) info[name] = text.get<std::string>();
   const auto jinja = companions.files.find("chat_template.jinja");
   if (jinja != companions.files.end()) info["chat_template"] = jinja->second;
   if (!info.contains("tokenizer_class")) info["tokenizer_class"] = tokenizer.name();

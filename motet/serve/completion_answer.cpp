@@ -1,7 +1,10 @@
 #include "motet/serve/completion_answer.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <utility>
 
+#include "motet/core/utf8.h"
 #include "motet/serve/refused.h"
 
 namespace motet {
@@ -11,11 +14,18 @@ using nlohmann::json;
 
 std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-// A token by itself; a part of a character is U+FFFD.
+// A token by itself. Bytes that are no text are told as OpenAI tells them, bytes:\\xe2, so that tokens stay apart.
 std::string alone(const Tokenizer& tokenizer, int32_t id) {
   StreamDecoder decoder(tokenizer);
-  std::string text = decoder.push(id);
-  return text + decoder.flush();
+  const std::string text = decoder.push(id), bytes = tokenizer.decode({&id, 1});
+  if (utf8_invalid_at(bytes) == std::string::npos) return text + decoder.flush();
+  std::string told = "bytes:";
+  for (const char byte : bytes) {
+    char hexadecimal[8];
+    std::snprintf(hexadecimal, sizeof hexadecimal, "\\x%02x", static_cast<unsigned char>(byte));
+    told += hexadecimal;
+  }
+  return told;
 }
 
 int64_t characters(const std::string& text) {
