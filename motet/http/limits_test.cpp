@@ -80,15 +80,15 @@ TEST(HttpLimits, TwoHundredTricklingSocketsDoNotKeepOthersOut) {
 }
 
 TEST(HttpLimits, ASlowBodyIsA408AndAFastOneIsNot) {
-  ServedHttp served(ok, {.body_grace_seconds = 0.3, .body_bytes_per_second = 1000});
+  ServedHttp served(ok, {.body_grace_seconds = 1, .body_bytes_per_second = 1000});
   Client stands(served.server.port()), slow(served.server.port()), fast(served.server.port());
   stands.send(kPost + "Content-Length: 100000\r\n\r\n" + std::string(50000, 'a'));  // what it had in hand does not help
   slow.send(kPost + "Transfer-Encoding: chunked\r\n\r\n");
   std::thread sender([&] {
     while (slow.send("1\r\na\r\n")) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   });
-  fast.send(kPost + "Content-Length: 6000\r\n\r\n");
-  for (int i = 0; i < 60; ++i) {
+  fast.send(kPost + "Content-Length: 15000\r\n\r\n");
+  for (int i = 0; i < 150; ++i) {
     fast.send(std::string(100, 'a'));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -255,25 +255,19 @@ TEST(HttpLimits, AFullClientPausesItsProducerAndIsNotGone) {
   client.send(kGet);
   HttpReply reply = held.wait();
   reply.begin_stream("text/plain");
-  const std::string piece(10000, 'a');
-  size_t given = 0;
-  while (!reply.full() && given < (100 << 20)) {
-    reply.write(piece);
-    given += piece.size();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  constexpr int kPieces = 400;  // far more than the system takes; what it takes at first may end full() before
+  for (int i = 0; i < kPieces; ++i) reply.write(std::string(10000, 'a'));
   ASSERT_TRUE(reply.full());
-  EXPECT_GT(reply.waiting_bytes(), 65536u);
+  EXPECT_GT(reply.waiting_bytes(), 1000000u);
   EXPECT_FALSE(reply.gone());
-  EXPECT_EQ(held.changes, 0);
+  const int before = held.changes;
   std::string answer;
   std::thread reader([&] { answer = client.until("0\r\n\r\n"); });
-  EXPECT_TRUE(comes_true([&] { return held.changes == 1 && !reply.full(); }));
+  EXPECT_TRUE(comes_true([&] { return held.changes > before && !reply.full(); }));
+  EXPECT_FALSE(reply.gone());
   reply.end();
   reader.join();
-  EXPECT_GE(static_cast<size_t>(std::count(answer.begin(), answer.end(), 'a')),
-            given);  // sizes of chunks have some too
-  EXPECT_EQ(held.changes, 1);
+  EXPECT_GE(std::count(answer.begin(), answer.end(), 'a'), kPieces * 10000);  // sizes of chunks have some too
 }
 
 TEST(HttpLimits, AClientThatTakesNothingIsClosed) {
@@ -284,7 +278,7 @@ TEST(HttpLimits, AClientThatTakesNothingIsClosed) {
   HttpReply reply = held.wait();
   reply.begin_stream("text/plain");
   for (int i = 0; i < 500; ++i) reply.write(std::string(10000, 'a'));
-  EXPECT_TRUE(comes_true([&] { return reply.gone() && held.changes == 1; }));
+  EXPECT_TRUE(comes_true([&] { return reply.gone() && held.changes > 0; }));
   EXPECT_TRUE(comes_true([&] { return served.server.connections() == 0; }));
 }
 
