@@ -1,6 +1,7 @@
-// Any bytes as the body of a completion or, by the first one, of a chat: refused with 400, or numbers within their ranges.
-#include "fuzz/target.h"
+// Any bytes as the body of a completion or, by the first one, of a chat: refused with 400, or numbers within their
+// ranges.
 #include "motet/serve/completion_request.h"
+#include "fuzz/target.h"
 
 namespace {
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -122,6 +123,17 @@ def test_echo_and_logprobs_score_the_prompt(client, small, tmp_path):
     assert abs(-sum(known) / len(known) - float(loss)) < 1e-4
 
 
+def test_the_token_that_ends_a_text_is_scored(small, tmp_path):
+    """A harness drops the last number, that of the one token it asked for: it must be there though it ended the text."""
+    shutil.copytree(small, tmp_path / "m")
+    (tmp_path / "m/generation_config.json").write_text(json.dumps({"eos_token_id": list(range(256))}))
+    with serving(tmp_path / "m") as server:
+        body = {"prompt": "abc", "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
+        (choice,) = server.post("/v1/completions", body)["choices"]
+        assert choice["text"] == "abc" and choice["finish_reason"] == "stop"
+        assert len(choice["logprobs"]["token_logprobs"]) == 4
+
+
 def test_logprobs_of_a_chat(client):
     answer = client.chat.completions.create(
         model="small", messages=[{"role": "user", "content": "a"}], max_tokens=6, temperature=0, logprobs=True, top_logprobs=2
@@ -215,7 +227,7 @@ def test_the_metrics_are_prometheus_text(server):
         ("/v1/completions", {"prompt": "a", "model": "other"}, 404, "model: 'other' is not served, want 'small'"),
         ("/v1/completions", {"prompt": [300]}, 400, "prompt: 300 is above 255"),
         ("/v1/completions", "{", 400, "the body: JSON ends too early, after 1 bytes"),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 600}]}, 400, "messages: 612 tokens and 1 of max_tokens are more than the context of 512"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 600}]}, 400, "messages: 610 tokens and 1 of max_tokens are more than the context of 512"),
         ("/v1/chat/completions", {"messages": []}, 400, "messages: want a list of at least one message"),
         ("/v1/embeddings", {}, 404, "there is no '/v1/embeddings' here"),
     ],
@@ -237,8 +249,6 @@ def test_methods_and_types_are_checked(server):
 
 
 def test_an_error_of_the_template_is_the_requests(tmp_path, small):
-    import shutil
-
     shutil.copytree(small, tmp_path / "m")
     (tmp_path / "m/chat_template.jinja").write_text("{% if messages[0].role != 'user' %}\n{{ raise_exception('want a user') }}{% endif %}a")
     with serving(tmp_path / "m") as server:
@@ -285,7 +295,7 @@ def request_bytes(body, close=True):
 
 
 def test_clients_that_leave_free_everything(small):
-    with serving(small, "-t", 2) as server:
+    with serving(small, "-t", 2, "--header-seconds", 0.5) as server:
         draw = random.Random(2)
         for i in range(300):
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -349,5 +359,5 @@ def test_the_documents_table_is_the_commands():
     rows = re.findall(r"^\| `--([a-z-]+)` \| ([^|]+) \|", (ROOT / "docs/serving.md").read_text(), re.M)
     assert len(rows) > 15
     for name, default in rows:
-        (line,) = re.findall(rf"--{name} [^\n]*(?:\n {{10,}}[^\n]*)*", text)
+        (line,) = re.findall(rf"^ +(?:-\w, )?--{name} [^\n]*(?:\n {{10,}}[^\n]*)*", text, re.M)
         assert f"default: {default.strip()}" in line, (name, line)

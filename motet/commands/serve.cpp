@@ -90,6 +90,11 @@ int64_t cache_limit(const ServeOptions& options, at::Device device) {
   return free ? *free / 10 * 6 : int64_t{1} << 30;
 }
 
+HttpHeaders cors_headers(const std::string& origin) {
+  if (origin.empty()) return {};
+  return {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
+}
+
 // The I/O thread; the loop has ended when this is gone.
 class Listening {
  public:
@@ -126,6 +131,7 @@ int run_serve(const json& request) {
   HttpServer server({.address = options.address,
                      .port = static_cast<int>(options.port),
                      .limits = limits,
+                     .headers = cors_headers(options.cors_origin),
                      .error_body = [](int status, const std::string& message) { return error_body(status, message); }},
                     [&](HttpRequest&& asked, HttpReply reply) { routes.handle(std::move(asked), reply); });
   const Listening listening(server);
@@ -162,9 +168,11 @@ int run_serve(const json& request) {
                 engine_limits.scheduler.cache_bytes >> 20, " MiB, ", model.cache_bytes(1), " bytes a token"));
   wait_for_signal();
   routes.drain();
-  server.drain();
   if (!engine.drain(options.drain_seconds))
     log_warn(text("serve: requests that ran for ", options.drain_seconds, " seconds more were cut off"));
+  server.drain();
+  for (int i = 0; i < 20 && server.connections() > 0; ++i)  // whose last bytes are on their way
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return 0;
 }
 

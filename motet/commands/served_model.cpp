@@ -57,11 +57,6 @@ std::unique_ptr<ServedSequence> BatchModel::copy(const ServedSequence& other, in
   return std::make_unique<Sequence>(from.cache.beginning(tokens, planned), planned);
 }
 
-void BatchModel::logits_of_all(size_t piece, int64_t first, const Tensor& hidden, const OnLogits& on_logits) {
-  const Tensor logits = model_->logits(hidden.unsqueeze(0))[0].to(at::kCPU, at::kFloat).contiguous();
-  on_logits(piece, first, host_numbers<float>(logits), logits.size(0));
-}
-
 void BatchModel::step(std::span<const ServedPiece> given, const OnLogits& on_logits) {
   if (at::get_num_threads() != threads_) at::set_num_threads(threads_);  // OpenMP's number is each thread's own
   c10::InferenceMode inference;
@@ -76,25 +71,30 @@ void BatchModel::step(std::span<const ServedPiece> given, const OnLogits& on_log
     at->second += static_cast<int64_t>(piece.ids.size());
   }
   const std::vector<Tensor> hidden = ragged_step(*model_, pieces);
-  // The last rows 16 at a time, as their kernel takes them: a row's bits do not depend on the others.
+  // 16 rows at a time, as their kernel takes them: a row's bits do not depend on the others.
+  struct Row {
+    size_t piece;
+    int64_t place;  // in its sequence
+  };
   std::vector<Tensor> rows;
-  std::vector<size_t> places;
+  std::vector<Row> places;
   const auto tell = [&] {
     const Tensor logits = model_->logits(at::stack(rows).unsqueeze(0))[0].to(at::kCPU, at::kFloat).contiguous();
     const auto numbers = host_numbers<float>(logits);
     const auto width = static_cast<size_t>(logits.size(1));
-    for (size_t i = 0; i < places.size(); ++i) {
-      const size_t piece = places[i];
-      const auto last = first[piece] + static_cast<int64_t>(given[piece].ids.size()) - 1;
-      on_logits(piece, last, numbers.subspan(i * width, width), 1);
-    }
+    for (size_t i = 0; i < places.size(); ++i)
+      on_logits(places[i].piece, places[i].place, numbers.subspan(i * width, width), 1);
     rows.clear(), places.clear();
   };
   for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i].logits == ServedPiece::Logits::all) logits_of_all(i, first[i], hidden[i], on_logits);
-    if (given[i].logits != ServedPiece::Logits::last) continue;
-    rows.push_back(hidden[i][-1]), places.push_back(i);
-    if (static_cast<int64_t>(rows.size()) == kMaxLinearRows) tell();
+    const auto count = static_cast<int64_t>(given[i].ids.size());
+    const int64_t from = given[i].logits == ServedPiece::Logits::all    ? 0
+                         : given[i].logits == ServedPiece::Logits::last ? count - 1
+                                                                        : count;
+    for (int64_t row = from; row < count; ++row) {
+      rows.push_back(hidden[i][row]), places.push_back({i, first[i] + row});
+      if (static_cast<int64_t>(rows.size()) == kMaxLinearRows) tell();
+    }
   }
   if (!rows.empty()) tell();
 }

@@ -20,7 +20,6 @@ class BatchModel : public ServedModel {
  private:
   struct Sequence;
   int64_t scaling_length(int64_t planned) const;
-  void logits_of_all(size_t piece, int64_t first, const Tensor& hidden_NC, const OnLogits&);
 
   Model model_;
   CacheOptions options_;

@@ -78,7 +78,8 @@ TEST(Batch, EachSequenceGetsWhatItGetsAlone) {
         if (one.cache.size() >= one.prompt && !one.done() && all.size() < 30) {
           Running fork = one;  // shares no memory with it from here on
           fork.cache = one.cache.beginning(one.cache.size(), one.length);
-          fork.ids[static_cast<size_t>(one.cache.size())] ^= 1;
+          int32_t& next = fork.ids[static_cast<size_t>(one.cache.size())];
+          next = (next + 1) % 11;
           all.push_back(std::move(fork));
         }
       }
@@ -109,10 +110,18 @@ Tensor company(Model& model, const Running& one, std::mt19937& random, int other
 TEST(Batch, InFloat32ItsBitsAreThoseAloneOnAnyNumberOfThreads) {
   const int used = at::get_num_threads();
   std::mt19937 random(2);
-  for (const json& attention : all_attentions())
+  std::vector<std::pair<json, json>> models;  // widths that no vector divides
+  for (const json& attention : all_attentions()) models.emplace_back(attention, json{{"hidden_size", 40}});
+  for (const char* block : {"parallel", "sequential_layer_norm"})
+    for (const char* activation : {"silu", "gelu", "gelu_tanh"})
+      for (const int64_t width : {70, 1030})
+        models.emplace_back(
+            json{{"mechanism", "dcmha"}, {"output_gate", true}},
+            json{{"hidden_size", 24}, {"block", block}, {"activation", activation}, {"intermediate_size", width}});
+  for (const auto& [attention, form] : models)
     for (const WeightType weights : {WeightType::float32, WeightType::int8})
       for (const CacheType type : {CacheType::model, CacheType::int8}) {
-        Model model = wide(attention, {{"hidden_size", 48}});
+        Model model = wide(attention, form);
         model->to(at::kFloat);
         model->prepare(weights);
         const Running one(model, random_tokens(random, 30), 20, 8, 33, {.type = type});
@@ -121,7 +130,7 @@ TEST(Batch, InFloat32ItsBitsAreThoseAloneOnAnyNumberOfThreads) {
         for (const int threads : {1, 2, 3}) {
           at::set_num_threads(threads);
           EXPECT_TRUE(expected.equal(company(model, one, random, 40)))
-              << attention << " " << name(type) << " " << threads << " threads";
+              << attention << " " << form << " " << name(type) << " " << threads << " threads";
         }
         at::set_num_threads(used);
       }
@@ -148,7 +157,7 @@ TEST(Batch, ACopiedBeginningContinuesBitByBit) {
     const std::vector<int32_t> ids = random_tokens(random, 30);
     Running first(model, ids, 30, 8, 40), second(model, ids, 30, 8, 35);
     if (attention.value("rope_scaling", "") == "dynamic") second.length = 40;
-    second.ids[20] ^= 1;
+    second.ids[20] = (second.ids[20] + 1) % 11;
     const Tensor expected = alone(model, second);
     for (int i = 0; i < 3; ++i) step(model, {&first});
     const Cache& held = first.cache;

@@ -211,6 +211,7 @@ void HttpConnection::refuse(int status, const std::string& message) {
   answer_begun_ = answer_complete_ = true;
   const std::string body = shared_.options.error_body(status, message);
   HttpResponse response{.status = status, .content_type = "application/json", .length = body.size()};
+  response.headers = shared_.options.headers;
   if (status == 503) response.headers.emplace_back("Retry-After", "1");
   response.keep_alive = false;
   output_ += response_head(response, std::time(nullptr)) + body;
@@ -245,6 +246,8 @@ void HttpConnection::begin_answer(const ReplyState::News& news) {
   answer_begun_ = true;
   const bool stream = news.phase != ReplyState::Phase::whole;
   HttpResponse response{.status = news.status, .content_type = news.content_type, .headers = news.headers};
+  const HttpHeaders& always = shared_.options.headers;
+  response.headers.insert(response.headers.end(), always.begin(), always.end());
   response.length = news.bytes.size();
   response.http10 = http10_;
   if (stream) response.framing = http10_ ? HttpFraming::close : HttpFraming::chunks;

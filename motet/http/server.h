@@ -18,6 +18,7 @@ struct HttpServerOptions {
   std::string address = "127.0.0.1";  // a number or a name of this machine
   int port = 0;                       // 0: any that is free
   HttpLimits limits;
+  HttpHeaders headers;  // of every answer
   /// The JSON body of an answer that the server gives itself: of refused requests and of exceptions. Without it
   /// these say "{}".
   std::function<std::string(int status, const std::string& message)> error_body;

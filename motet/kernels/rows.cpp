@@ -8,6 +8,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "motet/kernels/rows.h"
@@ -92,14 +93,19 @@ void rotate_halves(const float* x, int64_t P, const float* cos, const float* sin
 // hn::Exp is right up to 104 alone; e^100 is infinite for 1 + e^100 too.
 HWY_INLINE Vec exp_of_minus(Vec x) { return hn::Exp(Floats(), hn::Min(hn::Neg(x), set(100.f))); }
 
+// As vectors, and what fills none as one that does: a number's bits do not depend on its place.
 void silu_product(const float* gate, const float* up, int64_t n, float* y) {
-  sweep(
-      n,
-      [&](int64_t k) {
-        const Vec g = load(gate + k), e = exp_of_minus(g);
-        store(y + k, hn::Mul(hn::Div(g, hn::Add(set(1.f), e)), load(up + k)));
-      },
-      [&](int64_t k) { y[k] = gate[k] / (1 + std::exp(-gate[k])) * up[k]; });
+  const auto vector = [](const float* gate, const float* up, float* y) {
+    const Vec g = load(gate);
+    store(y, hn::Mul(hn::Div(g, hn::Add(set(1.f), exp_of_minus(g))), load(up)));
+  };
+  int64_t k = 0;
+  for (; k + kLanes <= n; k += kLanes) vector(gate + k, up + k, y + k);
+  if (k == n) return;
+  float last_gate[kLanes] = {}, last_up[kLanes] = {}, last[kLanes];
+  std::copy_n(gate + k, n - k, last_gate), std::copy_n(up + k, n - k, last_up);
+  vector(last_gate, last_up, last);
+  std::copy_n(last, n - k, y + k);
 }
 
 // With s = sigmoid(gate): d(gate s) = s (1 + gate (1 - s)).

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/layers/token_by_token.h"
 
 namespace motet {
 namespace {
@@ -166,7 +167,8 @@ Attention Projected::attention(const Positions& queries, const Positions& keys, 
 
 Tensor Projected::finish(const Tensor& out_BTHE, const Tensor& x) {
   if (!gate_proj) return o_proj(out_BTHE.flatten(2));
-  return o_proj((out_BTHE * at::sigmoid(gate_proj(x)).unsqueeze(-1)).flatten(2));
+  const Tensor gate_BTH = token_by_token(gate_proj(x), [](const Tensor& t) { return at::sigmoid(t); });
+  return o_proj((out_BTHE * gate_BTH.unsqueeze(-1)).flatten(2));
 }
 
 std::vector<Diagnostic> Projected::diagnostics(const Tensor& x, const Queries&, const Keys&) {

@@ -1,3 +1,4 @@
+#include "motet/kernels/linear.h"
 #include "motet/kernels/rows.h"
 #include "motet/ops/checks.h"
 #include "motet/ops/cuda.h"
@@ -79,20 +80,31 @@ struct One {
 };
 
 std::string why_not_few(const One& a) {
-  return a.x.numel() > kFewNumbers ? "more than 1024 numbers" : why_not_rows(a.x);
+  return a.x.numel() > kMaxLinearRows * a.x.size(-1) ? "more than 16 rows" : why_not_rows(a.x);
 }
 
+Tensor gelu_torch(const Tensor& x, bool by_tanh) { return at::gelu(x, by_tanh ? "tanh" : "none"); }
+
+// Rows of few numbers without torch; others one by one, so that a row's bits do not depend on those beside it, for
+// torch rounds the numbers that fill no vector otherwise.
 Tensor gelu_rows(const One& a) {
+  const int64_t width = a.x.size(-1), rows = a.x.numel() / width;
+  if (rows == 1 && width > kFewNumbers) return gelu_torch(a.x, a.by_tanh);
   const Tensor y = at::empty(a.x.sizes(), a.x.options());
-  gelu(a.x.const_data_ptr<float>(), a.x.numel(), a.by_tanh, y.mutable_data_ptr<float>());
+  if (width <= kFewNumbers) {
+    gelu(a.x.const_data_ptr<float>(), a.x.numel(), a.by_tanh, y.mutable_data_ptr<float>());
+    return y;
+  }
+  const Tensor x_MN = a.x.view({rows, width}), y_MN = y.view({rows, width});
+  for (int64_t m = 0; m < rows; ++m) y_MN[m].copy_(gelu_torch(x_MN[m], a.by_tanh));
   return y;
 }
 
 const auto& gelu_rows_table() {
-  static const Kernels<One, Tensor, 2> table(
-      "gelu", {{{"rows", why_not_few, gelu_rows},
-                {"torch", [](const One&) { return std::string(); },
-                 [](const One& a) -> Tensor { return at::gelu(a.x, a.by_tanh ? "tanh" : "none"); }}}});
+  static const Kernels<One, Tensor, 2> table("gelu",
+                                             {{{"rows", why_not_few, gelu_rows},
+                                               {"torch", [](const One&) { return std::string(); },
+                                                [](const One& a) -> Tensor { return gelu_torch(a.x, a.by_tanh); }}}});
   return table;
 }
 

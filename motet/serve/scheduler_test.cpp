@@ -109,6 +109,16 @@ TEST_F(SchedulerTest, WhoDoesNotFitWaitsAndKeepsItsTurn) {
   EXPECT_TRUE(large->finished && small->finished);
 }
 
+TEST_F(SchedulerTest, EverySampleReservesItsMemory) {
+  start({.cache_bytes = 1000});
+  const auto several = submit(prompt(20), 20, {.samples = 2}), other = submit(prompt(20, 4), 10);
+  scheduler_->step();
+  EXPECT_EQ(metrics_.cache_bytes, 800);
+  EXPECT_EQ(scheduler_->waiting(), 1);
+  run();
+  EXPECT_TRUE(several->finished && other->finished);
+}
+
 TEST_F(SchedulerTest, ABeginningThatWasComputedIsTakenOver) {
   const auto first = submit(prompt(300), 4);
   run();

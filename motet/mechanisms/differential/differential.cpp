@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/layers/token_by_token.h"
 
 namespace motet {
 namespace {
@@ -119,7 +120,9 @@ Tensor Differential::lambda_of(const Tensor& x) {
   if (!second_) return lambda();
   if (!lambda_proj) return at::ones({}, x.options());
   const Tensor raw = lambda_proj(x);
-  return options_.lambda_form == DifferentialOptions::LambdaForm::raw ? raw : at::sigmoid(raw);
+  return options_.lambda_form == DifferentialOptions::LambdaForm::raw
+             ? raw
+             : token_by_token(raw, [](const Tensor& t) { return at::sigmoid(t); });
 }
 
 Tensor Differential::subtraction() const {

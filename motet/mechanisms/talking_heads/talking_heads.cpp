@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/layers/token_by_token.h"
 
 namespace motet {
 namespace {
@@ -127,7 +128,9 @@ TalkingHeads::TalkingHeads(const Setting& s) : Projected(s, sizes(s)), options_(
 
 Tensor TalkingHeads::full(const Tensor& map_CNM, const Tensor& x_BTC) const {
   if (!map_CNM.defined()) return {};
-  return at::matmul(x_BTC, map_CNM.flatten(1)).unflatten(-1, {map_CNM.size(1), map_CNM.size(2)});
+  const Tensor map = map_CNM.flatten(1);
+  const Tensor made = token_by_token(x_BTC, [&](const Tensor& x) { return at::matmul(x, map); });
+  return made.unflatten(-1, {map_CNM.size(1), map_CNM.size(2)});
 }
 
 Keys TalkingHeads::keys(const Tensor& memory, const Positions& at) { return restore(compact_keys(memory, at), at); }
