@@ -1,8 +1,12 @@
 #include <torch/version.h>
 
+#include <cmath>
+
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/core/caches.h"
 #include "motet/core/environment.h"
+#include "motet/core/error.h"
 #include "motet/core/instructions.h"
 #include "motet/core/process.h"
 #include "motet/core/version.h"
@@ -17,6 +21,17 @@ std::string instruction_sets() {
   std::string names;
   for (const std::string& name : instruction_names()) names += (names.empty() ? "" : " ") + name;
   return names.empty() ? "none that the kernels use" : names;
+}
+
+/// Each level of the caches with the speed of one thread that reads from it: half of it, so that all stays there.
+std::string caches() {
+  const CacheSizes& sizes = cache_sizes();
+  std::string all;
+  for (const auto& [level, bytes] : {std::pair{"L1", sizes.l1}, {"L2", sizes.l2}, {"L3", sizes.l3}})
+    if (bytes > 0)
+      all += text(all.empty() ? "" : ", ", level, " ", bytes >> 10, " KiB at ",
+                  std::lround(read_bandwidth(std::min<int64_t>(bytes / 2, 64 << 20)) / 1e9), " GB/s");
+  return all.empty() ? "not told" : all;
 }
 
 std::string chosen(const Choice& choice) {
@@ -48,6 +63,7 @@ int run_doctor(const nlohmann::json& request) {
   row("motet", kVersion);
   row("torch", TORCH_VERSION);
   row("instruction sets", instruction_sets());
+  row("caches", caches());
   row("processors", std::to_string(processor_count()));
   row("threads", std::to_string(request_threads(request)));
   row("GPU", at::hasCUDA() ? "CUDA" : "none");

@@ -18,7 +18,7 @@ struct Call {
   Sight sight;
 
   Call(const Problem& problem, const Runtime& run, bool pairs)
-      : p(problem), runtime(run), bf16_pairs(pairs), plan(make_plan(problem)), sight(problem) {}
+      : p(problem), runtime(run), bf16_pairs(pairs), plan(make_plan(problem, run.caches)), sight(problem) {}
   int64_t blocks(int64_t rows) const { return (p.T + rows - 1) / rows; }
   int64_t tiles(int64_t keys) const { return (p.S + keys - 1) / keys; }
 };

@@ -109,6 +109,21 @@ TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
     }
 }
 
+// Small caches make blocks of 16 queries, large ones of 128.
+TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
+  for (const int64_t l2 : {int64_t{16} << 10, int64_t{64} << 20}) {
+    SCOPED_TRACE(l2);
+    Options options;
+    options.B = 32, options.T = options.S = 133, options.causal = true;
+    options.pre = options.post = kDcmha, options.pre_identity = options.post_identity = true;
+    Sample s(options);
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    Runtime run = runtime(2, Instructions::best);
+    run.caches = {32 << 10, l2, 0};
+    expect_close(run_all(s, dout, run), s, dout, 2e-6);
+  }
+}
+
 TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
   for (const Named& c : cases()) {
     SCOPED_TRACE(c.name);

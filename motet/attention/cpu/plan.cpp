@@ -1,14 +1,20 @@
 #include "motet/attention/cpu/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <tuple>
 
 namespace motet::cpu {
 namespace {
 
-// Queries of a block. 64 keep K and V streaming from L3 once per 64 queries; fewer when one thread's row buffers would
-// pass the budget (in a prototype 16 instead of 64 cost 18 % at T = 2048). Measure again with `motet bench attention`.
-constexpr int64_t kMixedRows = 64, kOnlineRows = 128;
+// Queries of a block without row buffers. On Zen 5 64, 256 and 512 take the same time within 2 %.
+constexpr int64_t kOnlineRows = 128;
+// The most queries of a block with row buffers, and where L2 has twice the usual size and enough blocks are left for
+// as many threads. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won nothing and lost up to 5 %.
+constexpr int64_t kMixedRows = 64, kMixedRowsOfLargeL2 = 128, kEnoughBlocks = 32;
+constexpr int64_t kUsualL2 = int64_t{1} << 20;
+// One thread's row buffers at most; beyond that blocks have fewer queries, whatever it costs.
 constexpr int64_t kRowBufferBytes = int64_t{192} << 20;
 constexpr int64_t kDecodeRows = 16;  // with at most this many queries nothing is packed
 
@@ -64,6 +70,68 @@ int64_t rows_within_budget(const Problem& p, int64_t buffers, int64_t wanted) {
   return std::clamp(kRowBufferBytes / row / kRows * kRows, int64_t{kRows}, wanted);
 }
 
+// What a pass brings from beyond L2, in bytes for all heads of a unit. Of a block of R queries each key costs `keys`,
+// whatever R is; each pair of a query and a key costs `buffer` where the row buffers do not stay in L2, and `own` where
+// what belongs to the queries (q and outputs, or dout and dq) does not.
+struct Traffic {
+  double keys, buffer, own;
+  double buffer_size, own_size;  // bytes that stay: of a query and key, of a query
+};
+
+// A line that is written is fetched and written back: two for each number, beside the one that reads it.
+Traffic forward_traffic(const Unit& u, double key_numbers, double value_numbers, const Problem& p) {
+  const double q = static_cast<double>(u.scores * p.D), out = static_cast<double>(u.outputs * p.E);
+  const double heads = static_cast<double>(std::max({u.scores, u.softmax, u.outputs}));
+  return {4 * (key_numbers + value_numbers), 12 * heads, (4 * q + 8 * out) / kForwardKeys, 4 * heads, 4 * (q + out)};
+}
+
+// K comes in two orders and dK is added to, V in one and dV too; scores, P and dP are written and read, scores a second
+// time by their gradients.
+Traffic backward_traffic(const Unit& u, double key_numbers, double value_numbers, const Problem& p) {
+  const double q = static_cast<double>(u.scores * p.D), out = static_cast<double>(u.outputs * p.E);
+  const double heads = static_cast<double>(u.scores + u.softmax + std::max(u.scores, u.softmax));
+  return {16 * key_numbers + 12 * value_numbers, 12 * heads + 4 * static_cast<double>(u.scores),
+          (16 * q + 8 * out) / kBackwardKeys, 4 * heads, 4 * (q + out)};
+}
+
+// The queries of a block that bring the least from beyond L2, of two the more. Row buffers may take three quarters of
+// it, what belongs to the queries a half: the rest is for the tiles of keys that stream through.
+int64_t rows_of_least_traffic(const Traffic& t, double keys_seen, int64_t l2, int64_t most) {
+  int64_t best = most;
+  double least = INFINITY;
+  for (int64_t rows = most; rows >= std::min<int64_t>(most, 2 * kRows); rows -= kRows) {
+    const double count = static_cast<double>(rows), size = static_cast<double>(l2);
+    const double bytes = t.keys / count + (count * keys_seen * t.buffer_size > 0.75 * size ? t.buffer : 0) +
+                         (count * t.own_size > 0.5 * size ? t.own : 0);
+    if (bytes < least) least = bytes, best = rows;
+  }
+  return best;
+}
+
+// Keys that a query sees on average.
+double mean_keys(const Problem& p) {
+  const double all = static_cast<double>(p.S), half = static_cast<double>(std::min(p.T, p.S)) / 2;
+  const double seen = p.causal ? all - half : all;
+  return p.window > 0 ? std::min(seen, static_cast<double>(p.window)) : seen;
+}
+
+// Queries of a block with row buffers, forward and backward.
+std::pair<int64_t, int64_t> mixed_rows(const Problem& p, const Plan& plan, const CacheSizes& caches) {
+  const Unit& unit = plan.units.front();
+  const int64_t l2 = caches.l2 > 0 ? caches.l2 : kUsualL2, enough = round_up(std::max<int64_t>(p.T, 1), kRows);
+  const int64_t blocks = p.B * static_cast<int64_t>(plan.units.size()) * (p.T / kMixedRowsOfLargeL2);
+  const bool large = l2 >= 2 * kUsualL2 && blocks >= kEnoughBlocks;
+  const int64_t most = std::min(enough, large ? kMixedRowsOfLargeL2 : kMixedRows);
+  const double keys = static_cast<double>(std::min(unit.scores, p.key_heads) * p.D),
+               values = static_cast<double>(std::min(unit.outputs, p.value_heads) * p.E);
+  const int64_t heads = std::max({unit.scores, unit.softmax, unit.outputs});
+  const auto rows = [&](const Traffic& traffic, int64_t buffers) {
+    return rows_within_budget(p, buffers, rows_of_least_traffic(traffic, mean_keys(p), l2, most));
+  };
+  return {rows(forward_traffic(unit, keys, values, p), heads),
+          rows(backward_traffic(unit, keys, values, p), 3 * heads)};
+}
+
 }  // namespace
 
 MixKind pre_kind(const Problem& p) { return kind_of(p.pre, p.score_heads, p.softmax_heads); }
@@ -72,7 +140,7 @@ MixKind post_kind(const Problem& p) {
   return p.pairs.lambda ? MixKind::pairs : kind_of(p.post, p.softmax_heads, p.output_heads);
 }
 
-Plan make_plan(const Problem& p) {
+Plan make_plan(const Problem& p, const CacheSizes& caches) {
   Plan plan;
   plan.pre = pre_kind(p), plan.post = post_kind(p);
   plan.units = make_units(p, plan.pre, plan.post);
@@ -81,12 +149,8 @@ Plan make_plan(const Problem& p) {
   plan.forward = p.T <= kDecodeRows && p.S > 2 * p.T ? Skeleton::decode
                  : mixed                             ? Skeleton::row_buffer
                                                      : Skeleton::online;
-  const Unit widest = plan.units.front();
-  const int64_t heads = std::max({widest.scores, widest.softmax, widest.outputs});
-  const int64_t enough = round_up(std::max<int64_t>(p.T, 1), kRows);
-  const int64_t wanted = std::min(enough, mixed ? kMixedRows : kOnlineRows);
-  plan.forward_rows = mixed ? rows_within_budget(p, heads, wanted) : wanted;
-  plan.backward_rows = mixed ? rows_within_budget(p, 3 * heads, wanted) : wanted;
+  plan.forward_rows = plan.backward_rows = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), kOnlineRows);
+  if (mixed) std::tie(plan.forward_rows, plan.backward_rows) = mixed_rows(p, plan, caches);
   return plan;
 }
 

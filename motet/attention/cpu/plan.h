@@ -1,7 +1,9 @@
 #pragma once
 #include "motet/attention/cpu/problem.h"
+#include "motet/core/caches.h"
 
-// How one problem is cut into tasks. Nothing here depends on the number of threads, so that results do not either.
+// How one problem is cut into tasks, by its shape and the sizes of the caches. Nothing here depends on the number of
+// threads, so that results do not either.
 namespace motet::cpu {
 
 // Shapes of tiles, alike for every instruction set.
@@ -39,6 +41,7 @@ struct Plan {
   int64_t forward_rows, backward_rows;  // queries of a block, multiples of kRows
 };
 
-Plan make_plan(const Problem&);
+/// Of caches only L2 counts: the last level is shared with whatever else runs. 0: taken for 1 MiB.
+Plan make_plan(const Problem&, const CacheSizes&);
 
 }  // namespace motet::cpu

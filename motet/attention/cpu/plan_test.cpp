@@ -10,6 +10,7 @@ namespace motet::cpu {
 namespace {
 
 constexpr float kSome = 0;  // what a part points to; a plan reads no numbers
+constexpr CacheSizes kZen{32 << 10, 1 << 20, 32 << 20}, kIntel{48 << 10, 2 << 20, 480 << 20};
 
 Problem problem(int64_t T, int64_t S, int64_t heads = 4) {
   Problem p;
@@ -57,7 +58,7 @@ TEST(Plan, FewQueriesOfManyKeysAreDecoded) {
     const auto skeleton = [&](int64_t T, int64_t S) {
       Problem p = problem(T, S);
       if (mixed) p.pre = parts({kQueryGate});
-      return make_plan(p).forward;
+      return make_plan(p, kZen).forward;
     };
     const Skeleton other = mixed ? Skeleton::row_buffer : Skeleton::online;
     EXPECT_EQ(skeleton(1, 3), Skeleton::decode);
@@ -75,7 +76,7 @@ TEST(Plan, RowBuffersFillTheirBudgetAndNoMore) {
     p.softmax_heads = softmax_heads;
     p.pre = parts({kWeight}), p.post = parts({kWeight});
     p.causal = window > 0, p.window = window;
-    const Plan plan = make_plan(p);
+    const Plan plan = make_plan(p, kZen);
     return std::pair(plan.forward_rows, plan.backward_rows);
   };
   using Rows = std::pair<int64_t, int64_t>;
@@ -86,8 +87,43 @@ TEST(Plan, RowBuffersFillTheirBudgetAndNoMore) {
   EXPECT_EQ(rows(65'536, 24'512), Rows(64, 16));  // with a block of 64 queries a window sees 24,576 keys
   EXPECT_EQ(rows(65'536, 8'128), Rows(64, 64));
   EXPECT_EQ(rows(1 << 20, 8'192 - 63), Rows(64, 56));  // one key more than fits 64 rows
-  EXPECT_EQ(make_plan(problem(20, 20)).forward_rows, 24);
-  EXPECT_EQ(make_plan(problem(4096, 1 << 20)).forward_rows, 128);
+  EXPECT_EQ(make_plan(problem(20, 20), kZen).forward_rows, 24);
+  EXPECT_EQ(make_plan(problem(4096, 1 << 20), kZen).forward_rows, 128);
+}
+
+// Of 16 mixed heads of 64, causal, each block of R queries: forward a key brings 8 KiB / R and a query and key 192
+// bytes where 64 R S / 2 bytes of row buffers pass three quarters of L2; backward 28 KiB / R and 640 bytes, three
+// buffers.
+TEST(Plan, RowsAreThoseThatBringTheLeastFromBeyondL2) {
+  using Rows = std::pair<int64_t, int64_t>;
+  const auto rows = [](int64_t T, const CacheSizes& caches, int64_t heads = 16, int64_t B = 1) {
+    Problem p = problem(T, T, heads);
+    p.B = B, p.D = p.E = 64, p.causal = true, p.pre = p.post = parts({kQueryGate});
+    const Plan plan = make_plan(p, caches);
+    return Rows(plan.forward_rows, plan.backward_rows);
+  };
+  EXPECT_EQ(rows(512, kZen), Rows(48, 64));   // 48 rows fit: 171 bytes beside 128 + 192 of 64; 16 backward: 1792
+  EXPECT_EQ(rows(1024, kZen), Rows(64, 64));  // 24 fit: 341 beside 320
+  EXPECT_EQ(rows(2048, kZen), Rows(64, 64));
+  EXPECT_EQ(rows(4096, kZen), Rows(64, 64));
+  EXPECT_EQ(rows(512, kIntel), Rows(64, 32));   // all fit; 32 backward: 896 beside 448 + 640
+  EXPECT_EQ(rows(1024, kIntel), Rows(48, 64));  // twice what fits Zen's
+  EXPECT_EQ(rows(2048, kIntel), Rows(64, 64));
+  EXPECT_EQ(rows(4096, kIntel), Rows(128, 128));                  // K and V once for 128 queries
+  EXPECT_EQ(rows(2048, kIntel, 16, 2), Rows(128, 128));           // enough blocks, of two sequences
+  EXPECT_EQ(rows(4096, kZen, 4), Rows(64, 64));                   // although the queries of 128 would fit
+  EXPECT_EQ(rows(4096, {}), rows(4096, kZen));                    // not told
+  EXPECT_EQ(rows(4096, {32 << 10, 512 << 10, 0}), Rows(32, 32));  // 64 queries of 16 heads take all of it
+}
+
+// Under a window fewer keys are seen, and more rows fit.
+TEST(Plan, AWindowLeavesRoomForMoreRows) {
+  Problem p = problem(4096, 4096, 16);
+  p.D = p.E = 64, p.causal = true, p.pre = p.post = parts({kQueryGate});
+  for (const auto& [window, rows] : {std::pair<int64_t, int64_t>{384, 32}, {256, 48}, {192, 64}}) {
+    p.window = window;
+    EXPECT_EQ(make_plan(p, kZen).forward_rows, rows) << window;
+  }
 }
 
 TEST(Workspaces, ALargeRegionIsNotWastedOnASmallPieceAndTheClosestIsTaken) {

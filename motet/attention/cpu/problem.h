@@ -1,5 +1,6 @@
 #pragma once
 #include "motet/attention/plain.h"
+#include "motet/core/caches.h"
 #include "motet/core/threads.h"
 
 // The whole interface of the fused CPU kernels of composed attention: plain numbers in (mix tensors in float32), a
@@ -30,10 +31,11 @@ struct Gradients {
 
 enum class Instructions : uint8_t { best, neon, avx2, avx512, avx512_bf16 };
 
-/// Results do not depend on the threads, bit for bit; they do on the instructions.
+/// Results do not depend on the threads, bit for bit; they do on the instructions and the caches.
 struct Runtime {
   Threads threads;
   Instructions instructions = Instructions::best;
+  CacheSizes caches = cache_sizes();
 };
 
 enum class Status : uint8_t { ok, out_of_memory, no_instructions };
