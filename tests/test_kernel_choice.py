@@ -24,7 +24,7 @@ def test_a_forced_kernel_that_cannot_run_is_an_error():
 
 
 def test_an_unknown_kernel_is_an_error():
-    known = "known: flash, cuda, fused, sdpa, blocked"
+    known = "known: flash, cuda, fused, fused_amx, sdpa, blocked"
     assert refused(2, "doctor", MOTET_KERNEL="zip") == f"motet: MOTET_KERNEL: unknown kernel of attention 'zip': {known}"
     assert "'linaer': nearest is 'linear'" in refused(2, "doctor", MOTET_KERNEL="linaer=torch")
     assert "kernel of rms_norm 'row': nearest is 'rows'" in refused(2, "doctor", MOTET_KERNEL="linear=torch,rms_norm=row")

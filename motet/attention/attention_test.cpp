@@ -254,7 +254,9 @@ TEST(Attention, ExplainSaysWhyNot) {
   const Choice mixed = explain({wide, {}, {}, {}}, {wide, wide, {}, {}}, {.post = {false, at::randn({2, 2})}});
   EXPECT_EQ(mixed.kernel, "blocked");
   std::vector<Reason> reasons = no_gpu;
-  reasons.insert(reasons.end(), {{"fused", "float64 stays on the plain paths"}, {"sdpa", "heads are mixed"}});
+  reasons.insert(reasons.end(), {{"fused", "float64 stays on the plain paths"},
+                                 {"fused_amx", "float64 stays on the plain paths"},
+                                 {"sdpa", "heads are mixed"}});
   EXPECT_EQ(mixed.passed_over, reasons);
 }
 
@@ -307,7 +309,7 @@ TEST(Attention, AKernelWithoutAFormIsPassedOverForIt) {
 }
 
 TEST(Attention, TheTableNamesItsRowsInOrderAndTheLastTakesEverything) {
-  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"flash", "cuda", "fused", "sdpa", "blocked"}));
+  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"flash", "cuda", "fused", "fused_amx", "sdpa", "blocked"}));
   ASSERT_EQ(kernel_table().size(), 5u);
   for (const Case& c : cases())
     EXPECT_EQ(kernel_table().back()->why_not(checked_problem(made(c), "test")), "") << c.name;

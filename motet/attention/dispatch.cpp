@@ -1,10 +1,11 @@
-// The whole kernel choice of the operator: one ordered table, best first; the last row takes everything.
+// The whole kernel choice of the operator: one ordered table, best first; the last row takes everything. fused_amx
+// takes nothing that fused does not, and so runs only by its name.
 #include "motet/attention/kernels.h"
 
 namespace motet {
 namespace {
 
-constexpr const Kernel* kTable[] = {&kFlash, &kCuda, &kFused, &kSdpa, &kBlocked};
+constexpr const Kernel* kTable[] = {&kFlash, &kCuda, &kFused, &kFusedAmx, &kSdpa, &kBlocked};
 
 std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
   if (form == Form::two_phase && (!kernel.lse || !kernel.given_lse)) return "it has no two-phase form";

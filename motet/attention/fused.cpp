@@ -13,8 +13,12 @@ std::string why_not(const Problem& p) {
   if (p.q_BTHD.scalar_type() == at::kDouble) return "float64 stays on the plain paths";
   if (p.bias_BHTS.defined()) return "there is a bias";
   if (p.B == 0 || p.T == 0 || p.S == 0 || p.E == 0) return "empty";
-  if (cpu::available_instructions().empty()) return "this CPU has no AVX2";
-  return "";
+  return cpu::why_not(cpu::Instructions::best).empty() ? "" : "this CPU has no AVX2";
+}
+
+std::string why_not_amx(const Problem& p) {
+  const std::string reason = why_not(p);
+  return reason.empty() ? cpu::why_not(cpu::Instructions::amx) : reason;
 }
 
 PlainProblem plain_problem(const Problem& p) { return {p, PlainProblem::Mixes::float32}; }
@@ -23,17 +27,34 @@ void check(cpu::Status status) {
   TORCH_CHECK(status == cpu::Status::ok, "composed_attention: out of memory in the fused kernel");
 }
 
+template <cpu::Instructions kInstructions>
+cpu::Runtime runtime() {
+  return {torch_threads(), kInstructions};
+}
+
+template <cpu::Instructions kInstructions>
 Tensor lse(const Problem& p) {
   const Tensor lse_BHT = empty_lse(p);
-  check(cpu::lse(plain_problem(p).get(), lse_BHT.mutable_data_ptr<float>(), {torch_threads()}));
+  check(cpu::lse(plain_problem(p).get(), lse_BHT.mutable_data_ptr<float>(), runtime<kInstructions>()));
   return lse_BHT;
 }
 
+template <cpu::Instructions kInstructions>
 Tensor given_lse(const Problem& p, const Tensor& lse_BHT) {
   const Tensor out_BTHE = empty_out(p);
   PlainProblem plain = plain_problem(p);
-  check(cpu::given_lse(plain.get(), plain.floats(lse_BHT), out_BTHE.mutable_data_ptr(), {torch_threads()}));
+  check(cpu::given_lse(plain.get(), plain.floats(lse_BHT), out_BTHE.mutable_data_ptr(), runtime<kInstructions>()));
   return out_BTHE;
+}
+
+template <cpu::Instructions kInstructions>
+constexpr Kernel row(const char* name, std::string (*why)(const Problem&)) {
+  return {name,
+          why,
+          [](const Problem& p) { return fused_forward(p, runtime<kInstructions>()); },
+          [](const Problem& p, const Backward& b) { return fused_backward(p, b, runtime<kInstructions>()); },
+          lse<kInstructions>,
+          given_lse<kInstructions>};
 }
 
 }  // namespace
@@ -58,11 +79,7 @@ Gradients fused_backward(const Problem& p, const Backward& b, const cpu::Runtime
   return std::move(gradients).finish();
 }
 
-const Kernel kFused{"fused",
-                    why_not,
-                    [](const Problem& p) { return fused_forward(p, {torch_threads()}); },
-                    [](const Problem& p, const Backward& b) { return fused_backward(p, b, {torch_threads()}); },
-                    lse,
-                    given_lse};
+constinit const Kernel kFused = row<cpu::Instructions::best>("fused", why_not);
+constinit const Kernel kFusedAmx = row<cpu::Instructions::amx>("fused_amx", why_not_amx);
 
 }  // namespace motet

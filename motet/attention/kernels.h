@@ -26,11 +26,12 @@ struct Kernel {
   Tensor (*given_lse)(const Problem&, const Tensor& lse_BHT);
 };
 
-extern const Kernel kCuda;     // everything but bias and float64, in our own CUDA kernels (cuda/)
-extern const Kernel kFused;    // everything but bias and float64, in our own CPU kernels (cpu/)
-extern const Kernel kSdpa;     // no mix, or pairs: PyTorch's own flash kernel (CPU)
-extern const Kernel kFlash;    // the same on a GPU, in 16 bits
-extern const Kernel kBlocked;  // everything, in torch operations, blocked over queries
+extern const Kernel kCuda;      // everything but bias and float64, in our own CUDA kernels (cuda/)
+extern const Kernel kFused;     // everything but bias and float64, in our own CPU kernels (cpu/)
+extern const Kernel kFusedAmx;  // the same with products of tiles (AMX), only where it is named: it was never measured
+extern const Kernel kSdpa;      // no mix, or pairs: PyTorch's own flash kernel (CPU)
+extern const Kernel kFlash;     // the same on a GPU, in 16 bits
+extern const Kernel kBlocked;   // everything, in torch operations, blocked over queries
 
 /// The rows of the table `attention`, best first (motet/ops/table.h).
 std::span<const Kernel* const> kernel_table();

@@ -124,7 +124,8 @@ Case random_case() {
   c.bias = one_in(8) ? static_cast<int>(between(1, 2)) : 0;
   c.logits = one_in(6) ? 4 : 1;  // up to about +-100 once mixed
   c.threads = static_cast<int>(between(1, 4));
-  const std::vector<cpu::Instructions> sets = cpu::available_instructions();  // without any the fused row is left out
+  std::vector<cpu::Instructions> sets = cpu::available_instructions();  // without any the fused row is left out
+  if (!sets.empty()) sets.push_back(cpu::Instructions::emulated_amx);
   if (!sets.empty()) c.instructions = sets[static_cast<size_t>(between(0, static_cast<int64_t>(sets.size()) - 1))];
   c.seed = static_cast<int>(between(0, 1 << 30));
   if (one_in(6)) make_plain(c);
@@ -229,7 +230,7 @@ Bound bound_of(const Arguments& wide, const Tensor& cotangent) {
 double allowed(const Kernel& kernel, const std::string& result, at::ScalarType type, double largest_logit,
                bool narrow) {
   const double last_place = type == at::kHalf ? 0x1p-10 : type == at::kBFloat16 ? 0x1p-7 : 0;
-  const bool fused_products = &kernel == &kFused && result == "out" && type == at::kBFloat16;
+  const bool fused_products = (&kernel == &kFused || &kernel == &kFusedAmx) && result == "out" && type == at::kBFloat16;
   const double places = &kernel == &kSdpa ? 4 : fused_products ? 1 : 0.5;
   const double wide = 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
   const bool rough = &kernel == &kSdpa && narrow;

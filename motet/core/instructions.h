@@ -16,6 +16,9 @@ inline bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
 }
 inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+/// Why this process cannot multiply tiles of bfloat16 (AMX); "" where it can. Linux lends the tiles to a process that
+/// asks, and the first call does.
+std::string why_not_amx();
 #endif
 
 /// The instruction sets of this CPU that matter to us, as `motet doctor` prints them, or what it lacks.

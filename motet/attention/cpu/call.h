@@ -9,16 +9,19 @@
 
 namespace motet::cpu {
 
+/// What multiplies in a forward pass: float32 numbers, pairs of bfloat16 in vectors, or tiles.
+enum class Multiplier : uint8_t { floats, pairs, tiles, emulated_tiles };
+
 /// One call as the skeletons see it.
 struct Call {
   const Problem& p;
   const Runtime& runtime;
-  bool bf16_pairs;  // the CPU multiplies pairs of bfloat16, and may
+  Multiplier unit;
   Plan plan;
   Sight sight;
 
-  Call(const Problem& problem, const Runtime& run, bool pairs)
-      : p(problem), runtime(run), bf16_pairs(pairs), plan(make_plan(problem, run.caches)), sight(problem) {}
+  Call(const Problem& problem, const Runtime& run, Multiplier multiplier)
+      : p(problem), runtime(run), unit(multiplier), plan(make_plan(problem, run.caches)), sight(problem) {}
   int64_t blocks(int64_t rows) const { return (p.T + rows - 1) / rows; }
   int64_t tiles(int64_t keys) const { return (p.S + keys - 1) / keys; }
 };

@@ -60,6 +60,13 @@ void expect_close(const Results& r, const Sample& s, const std::vector<float>& d
   testing::expect_close(r, s, dout, limits_of(s, limit));
 }
 
+// Those of this CPU, and the emulation of tiles, which every CPU can run.
+std::vector<Instructions> all_instructions() {
+  std::vector<Instructions> all = available_instructions();
+  all.push_back(Instructions::emulated_amx);
+  return all;
+}
+
 class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +77,7 @@ class Fused : public ::testing::Test {
 };
 
 TEST_F(Fused, ForwardAndAllGradientsMatchTheOracle) {
-  for (const Instructions instructions : available_instructions())
+  for (const Instructions instructions : all_instructions())
     for (const Named& c : cases()) {
       SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
       Sample s(c.options);
@@ -81,7 +88,7 @@ TEST_F(Fused, ForwardAndAllGradientsMatchTheOracle) {
 
 // Of every skeleton, and backward as if the keys had been widened.
 TEST_F(Fused, KeysInEightBitsMatchTheOracle) {
-  for (const Instructions instructions : available_instructions())
+  for (const Instructions instructions : all_instructions())
     for (const Named& c : cases()) {
       if (c.options.type != Type::float32) continue;
       SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
@@ -124,16 +131,17 @@ TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
   }
 }
 
-TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
-  for (const Named& c : cases()) {
-    SCOPED_TRACE(c.name);
+void expect_same_bits(const std::vector<Named>& cases, const Instructions instructions,
+                      const std::vector<int>& several) {
+  for (const Named& c : cases) {
+    SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
     Options options = c.options;
     if (options.T > 16) options.T = std::min<int64_t>(options.T * 3, 200), options.S = std::max(options.S, options.T);
     Sample s(options);
     const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-    const Results one = run_all(s, dout, runtime(1, Instructions::best));
-    for (const int threads : {2, 4, 7}) {
-      const Results many = run_all(s, dout, runtime(threads, Instructions::best));
+    const Results one = run_all(s, dout, runtime(1, instructions));
+    for (const int threads : several) {
+      const Results many = run_all(s, dout, runtime(threads, instructions));
       const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
         return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
       };
@@ -144,6 +152,17 @@ TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) {
             << threads << " part " << part;
     }
   }
+}
+
+TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) { expect_same_bits(cases(), Instructions::best, {2, 4, 7}); }
+
+// Each thread has tiles of its own.
+TEST_F(Fused, BitsOfTilesDoNotDependOnTheNumberOfThreads) {
+  std::vector<Named> some;
+  for (const Named& c : cases())
+    if (c.name == std::string("wide") || c.name == std::string("bfloat")) some.push_back(c);
+  ASSERT_EQ(some.size(), 2u);
+  expect_same_bits(some, Instructions::emulated_amx, {3});
 }
 
 // Decoding computes in float32 whatever the type, so that its narrow output is the wide one, rounded once.
@@ -270,7 +289,7 @@ TEST_F(Fused, KeysOutsideTheirLengthsNeverLeak) {
 }
 
 TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
-  for (const Instructions instructions : available_instructions()) {
+  for (const Instructions instructions : all_instructions()) {
     Sample s(cases()[3].options);
     const_cast<float*>(static_cast<const float*>(s.p.k.data))[40 * s.p.k.row_stride] = NAN;
     std::vector<float> lse;
@@ -281,14 +300,81 @@ TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
   }
 }
 
+// What the CPU's tiles and their loops make of the same call, to the bit.
+TEST_F(Fused, TilesOfTheCpuGiveTheBitsOfTheirEmulation) {
+  if (const std::string reason = why_not(Instructions::amx); !reason.empty()) GTEST_SKIP() << reason;
+  for (const Named& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    std::vector<float> lse, emulated_lse;
+    const std::vector<float> out = attended(s, lse, runtime(1, Instructions::amx));
+    const std::vector<float> emulated = attended(s, emulated_lse, runtime(1, Instructions::emulated_amx));
+    EXPECT_EQ(std::memcmp(out.data(), emulated.data(), out.size() * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(lse.data(), emulated_lse.data(), lse.size() * sizeof(float)), 0);
+  }
+}
+
+// Large logits carry the rounding of the scores to the outputs. Squares of the errors, all together.
+TEST_F(Fused, Float32InThreePartsIsAsGoodAsFloat32) {
+  const auto error_with = [](const Sample& s, const std::vector<double>& want, Instructions instructions) {
+    std::vector<float> lse;
+    const std::vector<float> out = attended(s, lse, runtime(1, instructions));
+    double sum = 0;
+    for (size_t i = 0; i < out.size(); ++i) sum += (out[i] - want[i]) * (out[i] - want[i]);
+    return sum;
+  };
+  for (const double logits : {1.0, 20.0, 200.0}) {
+    double floats = 0, parts = 0;
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      Options options;
+      options.T = options.S = 96, options.D = options.E = 64, options.logits = logits, options.seed = seed;
+      const Sample s(options);
+      const std::vector<double> want = naive_forward(s.p).out;
+      floats += error_with(s, want, Instructions::best), parts += error_with(s, want, Instructions::emulated_amx);
+    }
+    RecordProperty("parts_over_floats_" + std::to_string(static_cast<int>(logits)), std::to_string(parts / floats));
+    EXPECT_LE(parts, floats) << logits;
+  }
+}
+
+// The largest float would round to infinity; it is cut instead, and the other parts make it whole.
+TEST_F(Fused, TheLargestFloatsStayFiniteInParts) {
+  Options options;
+  options.T = options.S = 24, options.D = options.E = 16, options.causal = true;
+  Sample s(options);
+  const int64_t row = s.p.output_heads * s.p.E;
+  float* const v = const_cast<float*>(static_cast<const float*>(s.p.v.data));
+  v[0] = INFINITY, v[1] = -3.4028235e38f;
+  std::vector<float> lse, same_lse;
+  const std::vector<float> out = attended(s, lse, runtime(1, Instructions::emulated_amx));
+  const std::vector<float> want = attended(s, same_lse, runtime(1, Instructions::best));
+  for (int64_t t = 0; t < s.p.T; ++t) {
+    EXPECT_FALSE(std::isfinite(out[t * row])) << t;
+    EXPECT_NEAR(out[t * row + 1] / want[t * row + 1], 1, 1e-6) << t;
+  }
+}
+
+TEST_F(Fused, TilesAreTakenOnlyWhenAskedFor) {
+  Sample s(cases()[3].options);
+  std::vector<float> lse, tiles_lse;
+  const std::vector<float> best = attended(s, lse, runtime(1, Instructions::best));
+  const std::vector<float> tiles = attended(s, tiles_lse, runtime(1, Instructions::emulated_amx));
+  EXPECT_NE(best, tiles);
+  std::vector<float> strongest_lse;
+  const std::vector<Instructions> own = available_instructions();
+  const auto strongest = std::find_if(own.rbegin(), own.rend(), [](Instructions i) { return i != Instructions::amx; });
+  EXPECT_EQ(best, attended(s, strongest_lse, runtime(1, *strongest)));
+}
+
 TEST_F(Fused, UnknownInstructionsAreAStatus) {
   Sample s(Options{});
   std::vector<float> out(static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E));
   for (const Instructions one :
-       {Instructions::neon, Instructions::avx2, Instructions::avx512, Instructions::avx512_bf16}) {
+       {Instructions::neon, Instructions::avx2, Instructions::avx512, Instructions::avx512_bf16, Instructions::amx}) {
     const auto all = available_instructions();
     const bool available = std::find(all.begin(), all.end(), one) != all.end();
     EXPECT_EQ(forward(s.p, {out.data(), nullptr}, runtime(1, one)), available ? Status::ok : Status::no_instructions);
+    EXPECT_EQ(why_not(one).empty(), available) << name(one);
   }
 }
 

@@ -17,27 +17,27 @@
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
-Status forward(const Problem& p, const Output& to, const Runtime& runtime, bool pairs) {
-  const Call call(p, runtime, pairs);
+Status forward(const Problem& p, const Output& to, const Runtime& runtime, Multiplier unit) {
+  const Call call(p, runtime, unit);
   if (call.plan.forward == Skeleton::decode) return run_decode(call, to);
   if (call.plan.forward == Skeleton::online) return run_online_forward(call, to);
   return run_row_forward(call, Form::attend, to, nullptr);
 }
 
-Status backward(const Problem& p, const Incoming& from, const Gradients& to, const Runtime& runtime, bool pairs) {
-  const Call call(p, runtime, pairs);
+Status backward(const Problem& p, const Incoming& from, const Gradients& to, const Runtime& runtime, Multiplier unit) {
+  const Call call(p, runtime, unit);
   // One pass over the keys needs sum P dP = dout . out, and a 16-bit out is too coarse for that.
   const bool mixed = call.plan.pre != MixKind::none || call.plan.post != MixKind::none;
   const bool online = !mixed && p.q.type == Type::float32;
   return online ? run_backward<OnlineBackward>(call, from, to) : run_backward<RowBackward>(call, from, to);
 }
 
-Status lse(const Problem& p, float* to, const Runtime& runtime, bool pairs) {
-  return run_row_forward(Call(p, runtime, pairs), Form::lse, {nullptr, to}, nullptr);
+Status lse(const Problem& p, float* to, const Runtime& runtime, Multiplier unit) {
+  return run_row_forward(Call(p, runtime, unit), Form::lse, {nullptr, to}, nullptr);
 }
 
-Status given_lse(const Problem& p, const float* lse, void* out, const Runtime& runtime, bool pairs) {
-  return run_row_forward(Call(p, runtime, pairs), Form::given_lse, {out, nullptr}, lse);
+Status given_lse(const Problem& p, const float* lse, void* out, const Runtime& runtime, Multiplier unit) {
+  return run_row_forward(Call(p, runtime, unit), Form::given_lse, {out, nullptr}, lse);
 }
 
 }  // namespace motet::cpu::HWY_NAMESPACE
@@ -50,33 +50,42 @@ HWY_AFTER_NAMESPACE();
 namespace motet::cpu {
 namespace {
 
-// The kernels as one of their compilations has them; `pairs`: the CPU multiplies pairs of bfloat16, and may.
+// The kernels as one of their compilations has them.
 struct Compiled {
-  Status (*forward)(const Problem&, const Output&, const Runtime&, bool pairs);
-  Status (*backward)(const Problem&, const Incoming&, const Gradients&, const Runtime&, bool pairs);
-  Status (*lse)(const Problem&, float* lse, const Runtime&, bool pairs);
-  Status (*given_lse)(const Problem&, const float* lse, void* out, const Runtime&, bool pairs);
+  Status (*forward)(const Problem&, const Output&, const Runtime&, Multiplier);
+  Status (*backward)(const Problem&, const Incoming&, const Gradients&, const Runtime&, Multiplier);
+  Status (*lse)(const Problem&, float* lse, const Runtime&, Multiplier);
+  Status (*given_lse)(const Problem&, const float* lse, void* out, const Runtime&, Multiplier);
 };
 
 struct Row {
   Instructions instructions;
-  bool (*has)();
+  std::string (*why_not)();  // "": this CPU can
   Compiled kernels;
-  bool pairs;
+  Multiplier unit;
+  bool by_name = false;  // never the best one
 };
 
 #if HWY_ARCH_X86
 #define MOTET_COMPILED(target) {target::forward, target::backward, target::lse, target::given_lse}
+template <bool (*has)()>
+std::string lacks() {
+  return has() ? "" : "this CPU lacks them";
+}
 const Row kTable[] = {  // worst first
-    {Instructions::avx2, has_avx2, MOTET_COMPILED(N_AVX2), false},
-    {Instructions::avx512, has_avx512, MOTET_COMPILED(N_AVX3), false},
-    {Instructions::avx512_bf16, has_avx512_bf16, MOTET_COMPILED(N_AVX3), true}};
+    {Instructions::avx2, lacks<has_avx2>, MOTET_COMPILED(N_AVX2), Multiplier::floats},
+    {Instructions::avx512, lacks<has_avx512>, MOTET_COMPILED(N_AVX3), Multiplier::floats},
+    {Instructions::avx512_bf16, lacks<has_avx512_bf16>, MOTET_COMPILED(N_AVX3), Multiplier::pairs},
+    {Instructions::amx, why_not_amx, MOTET_COMPILED(N_AVX3), Multiplier::tiles, true},
+    {Instructions::emulated_amx, lacks<has_avx2>, MOTET_COMPILED(N_AVX2), Multiplier::emulated_tiles, true},
+    {Instructions::emulated_amx, lacks<has_avx512>, MOTET_COMPILED(N_AVX3), Multiplier::emulated_tiles, true}};
 #else
-const Row kTable[] = {{Instructions::neon,
-                       [] { return true; },
-                       {HWY_STATIC_DISPATCH(forward), HWY_STATIC_DISPATCH(backward), HWY_STATIC_DISPATCH(lse),
-                        HWY_STATIC_DISPATCH(given_lse)},
-                       false}};
+std::string always() { return ""; }
+#define MOTET_COMPILED                                                                    \
+  {HWY_STATIC_DISPATCH(forward), HWY_STATIC_DISPATCH(backward), HWY_STATIC_DISPATCH(lse), \
+   HWY_STATIC_DISPATCH(given_lse)}
+const Row kTable[] = {{Instructions::neon, always, MOTET_COMPILED, Multiplier::floats},
+                      {Instructions::emulated_amx, always, MOTET_COMPILED, Multiplier::emulated_tiles, true}};
 #endif
 
 // Runs a kernel with the instructions that the runtime asks for; the kernels allocate only before they start.
@@ -84,11 +93,12 @@ template <class Kernel>
 Status run(const Runtime& runtime, const Kernel& kernel) {
   const Row* chosen = nullptr;
   for (const Row& row : kTable)
-    if ((runtime.instructions == Instructions::best || runtime.instructions == row.instructions) && row.has())
+    if ((runtime.instructions == row.instructions || (runtime.instructions == Instructions::best && !row.by_name)) &&
+        row.why_not().empty())
       chosen = &row;
   if (!chosen) return Status::no_instructions;
   try {
-    return kernel(chosen->kernels, chosen->pairs);
+    return kernel(chosen->kernels, chosen->unit);
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory;
   }
@@ -99,29 +109,39 @@ Status run(const Runtime& runtime, const Kernel& kernel) {
 std::vector<Instructions> available_instructions() {
   std::vector<Instructions> all;
   for (const Row& row : kTable)
-    if (row.has()) all.push_back(row.instructions);
+    if (row.instructions != Instructions::emulated_amx && row.why_not().empty()) all.push_back(row.instructions);
   return all;
 }
 
+std::string why_not(Instructions instructions) {
+  std::string reason = "they are of another kind of CPU";
+  for (const Row& row : kTable)
+    if (row.instructions == instructions || (instructions == Instructions::best && !row.by_name)) {
+      reason = row.why_not();
+      if (reason.empty()) break;
+    }
+  return reason;
+}
+
 const char* name(Instructions instructions) {
-  constexpr const char* kNames[] = {"best", "NEON", "AVX2", "AVX-512", "AVX-512 with bf16"};
+  constexpr const char* kNames[] = {"best", "NEON", "AVX2", "AVX-512", "AVX-512 with bf16", "AMX", "emulated AMX"};
   return kNames[static_cast<int>(instructions)];
 }
 
 Status forward(const Problem& p, const Output& to, const Runtime& r) {
-  return run(r, [&](const Compiled& k, bool pairs) { return k.forward(p, to, r, pairs); });
+  return run(r, [&](const Compiled& k, Multiplier unit) { return k.forward(p, to, r, unit); });
 }
 
 Status backward(const Problem& p, const Incoming& from, const Gradients& to, const Runtime& r) {
-  return run(r, [&](const Compiled& k, bool pairs) { return k.backward(p, from, to, r, pairs); });
+  return run(r, [&](const Compiled& k, Multiplier unit) { return k.backward(p, from, to, r, unit); });
 }
 
 Status lse(const Problem& p, float* to, const Runtime& r) {
-  return run(r, [&](const Compiled& k, bool pairs) { return k.lse(p, to, r, pairs); });
+  return run(r, [&](const Compiled& k, Multiplier unit) { return k.lse(p, to, r, unit); });
 }
 
 Status given_lse(const Problem& p, const float* lse, void* out, const Runtime& r) {
-  return run(r, [&](const Compiled& k, bool pairs) { return k.given_lse(p, lse, out, r, pairs); });
+  return run(r, [&](const Compiled& k, Multiplier unit) { return k.given_lse(p, lse, out, r, unit); });
 }
 
 }  // namespace motet::cpu

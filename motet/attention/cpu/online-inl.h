@@ -16,13 +16,14 @@ constexpr float kRescaleStep = 20.f;  // sums are rescaled only when a maximum g
 
 class OnlineForward {
  public:
-  OnlineForward(const Call& call, const PackedKeys<kForwardKeys>& keys)
+  OnlineForward(const Call& call, const PackedKeys<kForwardKeys>& keys, const Products& products)
       : call_(call),
         p_(call.p),
         keys_(keys),
+        products_(products),
         block_rows_(round_up(call.plan.forward_rows, kOnlineRows)),
         width_(padded_width(p_.E)) {
-    q_ = space_.reserve(block_rows_ * p_.D);
+    q_ = space_.reserve(block_rows_ * products.key_floats());
     out_ = space_.reserve(block_rows_ * width_);
     scores_ = space_.reserve(kOnlineRows * kForwardKeys + kRows * kForwardKeys);
     maxima_ = space_.reserve(block_rows_), sums_ = space_.reserve(block_rows_);
@@ -38,8 +39,7 @@ class OnlineForward {
       subs_.emplace_back(call_.sight, b, t, t1);
       const SubBlock& sub = subs_.back();
       if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
-      gather_queries(p_.q, b, sub, unit.score0, p_.D, p_.D, static_cast<float>(p_.scale),
-                     space_.get(q_) + (t - t0) * p_.D);
+      products_.gather(b, sub, unit.score0, space_.get(q_) + (t - t0) * products_.key_floats());
     }
     std::fill_n(space_.get(out_), count() * kRows * width_, 0.f);
     std::fill_n(space_.get(maxima_), block_rows_, kNothing);
@@ -66,24 +66,18 @@ class OnlineForward {
     if (part.empty()) return;
     const int columns = static_cast<int>(part.end - part.begin);
     float* const e = space_.get(scores_);
-    const float* k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * p_.D;
+    const float* k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * products_.key_floats();
     for (int i = 0; i < subs; ++i) {
       float* const tile = e + i * kRows * kForwardKeys;
-      score_tile<kForwardKeys>(space_.get(q_) + (s + i) * kRows * p_.D, p_.D, k, p_.D, subs_[s + i].rows, columns,
-                               tile);
+      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * products_.key_floats(), k, columns, tile);
       if (!sees_all(call_, b_, subs_[s + i], j * kForwardKeys, part))
         hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile);
     }
     for (int r = 0; r < subs * kRows; r += kLanes) softmax(s * kRows, r, subs * kRows, columns);
     const float* v = keys_.v_columns(b_, j, p_.value_of[unit.output0]);
     for (int i = 0; i < subs; ++i)
-      for (int64_t column = 0; column < width_; column += kPanel) {
-        const ColumnPanel panel = column_panel(p_.E, column);
-        product<true>(
-            {e + i * kRows * kForwardKeys, kForwardKeys, 1, v + column * kForwardKeys + part.begin * panel.width,
-             panel.width, space_.get(out_) + (s + i) * kRows * width_ + column, width_, columns},
-            subs_[s + i].rows, panel.width);
-      }
+      products_.add_values(subs_[s + i].rows, e + i * kRows * kForwardKeys, v, part,
+                           space_.get(out_) + (s + i) * kRows * width_);
   }
 
   // Rows [r, r + kLanes) of the tile whose first row is `row0` of the block; of `rows` real ones.
@@ -149,6 +143,7 @@ class OnlineForward {
   const Call& call_;
   const Problem& p_;
   const PackedKeys<kForwardKeys>& keys_;
+  const Products& products_;
   const int64_t block_rows_, width_;
   Workspace space_;
   size_t q_, out_, scores_, maxima_, sums_;
@@ -330,7 +325,8 @@ class OnlineBackward {
 /// Forward without mixes: every head and block is a task of its own, the longest blocks first.
 HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
   const Mixes mixes(call);
-  PackedKeys<kForwardKeys> keys(call, mixes, false);
+  const Products products(call);
+  PackedKeys<kForwardKeys> keys(call, mixes, false, products.storage());
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();
   const int64_t blocks = call.blocks(round_up(call.plan.forward_rows, kOnlineRows)),
@@ -338,7 +334,8 @@ HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
   Tasks tasks(call.p.B * units * blocks);
   std::atomic<bool> failed = false;
   call.runtime.threads.run(std::min<int64_t>(call.runtime.threads.count, call.p.B * units * blocks), [&](int64_t) {
-    OnlineForward worker(call, keys);
+    const ProductsOfThread own(products);
+    OnlineForward worker(call, keys, products);
     if (!worker.allocate()) {
       failed = true;
       return;

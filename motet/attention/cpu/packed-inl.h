@@ -7,8 +7,7 @@
 #endif
 
 #include "motet/attention/cpu/bands-inl.h"
-#include "motet/attention/cpu/bf16-inl.h"
-#include "motet/attention/cpu/call.h"
+#include "motet/attention/cpu/products-inl.h"
 #include "motet/attention/cpu/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,20 +46,20 @@ struct Mixes {
 template <int kKeys>
 class PackedKeys {
  public:
-  /// Forward needs k transposed and v in columns, in `pairs` of bfloat16 where asked for; backward k in columns too,
+  /// Forward needs k transposed and v in columns, stored as asked for; backward k in columns too,
   /// and v transposed.
-  PackedKeys(const Call& call, const Mixes& mixes, bool backward, bool pairs = false)
-      : call_(call), mixes_(mixes), backward_(backward), pairs_(pairs) {
+  PackedKeys(const Call& call, const Mixes& mixes, bool backward, Storage storage = Storage::floats)
+      : call_(call), mixes_(mixes), backward_(backward), storage_(storage) {
     const Problem& p = call.p;
-    const int64_t numbers = pairs ? 2 : 1;  // in a float's room
     const int64_t tiles = call.tiles(kKeys);
     const bool by_head = call.plan.clusters.size() > 1;
-    k_ = Pieces(space_, p.B, tiles, p.key_heads, p.D * kKeys / numbers, by_head);
+    k_ = Pieces(space_, p.B, tiles, p.key_heads, Products::key_floats(storage, p.D) * kKeys, by_head);
     if (backward) {
       v_turned_ = Pieces(space_, p.B, tiles, p.value_heads, p.E * kKeys, by_head);
       k_columns_ = Pieces(space_, p.B, tiles, p.key_heads, padded_width(p.D) * kKeys, by_head);
     } else {
-      v_columns_ = Pieces(space_, p.B, tiles, p.value_heads, padded_width(p.E) * kKeys / numbers, by_head);
+      v_columns_ = Pieces(space_, p.B, tiles, p.value_heads, Products::value_floats(storage, padded_width(p.E) * kKeys),
+                          by_head);
     }
     pre_ = Pieces(space_, p.B, tiles, 1, mixes.pre.key_numbers * kKeys, false);
     post_ = Pieces(space_, p.B, tiles, 1, mixes.post.key_numbers * kKeys, false);
@@ -104,27 +103,33 @@ class PackedKeys {
     for (int64_t panel = 0; panel < kKeys; panel += kPanel) {
       const int64_t s0 = j * kKeys + panel;
       const Span in{std::clamp(keys.begin, s0, s0 + kPanel), std::clamp(keys.end, s0, s0 + kPanel)};
-      if (pairs_) {
+      if (storage_ == Storage::pairs) {
         pack_pairs_transposed(bits(x, b, head, in), x.row_stride, static_cast<int>(in.begin - s0),
                               static_cast<int>(in.end - s0), width, out + panel * width / 2);
         continue;
       }
       const Rows rows = rows_of(x, b, head, in, width, staging());
-      pack_transposed(rows, static_cast<int>(in.begin - s0), static_cast<int>(in.end - s0), width, out + panel * width,
-                      kPanel);
+      const int first = static_cast<int>(in.begin - s0), last = static_cast<int>(in.end - s0);
+      if (storage_ == Storage::parts)
+        pack_parts_transposed(rows, first, last, width, parts(), out + panel * Products::key_floats(storage_, width));
+      else
+        pack_transposed(rows, first, last, width, out + panel * width, kPanel);
     }
   }
 
   void columns(const Operand& x, int64_t b, int64_t j, int64_t head, int64_t width, float* out) const {
     const Span keys = readable(b, j);
-    if (pairs_) {
+    if (storage_ == Storage::pairs) {
       pack_pairs_columns<kKeys>(bits(x, b, head, keys), x.row_stride, static_cast<int>(keys.begin - j * kKeys),
                                 static_cast<int>(keys.end - j * kKeys), width, out);
       return;
     }
     const Rows rows = rows_of(x, b, head, keys, width, staging());
-    pack_columns<kKeys>(rows, static_cast<int>(keys.begin - j * kKeys), static_cast<int>(keys.end - j * kKeys), width,
-                        out);
+    const int first = static_cast<int>(keys.begin - j * kKeys), last = static_cast<int>(keys.end - j * kKeys);
+    if (storage_ == Storage::parts)
+      pack_parts_columns<kKeys>(rows, first, last, width, out);
+    else
+      pack_columns<kKeys>(rows, first, last, width, out);
   }
 
   void pack_tile(int64_t b, int64_t j) const {
@@ -154,9 +159,17 @@ class PackedKeys {
     return rows.data();
   }
 
+  // The parts of 32 rows of keys.
+  float* parts() const {
+    static thread_local std::vector<float> rows;
+    rows.resize(static_cast<size_t>(kPanel * Products::key_floats(Storage::parts, call_.p.D)));
+    return rows.data();
+  }
+
   const Call& call_;
   const Mixes& mixes_;
-  bool backward_, pairs_;
+  bool backward_;
+  Storage storage_;
   Workspace space_;
   Pieces k_, v_columns_, v_turned_, k_columns_, pre_, post_;
 };

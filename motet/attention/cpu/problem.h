@@ -1,4 +1,6 @@
 #pragma once
+#include <string>
+
 #include "motet/attention/plain.h"
 #include "motet/core/caches.h"
 #include "motet/core/threads.h"
@@ -29,7 +31,8 @@ struct Gradients {
   std::array<float*, kNumMixParts> pre{}, post{};
 };
 
-enum class Instructions : uint8_t { best, neon, avx2, avx512, avx512_bf16 };
+/// amx and its emulation run when they are asked for; `best` is never one of them, for amx has not been measured.
+enum class Instructions : uint8_t { best, neon, avx2, avx512, avx512_bf16, amx, emulated_amx };
 
 /// Results do not depend on the threads, bit for bit; they do on the instructions and the caches.
 struct Runtime {
@@ -42,6 +45,8 @@ enum class Status : uint8_t { ok, out_of_memory, no_instructions };
 
 /// The instruction sets of `Instructions` that this CPU has, worst first; empty: the fused kernels cannot run.
 std::vector<Instructions> available_instructions();
+/// Why this CPU or its system cannot run them; "" where they can.
+std::string why_not(Instructions);
 const char* name(Instructions);
 
 Status forward(const Problem&, const Output&, const Runtime&);

@@ -11,7 +11,6 @@
 #define MOTET_CPU_ROW_FORWARD_INL_H
 #endif
 
-#include "motet/attention/cpu/bf16-inl.h"
 #include "motet/attention/cpu/packed-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,32 +46,6 @@ HWY_INLINE bool sees_all(const Call& call, int64_t b, const SubBlock& sub, int64
   return sub.common.begin <= s0 + part.begin && s0 + part.end <= sub.common.end && !call.sight.holes(b);
 }
 
-/// Rows [t0, t0 + 8) of a head of x [B,T,H,width], times factor, to [8][stride]; rows beyond `count` and columns beyond
-/// the width are 0.
-HWY_NOINLINE void gather_queries(const Operand& x, int64_t b, const SubBlock& sub, int64_t head, int64_t width,
-                                 int64_t stride, float factor, float* to) {
-  const Vec f = set(factor);
-  for (int r = 0; r < kRows; ++r, to += stride) {
-    if (r >= sub.count) {
-      std::fill_n(to, stride, 0.f);
-      continue;
-    }
-    const int64_t from = b * x.batch_stride + (sub.t0 + r) * x.row_stride + head * x.head_stride;
-    const float* row = to;
-    if (x.type == Type::float32) {
-      row = static_cast<const float*>(x.data) + from;
-      // Rows of a head lie a page apart, where the hardware does not look ahead: the next sub-block's come meanwhile.
-      for (int64_t i = 0; i < width; i += 16) prefetch_l2(row + kRows * x.row_stride + i);
-    } else {
-      widen_row(x.data, x.type, from, width, to);
-    }
-    int64_t i = 0;
-    for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(row + i)));
-    for (; i < width; ++i) to[i] = factor * row[i];
-    for (; i < stride; ++i) to[i] = 0;
-  }
-}
-
 /// The lse of row x as what exp2_rows subtracts; rows that see nothing (and padding) give 2^-inf = 0.
 HWY_INLINE void set_subtracted(const Subtracted& to, int64_t x, float lse) {
   const bool seen = lse != -INFINITY;
@@ -92,17 +65,6 @@ HWY_INLINE void scale_row(const float* from, float factor, int64_t width, float*
   int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(from + i)));
   for (; i < width; ++i) to[i] = factor * from[i];
-}
-
-/// scores[8][kKeys] of one head over the columns of a part: q [8][q_stride], k panels from the part's first on.
-template <int kKeys>
-HWY_INLINE void score_tile(const float* q, int64_t q_stride, const float* k, int64_t depth, int rows, int columns,
-                           float* scores) {
-  for (int c = 0; c < columns; c += kPanel) {
-    Product x{q, q_stride, 1, k + c * depth, kPanel, scores + c, kKeys, depth};
-    x.next_c = c + kPanel < columns ? scores + c + kPanel : scores + kRows * kKeys;
-    product_columns<kPanel, false>(x, rows);
-  }
 }
 
 /// Row maxima and sums of one tile.
@@ -129,13 +91,14 @@ HWY_INLINE void finish_lanes(const std::vector<TileStats>& tiles, int64_t x, flo
 
 class RowForward {
  public:
-  RowForward(const Call& call, const Mixes& mixes, const PackedKeys<kForwardKeys>& keys, Form form, bool pairs)
+  RowForward(const Call& call, const Mixes& mixes, const PackedKeys<kForwardKeys>& keys, Form form,
+             const Products& products)
       : call_(call),
         p_(call.p),
         mixes_(mixes),
         keys_(keys),
         form_(form),
-        pairs_(pairs),
+        products_(products),
         block_rows_(call.plan.forward_rows) {
     const Unit& unit = call.plan.units.front();
     const int64_t subs = block_rows_ / kRows;
@@ -144,7 +107,7 @@ class RowForward {
     tile_ = heads_ * kRows * kForwardKeys;
     tiles_ = form == Form::attend ? std::min(call.tiles(kForwardKeys), widest_span() / kForwardKeys + 2) : 1;
     stats_ = round_up(unit.softmax * kRows, 16);
-    q_ = space_.reserve(subs * unit.scores * kRows * p_.D);
+    q_ = space_.reserve(subs * unit.scores * kRows * products.key_floats());
     out_ = space_.reserve(subs * unit.outputs * kRows * width_);
     buffer_ = space_.reserve(subs * tiles_ * tile_ + kForwardKeys);
     other_ = space_.reserve(tile_);
@@ -175,6 +138,9 @@ class RowForward {
   // Keys that a block can see: all, or a window and the block.
   int64_t widest_span() const { return p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S; }
 
+  float* q(int64_t s, int64_t h) const {
+    return space_.get(q_) + (s * unit_.scores + h) * kRows * products_.key_floats();
+  }
   float* tile(size_t s, int64_t j) const {
     const int64_t index =
         form_ == Form::attend ? (j - first_tile_) * static_cast<int64_t>(subs_.size()) + static_cast<int64_t>(s) : 0;
@@ -199,8 +165,7 @@ class RowForward {
       const SubBlock& sub = subs_.back();
       const int64_t s = static_cast<int64_t>(subs_.size()) - 1;
       if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
-      for (int64_t h = 0; h < unit.scores; ++h)
-        gather_scores_queries(sub, h, space_.get(q_) + (s * unit.scores + h) * kRows * p_.D);
+      for (int64_t h = 0; h < unit.scores; ++h) products_.gather(b, sub, unit.score0 + h, q(s, h));
       gather_rows(mixes_.pre, b, t, sub.count, space_.get(pre_rows_) + s * mixes_.pre.row_band);
       gather_rows(mixes_.post, b, t, sub.count, space_.get(post_rows_) + s * mixes_.post.row_band);
     }
@@ -208,26 +173,6 @@ class RowForward {
     first_tile_ = seen.begin / kForwardKeys, end_tile_ = (seen.end + kForwardKeys - 1) / kForwardKeys;
     if (form_ != Form::lse)
       std::fill_n(space_.get(out_), static_cast<int64_t>(subs_.size()) * unit.outputs * kRows * width_, 0.f);
-  }
-
-  // Scaled, or as they come in pairs of bfloat16: scaling would round them again.
-  void gather_scores_queries(const SubBlock& sub, int64_t h, float* to) const {
-    if (!pairs_) return gather_queries(p_.q, b_, sub, unit_.score0 + h, p_.D, p_.D, static_cast<float>(p_.scale), to);
-    const uint16_t* from =
-        static_cast<const uint16_t*>(p_.q.data) + b_ * p_.q.batch_stride + (unit_.score0 + h) * p_.q.head_stride;
-    for (int r = 0; r < kRows; ++r) {
-      if (r < sub.count)
-        std::memcpy(to + r * p_.D / 2, from + (sub.t0 + r) * p_.q.row_stride, p_.D * sizeof(uint16_t));
-      else
-        std::fill_n(to + r * p_.D / 2, p_.D / 2, 0.f);
-    }
-  }
-
-  void score(const SubBlock& sub, const float* q, const float* k, int columns, float* to) const {
-    if (!pairs_) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, sub.rows, columns, to);
-    for (int c = 0; c < columns; c += kPanel)
-      pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2}, sub.rows, kPanel,
-                          static_cast<float>(p_.scale));
   }
 
   void first_pass(size_t s, int64_t j) {
@@ -239,9 +184,9 @@ class RowForward {
     float* const e = tile(s, j) + part.begin;
     float* const scores = mixes_.pre.in_place ? e : space_.get(other_) + part.begin;
     for (int64_t h = 0; h < unit_.scores; ++h)
-      score(sub, space_.get(q_) + (static_cast<int64_t>(s) * unit_.scores + h) * kRows * p_.D,
-            keys_.k(b_, j, p_.key_of[unit_.score0 + h]) + part.begin * p_.D / (pairs_ ? 2 : 1), columns,
-            scores + h * kRows * kKeys);
+      products_.score(sub.rows, q(static_cast<int64_t>(s), h),
+                      keys_.k(b_, j, p_.key_of[unit_.score0 + h]) + part.begin * products_.key_floats(), columns,
+                      scores + h * kRows * kKeys);
     const int heads = static_cast<int>(unit_.softmax);
     if (!mixes_.pre.passes())
       mixes_.pre.apply_wide(mixes_.pre,
@@ -306,29 +251,7 @@ class RowForward {
       const float* v = keys_.v_columns(b_, j, p_.value_of[unit_.output0 + o]);
       if (form_ == Form::attend)
         fetch_next(whole + o * kRows * kKeys + static_cast<int64_t>(subs_.size() > 1 ? 1 : 0) * tile_);
-      if (pairs_) {
-        add_pairs(sub, u + o * kRows * kKeys, v, part, out);
-        continue;
-      }
-      for (int64_t column = 0; column < width_; column += kPanel) {
-        const ColumnPanel panel = column_panel(p_.E, column);
-        product<true>({u + o * kRows * kKeys, kKeys, 1, v + column * kKeys + part.begin * panel.width, panel.width,
-                       out + column, width_, columns},
-                      sub.rows, panel.width);
-      }
-    }
-  }
-
-  void add_pairs(const SubBlock& sub, const float* u, const float* v, Span part, float* out) const {
-    constexpr int kPairs = kForwardKeys / 2;
-    const int columns = static_cast<int>(part.end - part.begin);
-    HWY_ALIGN float weights[kRows * kPairs];
-    for (int r = 0; r < sub.rows; ++r) to_pairs(u + r * kForwardKeys, columns, weights + r * kPairs);
-    for (int64_t column = 0; column < width_; column += kPanel) {
-      const ColumnPanel panel = column_panel(p_.E, column);
-      pair_product<true>({weights, kPairs, 1, v + column * kPairs + part.begin / 2 * panel.width, panel.width,
-                          out + column, width_, columns / 2},
-                         sub.rows, panel.width, 1);
+      products_.add_values(sub.rows, u + o * kRows * kKeys, v, part, out);
     }
   }
 
@@ -359,7 +282,7 @@ class RowForward {
   Mixes mixes_;
   const PackedKeys<kForwardKeys>& keys_;
   const Form form_;
-  const bool pairs_;  // products of bfloat16 pairs
+  const Products& products_;
   const int64_t block_rows_;
   int64_t heads_ = 0, width_ = 0, tile_ = 0, tiles_ = 0, stats_ = 0;
   Workspace space_;
@@ -370,21 +293,11 @@ class RowForward {
   std::vector<TileStats> tile_stats_;
 };
 
-/// Whether the products of this call can take bfloat16 pairs: the CPU has them and every row of k starts at a whole
-/// pair.
-HWY_INLINE bool takes_pairs(const Call& call) {
-  const Problem& p = call.p;
-  if (!kHasPairs || !call.bf16_pairs || p.q.type != Type::bfloat16 || p.k.type != Type::bfloat16 || p.D % 2)
-    return false;
-  const bool even = (p.k.row_stride | p.k.head_stride | p.k.batch_stride) % 2 == 0;
-  return even && reinterpret_cast<uintptr_t>(p.k.data) % sizeof(float) == 0;
-}
-
 /// All blocks of a call, the longest first.
 HWY_INLINE Status run_row_forward(const Call& call, Form form, const Output& to, const float* given) {
   const Mixes mixes(call);
-  const bool pairs = takes_pairs(call);
-  PackedKeys<kForwardKeys> keys(call, mixes, false, pairs);
+  const Products products(call);
+  PackedKeys<kForwardKeys> keys(call, mixes, false, products.storage());
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();
   const int64_t blocks = call.blocks(call.plan.forward_rows), units = static_cast<int64_t>(call.plan.units.size());
@@ -392,7 +305,8 @@ HWY_INLINE Status run_row_forward(const Call& call, Form form, const Output& to,
   std::atomic<bool> failed = false;
   const int64_t workers = std::min<int64_t>(call.runtime.threads.count, call.p.B * units * blocks);
   call.runtime.threads.run(workers, [&](int64_t) {
-    RowForward worker(call, mixes, keys, form, pairs);
+    const ProductsOfThread own(products);
+    RowForward worker(call, mixes, keys, form, products);
     if (!worker.allocate()) {
       failed = true;
       return;

@@ -1,0 +1,112 @@
+// float32 numbers as bfloat16 ones: rounded, or each as three whose sum it is. Pairs along the summed axis lie in the
+// room of one float, the first in its lower half.
+#if defined(MOTET_CPU_PARTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_PARTS_INL_H
+#undef MOTET_CPU_PARTS_INL_H
+#else
+#define MOTET_CPU_PARTS_INL_H
+#endif
+
+#include "motet/attention/cpu/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+
+using Words = hn::Rebind<uint32_t, Floats>;
+using VecWords = hn::Vec<Words>;
+
+constexpr int kParts = 3;
+
+/// To the nearest bfloat16, of two the even one, in the upper half; without a care for what is not finite.
+HWY_INLINE VecWords upper_rounded(VecWords x) {
+  const Words d;
+  const VecWords odd = hn::And(hn::ShiftRight<16>(x), hn::Set(d, 1));
+  return hn::And(hn::Add(x, hn::Add(odd, hn::Set(d, 0x7fff))), hn::Set(d, 0xffff0000));
+}
+
+/// The same of all floats: what would round to infinity is cut instead, and NaN stays.
+HWY_INLINE VecWords upper_half(Vec x) {
+  const Words d;
+  const VecWords all = hn::BitCast(d, x), top = hn::Set(d, 0x7f800000), rounded = upper_rounded(all);
+  const VecWords finite =
+      hn::IfThenElse(hn::Eq(hn::And(rounded, top), top), hn::And(all, hn::Set(d, 0xffff0000)), rounded);
+  return hn::IfThenElse(hn::RebindMask(d, hn::Ne(x, x)), hn::Set(d, 0x7fc00000), finite);
+}
+
+/// Three bfloat16 whose sum is x: 24 bits are three times 8. Infinity and NaN are the first alone; below 2^-110 the
+/// last part has no exponent left and is lost.
+HWY_INLINE void split(Vec x, VecWords* part) {
+  const Words d;
+  const Floats f;
+  part[0] = upper_half(x);
+  const Vec rest = hn::Sub(x, hn::BitCast(f, part[0]));
+  part[1] = upper_rounded(hn::BitCast(d, rest));
+  part[2] = hn::And(hn::BitCast(d, hn::Sub(rest, hn::BitCast(f, part[1]))), hn::Set(d, 0xffff0000));
+}
+
+/// Upper halves of two vectors of numbers in a row to pairs.
+HWY_INLINE Vec in_pairs(VecWords low, VecWords high) {
+  const Words d;
+  return hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(hn::ConcatEven(d, high, low)), hn::ConcatOdd(d, high, low)));
+}
+
+/// Numbers of a row to (count + 1) / 2 pairs, in kSplit parts that lie `stride` apart: 1 rounds, 3 are exact.
+template <int kSplit>
+HWY_NOINLINE void split_row(const float* from, int64_t count, float* to, int64_t stride) {
+  for (int64_t i = 0; i < count; i += 2 * kLanes) {
+    HWY_ALIGN float rest[2 * kLanes] = {}, made[kLanes];
+    const int64_t have = std::min<int64_t>(count - i, 2 * kLanes);
+    const bool whole = have == 2 * kLanes;
+    if (!whole) std::copy_n(from + i, have, rest);
+    const float* x = whole ? from + i : rest;
+    VecWords low[kParts], high[kParts];
+    if (kSplit == kParts)
+      split(load(x), low), split(load(x + kLanes), high);
+    else
+      low[0] = upper_half(load(x)), high[0] = upper_half(load(x + kLanes));
+    for (int p = 0; p < kSplit; ++p) {
+      float* const out = to + p * stride + i / 2;
+      store(whole ? out : made, in_pairs(low[p], high[p]));
+      if (!whole) std::copy_n(made, (have + 1) / 2, out);
+    }
+  }
+}
+
+/// Rows of 32 keys to pairs along the width, in parts: out[part][(width + 1) / 2][32 keys]. `staging` holds as much.
+HWY_NOINLINE void pack_parts_transposed(const Rows& rows, int first, int last, int64_t width, float* staging,
+                                        float* out) {
+  const int64_t pairs = (width + 1) / 2;
+  for (int i = first; i < last; ++i)
+    split_row<kParts>(rows.data + (i - first) * rows.stride, width, staging + (i - first) * kParts * pairs, pairs);
+  for (int p = 0; p < kParts; ++p)
+    pack_transposed({staging + p * pairs, kParts * pairs}, first, last, pairs, out + p * pairs * kPanel, kPanel);
+}
+
+/// Rows of a tile to pairs along the keys, in parts: column panels of out[part][keys / 2][panel width].
+template <int kKeys>
+HWY_NOINLINE void pack_parts_columns(const Rows& rows, int first, int last, int64_t width, float* out) {
+  HWY_ALIGN float low[kPanel], high[kPanel];
+  for (int64_t column = 0; column < width; column += kPanel) {
+    const ColumnPanel panel = column_panel(width, column);
+    const int64_t have = std::min(panel.width, width - column);
+    const auto row = [&](int i, float* to) {
+      std::fill_n(to, kPanel, 0.f);
+      if (i >= first && i < last) std::copy_n(rows.data + (i - first) * rows.stride + column, have, to);
+    };
+    float* o = out + column * (kKeys / 2) * kParts;
+    for (int i = 0; i < kKeys; i += 2, o += panel.width) {
+      row(i, low), row(i + 1, high);
+      for (int64_t j = 0; j < panel.width; j += kLanes) {
+        VecWords a[kParts], b[kParts];
+        split(load(low + j), a), split(load(high + j), b);
+        for (int p = 0; p < kParts; ++p)
+          store(o + p * (kKeys / 2) * panel.width + j, hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(a[p]), b[p])));
+      }
+    }
+  }
+}
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

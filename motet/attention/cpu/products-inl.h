@@ -1,0 +1,229 @@
+// The two products of a forward pass, scores and values, as the CPU multiplies: float32 numbers, pairs of bfloat16 or
+// tiles. The skeletons see operands in a room of so many floats and ask nothing else.
+#if defined(MOTET_CPU_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOTET_CPU_PRODUCTS_INL_H
+#undef MOTET_CPU_PRODUCTS_INL_H
+#else
+#define MOTET_CPU_PRODUCTS_INL_H
+#endif
+
+#include "motet/attention/cpu/amx-inl.h"
+#include "motet/attention/cpu/bf16-inl.h"
+#include "motet/attention/cpu/call.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace motet::cpu::HWY_NAMESPACE {
+
+/// Rows [t0, t0 + 8) of a head of x [B,T,H,width], times factor, to [8][stride]; rows beyond `count` and columns beyond
+/// the width are 0.
+HWY_NOINLINE void gather_queries(const Operand& x, int64_t b, const SubBlock& sub, int64_t head, int64_t width,
+                                 int64_t stride, float factor, float* to) {
+  const Vec f = set(factor);
+  for (int r = 0; r < kRows; ++r, to += stride) {
+    if (r >= sub.count) {
+      std::fill_n(to, stride, 0.f);
+      continue;
+    }
+    const int64_t from = b * x.batch_stride + (sub.t0 + r) * x.row_stride + head * x.head_stride;
+    const float* row = to;
+    if (x.type == Type::float32) {
+      row = static_cast<const float*>(x.data) + from;
+      // Rows of a head lie a page apart, where the hardware does not look ahead: the next sub-block's come meanwhile.
+      for (int64_t i = 0; i < width; i += 16) prefetch_l2(row + kRows * x.row_stride + i);
+    } else {
+      widen_row(x.data, x.type, from, width, to);
+    }
+    int64_t i = 0;
+    for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(row + i)));
+    for (; i < width; ++i) to[i] = factor * row[i];
+    for (; i < stride; ++i) to[i] = 0;
+  }
+}
+
+/// scores[8][kKeys] of one head over the columns of a part: q [8][q_stride], k panels from the part's first on.
+template <int kKeys>
+HWY_INLINE void score_tile(const float* q, int64_t q_stride, const float* k, int64_t depth, int rows, int columns,
+                           float* scores) {
+  for (int c = 0; c < columns; c += kPanel) {
+    Product x{q, q_stride, 1, k + c * depth, kPanel, scores + c, kKeys, depth};
+    x.next_c = c + kPanel < columns ? scores + c + kPanel : scores + kRows * kKeys;
+    product_columns<kPanel, false>(x, rows);
+  }
+}
+
+/// Whether q, k and v are pairs of bfloat16 as they lie: every row of k starts at a whole pair.
+HWY_INLINE bool lies_in_pairs(const Problem& p) {
+  if (p.q.type != Type::bfloat16 || p.k.type != Type::bfloat16 || p.v.type != Type::bfloat16 || p.D % 2) return false;
+  const bool even = (p.k.row_stride | p.k.head_stride | p.k.batch_stride) % 2 == 0;
+  return even && reinterpret_cast<uintptr_t>(p.k.data) % sizeof(float) == 0;
+}
+
+/// How operands are stored: as float32, as the bfloat16 pairs that they are, or as three bfloat16 parts.
+enum class Storage : uint8_t { floats, pairs, parts };
+
+class Products {
+ public:
+  explicit Products(const Call& call) : p_(call.p), unit_(call.unit) {
+    const bool tiles = unit_ == Multiplier::tiles || unit_ == Multiplier::emulated_tiles;
+    if (lies_in_pairs(p_) && (tiles || (kHasPairs && unit_ == Multiplier::pairs)))
+      storage_ = Storage::pairs;
+    else if (tiles)
+      storage_ = Storage::parts;
+    if (storage_ == Storage::floats) unit_ = Multiplier::floats;
+    pairs_ = (p_.D + 1) / 2;
+  }
+
+  Storage storage() const { return storage_; }
+  /// Floats' room of a row of q or k, and of a number of v.
+  int64_t key_floats() const { return key_floats(storage_, p_.D); }
+  static int64_t key_floats(Storage s, int64_t width) {
+    return s == Storage::floats ? width : s == Storage::pairs ? width / 2 : kParts * ((width + 1) / 2);
+  }
+  static int64_t value_floats(Storage s, int64_t numbers) {
+    return s == Storage::floats ? numbers : s == Storage::pairs ? numbers / 2 : numbers / 2 * kParts;
+  }
+
+  /// What a thread does before its first product and after its last.
+  void begin() const {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+    if (unit_ == Multiplier::tiles) HardwareTiles::configure(tile_shapes(pairs_));
+#endif
+    if (unit_ == Multiplier::emulated_tiles) EmulatedTiles::configure(tile_shapes(pairs_));
+  }
+  void end() const {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+    if (unit_ == Multiplier::tiles) HardwareTiles::release();
+#endif
+    if (unit_ == Multiplier::emulated_tiles) EmulatedTiles::release();
+  }
+
+  /// The queries of a head, scaled, or as they come in pairs of bfloat16: scaling would round them again.
+  void gather(int64_t b, const SubBlock& sub, int64_t head, float* to) const {
+    const float scale = static_cast<float>(p_.scale);
+    if (storage_ == Storage::floats) return gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, to);
+    if (storage_ == Storage::parts) return gather_parts(b, sub, head, scale, to);
+    const uint16_t* from = static_cast<const uint16_t*>(p_.q.data) + b * p_.q.batch_stride + head * p_.q.head_stride;
+    for (int r = 0; r < kRows; ++r) {
+      if (r < sub.count)
+        std::memcpy(to + r * p_.D / 2, from + (sub.t0 + r) * p_.q.row_stride, p_.D * sizeof(uint16_t));
+      else
+        std::fill_n(to + r * p_.D / 2, p_.D / 2, 0.f);
+    }
+  }
+
+  /// Scores [8][kForwardKeys] of a head over the columns of a part: k from the part's first key on.
+  HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to) const {
+    if (unit_ == Multiplier::floats) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, rows, columns, to);
+    if (unit_ != Multiplier::pairs) return score_by_tiles(rows, q, k, columns, to);
+    for (int c = 0; c < columns; c += kPanel)
+      pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2}, rows, kPanel,
+                          static_cast<float>(p_.scale));
+  }
+
+  /// out [8][width] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole tile.
+  HWY_INLINE void add_values(int rows, const float* u, const float* v, Span part, float* out) const {
+    constexpr int kKeys = kForwardKeys;
+    if (unit_ == Multiplier::pairs) return add_by_pairs(rows, u, v, part, out);
+    if (unit_ != Multiplier::floats) return add_by_tiles(u, v, part, out);
+    const int columns = static_cast<int>(part.end - part.begin);
+    const int64_t width = padded_width(p_.E);
+    for (int64_t column = 0; column < width; column += kPanel) {
+      const ColumnPanel panel = column_panel(p_.E, column);
+      product<true>(
+          {u, kKeys, 1, v + column * kKeys + part.begin * panel.width, panel.width, out + column, width, columns}, rows,
+          panel.width);
+    }
+  }
+
+ private:
+  HWY_NOINLINE void gather_parts(int64_t b, const SubBlock& sub, int64_t head, float scale, float* to) const {
+    static thread_local std::vector<float> wide;
+    wide.resize(static_cast<size_t>(kRows * p_.D));
+    gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, wide.data());
+    for (int r = 0; r < kRows; ++r) split_row<kParts>(wide.data() + r * p_.D, p_.D, to + r * pairs_, kRows * pairs_);
+  }
+
+  template <bool kAdd>
+  HWY_INLINE void by_tiles(const TileProduct& x, int64_t width) const {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+    if (unit_ == Multiplier::tiles && storage_ == Storage::pairs) return tile_product<HardwareTiles, kAdd, 1>(x, width);
+    if (unit_ == Multiplier::tiles) return tile_product<HardwareTiles, kAdd, kParts>(x, width);
+#endif
+    if (storage_ == Storage::pairs)
+      tile_product<EmulatedTiles, kAdd, 1>(x, width);
+    else
+      tile_product<EmulatedTiles, kAdd, kParts>(x, width);
+  }
+
+  HWY_NOINLINE void score_by_tiles(int rows, const float* q, const float* k, int columns, float* to) const {
+    for (int c = 0; c < columns; c += kPanel)
+      by_tiles<false>(
+          {q, pairs_, kRows * pairs_, k + c * key_floats(), kPanel, pairs_ * kPanel, to + c, kForwardKeys, pairs_},
+          kPanel);
+    if (storage_ == Storage::parts) return;  // scaled already
+    const Vec scale = set(static_cast<float>(p_.scale));
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < columns; c += kLanes)
+        store(to + r * kForwardKeys + c, hn::Mul(scale, load(to + r * kForwardKeys + c)));
+  }
+
+  // Weights are rounded on the way.
+  HWY_INLINE void add_by_pairs(int rows, const float* u, const float* v, Span part, float* out) const {
+    const int64_t columns = part.end - part.begin, width = padded_width(p_.E);
+    HWY_ALIGN float weights[kRows * kPairs];
+    for (int r = 0; r < rows; ++r) to_pairs(u + r * kForwardKeys, columns, weights + r * kPairs);
+    for (int64_t column = 0; column < width; column += kPanel) {
+      const ColumnPanel panel = column_panel(p_.E, column);
+      pair_product<true>({weights, kPairs, 1, v + column * kPairs + part.begin / 2 * panel.width, panel.width,
+                          out + column, width, columns / 2},
+                         rows, panel.width, 1);
+    }
+  }
+
+  // Weights are rounded, or split, on the way. All 8 rows: those beyond the real ones hold whatever they do, and so do
+  // theirs of `out`.
+  HWY_NOINLINE void add_by_tiles(const float* u, const float* v, Span part, float* out) const {
+    const int64_t columns = part.end - part.begin, width = padded_width(p_.E);
+    HWY_ALIGN float weights[kParts * kRows * kPairs];
+    for (int r = 0; r < kRows; ++r) {
+      const float* from = u + r * kForwardKeys;
+      if (storage_ == Storage::parts)
+        split_row<kParts>(from, columns, weights + r * kPairs, kRows * kPairs);
+      else if (unit_ == Multiplier::emulated_tiles)  // whose CPU may have no instruction for it
+        split_row<1>(from, columns, weights + r * kPairs, 0);
+      else
+        to_pairs(from, columns, weights + r * kPairs);
+    }
+    for (int64_t column = 0; column < width; column += kPanel) {
+      const ColumnPanel panel = column_panel(p_.E, column);
+      const float* first = v + value_floats(storage_, column * kForwardKeys) + part.begin / 2 * panel.width;
+      by_tiles<true>(
+          {weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width, out + column, width, columns / 2},
+          panel.width);
+    }
+  }
+
+  static constexpr int kPairs = kForwardKeys / 2;  // of a row of weights
+
+  const Problem& p_;
+  Multiplier unit_;
+  Storage storage_ = Storage::floats;
+  int64_t pairs_ = 0;  // of a row of q and k, where they lie in pairs
+};
+
+/// Tiles are a thread's own while it lives.
+class ProductsOfThread {
+ public:
+  explicit ProductsOfThread(const Products& products) : products_(products) { products_.begin(); }
+  ~ProductsOfThread() { products_.end(); }
+  ProductsOfThread(const ProductsOfThread&) = delete;
+  ProductsOfThread& operator=(const ProductsOfThread&) = delete;
+
+ private:
+  const Products& products_;
+};
+
+}  // namespace motet::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
