@@ -17,6 +17,7 @@ PROCESSES = ROOT / "bench/results/processes-2core.json"
 MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
 LINKS = (1, 10, 100, 400)  # Gb/s
 ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
+ON_CPU = "goals-*.json"  # of one CPU; README shows those of GOALS
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
         "dcmha forward": "DCMHA, forward", "dcmha forward+backward": "DCMHA, forward+backward",
@@ -152,6 +153,25 @@ def on_gpu(folder):
     return "\n".join(lines) + "\n"
 
 
+def on_cpus(folder):
+    """What the goals reached on CPUs other than the one of GOALS, a table each."""
+    paths = [path for path in sorted(folder.glob(ON_CPU)) if path != GOALS and not path.match(ON_GPU)]
+    if not paths:
+        return "Figures of another CPU than the README's are not committed yet; `bench/README.md` says how to make them.\n"
+    tables = []
+    for path in paths:
+        rows, by_length = json.loads(path.read_text()), {}
+        for row in rows:
+            match = re.match(r"T (\d+): (.*)", row["goal"])
+            if match and int(match[1]) in LENGTHS:
+                by_length.setdefault(match[2], {})[int(match[1])] = ratio_of(row)
+        lines = [f"On {rows[0]['processor']}, torch {rows[0]['torch']}; in brackets the goal.", "",
+                 "| time / SDPA of equal type | " + " | ".join(f"T {length}" for length in LENGTHS) + " |", "|---|" + "---|" * len(LENGTHS)]
+        lines += [f"| {name} | " + " | ".join(found.get(length, "") for length in LENGTHS) + " |" for name, found in by_length.items()]
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
+
+
 def text(x, y, words, anchor="start", size=12):
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" text-anchor="{anchor}">{words}</text>'
 
@@ -204,7 +224,7 @@ def main():
     found = ratios()
     readme, generation, kernels = ROOT / "README.md", ROOT / "docs/generation.md", ROOT / "docs/kernels.md"
     wanted = {ROOT / "docs/speed.svg": plot(found),
-              kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results")}),
+              kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results"), "cpus": on_cpus(ROOT / "bench/results")}),
               ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
               ROOT / "docs/scale.md": with_sections(ROOT / "docs/scale.md", {"several": several(), "exchanged": at_scale()}),
               readme: with_sections(readme, {"speed": table(found)}),

@@ -30,6 +30,7 @@ struct Goal {
 
 struct GoalRun {
   int64_t length = 0;  // only groups of this T; 0: all
+  std::string kind;    // of CPU, whose limits count (machine.h)
   std::string python;  // that runs the rivals
   Turns turns;
   at::Device device = at::kCPU;                                                // the CPU's own goals, or those of a GPU

@@ -112,6 +112,36 @@ TEST(GpuGoals, ComputeOnTheDevice) {
   for (const nlohmann::json& one : python.asked()) EXPECT_EQ(one["device"], run.device.str());
 }
 
+TEST(CpuGoals, LimitsAreThoseOfTheKindOfCpu) {
+  struct Wanted {
+    const char* kind;
+    double dcmha, mha_bfloat16, bfloat16_over_own, hoped;
+  };
+  for (const Wanted& want :
+       {Wanted{kAvx512, 0.85, 0, 0.70, 0.80}, Wanted{kAmx, 0.80, 0.9, 0, 0}, Wanted{"other", 0, 0, 0, 0}}) {
+    SCOPED_TRACE(want.kind);
+    const std::vector<Goal> goals = cpu_groups({.kind = want.kind})[2].second().goals;
+    const Goal dcmha = of(goals, "T 2048: dcmha forward+backward");
+    EXPECT_EQ(dcmha.limit, want.dcmha);
+    EXPECT_EQ(dcmha.stretch, want.hoped);
+    const Goal narrow = of(goals, "T 2048: mha bfloat16 forward over SDPA");
+    EXPECT_EQ(narrow.over, "SDPA bfloat16 forward");
+    EXPECT_EQ(narrow.limit, want.mha_bfloat16);
+    EXPECT_EQ(of(goals, "T 2048: dcmha bfloat16 forward").limit, want.bfloat16_over_own);
+  }
+  EXPECT_EQ(cpu_kind({"avx2", "avx512f", "avx512bf16"}), std::string(kAvx512));
+  EXPECT_EQ(cpu_kind({"avx2", "avx512f", "amx-tile", "amx-bf16"}), std::string(kAmx));
+  EXPECT_EQ(cpu_kind({"neon"}), "other");
+}
+
+TEST(Machine, TheProcessorIsNamedWithItsModel) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "cpuinfo") << "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n";
+  EXPECT_EQ(processor_name(folder / "cpuinfo"), "AMD EPYC (family 25, model 17)");
+  std::ofstream(folder / "arm") << "processor\t: 0\nBogoMIPS\t: 50\n";
+  EXPECT_EQ(processor_name(folder / "arm"), "unknown");
+}
+
 TEST(Goals, ALengthThatNoGroupHasIsNamed) {
   GoalRun run = once();
   run.length = 7;

@@ -2,6 +2,7 @@
 
 #include <torch/version.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -23,7 +24,16 @@ std::string value_in(const fs::path& path, const char* key) {
 
 }  // namespace
 
-std::string processor_name() { return value_in("/proc/cpuinfo", "model name"); }
+std::string processor_name(const fs::path& facts) {
+  const std::string family = value_in(facts, "cpu family"), model = value_in(facts, "model");
+  const std::string name = value_in(facts, "model name");
+  return family == "unknown" ? name : name + " (family " + family + ", model " + model + ")";
+}
+
+std::string cpu_kind(const std::vector<std::string>& instructions) {
+  const auto has = [&](const char* name) { return std::ranges::find(instructions, name) != instructions.end(); };
+  return has("amx-bf16") ? kAmx : has("avx512f") ? kAvx512 : "other";
+}
 
 std::string gpu_name(const fs::path& driver) {
   std::set<fs::path> all;  // by their place on the bus

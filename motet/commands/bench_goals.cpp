@@ -1,11 +1,13 @@
 // `motet bench attention --goals` and `motet bench train --goals`: goals, and what each reaches.
 #include "motet/bench/attention_bench.h"
 #include "motet/bench/goals.h"
+#include "motet/bench/machine.h"
 #include "motet/bench/shape.h"
 #include "motet/bench/train_goals.h"
 #include "motet/commands/bench_table.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/core/instructions.h"
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
 #include "motet/ops/device.h"
@@ -92,15 +94,17 @@ int bench_attention_goals(const nlohmann::json& request, const BenchRequest& ask
   if (device.is_cpu() && !request.contains("threads")) with_threads["threads"] = 1;  // the CPU's are of one thread
   const Setup setup{.threads = request_threads(with_threads), .repeats = repeats_of(asked, 5), .device = device};
   GoalRun run{.python = asked.python, .turns = {.warmups = 2, .repeats = setup.repeats}, .device = device};
+  if (device.is_cpu()) run.kind = cpu_kind(instruction_names());
   if (!asked.shape.empty()) run.length = shape["T"];
   Progress progress("bench goals", 0);
   run.report = [&, group = int64_t{0}](const std::string& name) mutable { progress.update(group++, name); };
   const std::vector<Goal> goals = measure_goals(run);
   progress.finish();
   const char* clock = device.is_cpu() ? "processor time, where two threads run of the clock" : "the GPU's clock";
-  return show_goals(
-      goals, text("Ratio: of ", clock, ". Reached: within 5 %. Every operator was first checked against float64.\n"),
-      setup, request);
+  return show_goals(goals,
+                    text(run.kind.empty() ? "" : text("Goals of a CPU with ", run.kind, ". "), "Ratio: of ", clock,
+                         ". Reached: within 5 %. Every operator was first checked against float64.\n"),
+                    setup, request);
 }
 
 int bench_train_goals(const nlohmann::json& request, const BenchRequest& asked) {

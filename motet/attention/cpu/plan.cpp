@@ -8,10 +8,10 @@
 namespace motet::cpu {
 namespace {
 
-// Queries of a block without row buffers. On Zen 5 64, 256 and 512 take the same time within 2 %.
+// Queries of a block without row buffers. On Zen 5 64, 256 and 512 take the same time within 4 %.
 constexpr int64_t kOnlineRows = 128;
 // The most queries of a block with row buffers, and where L2 has twice the usual size and enough blocks are left for
-// as many threads. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won nothing and lost up to 5 %.
+// as many threads. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won at most 3 % and lost up to 6 %.
 constexpr int64_t kMixedRows = 64, kMixedRowsOfLargeL2 = 128, kEnoughBlocks = 32;
 constexpr int64_t kUsualL2 = int64_t{1} << 20;
 // One thread's row buffers at most; beyond that blocks have fewer queries, whatever it costs.
