@@ -24,18 +24,14 @@ struct TileProduct {
   int64_t b_row, b_part;
   float* c;
   int64_t c_row;
-  int64_t depth;  // pairs
+  int64_t depth;  // pairs, whole tiles of them
 };
 
-/// Tiles 0 and 1: 16 sums of 8 rows each. 2, and 3 and 4: 16 pairs of both operands; 5, and 6 and 7: the pairs that
-/// `depth` leaves over.
-HWY_INLINE TileShapes tile_shapes(int64_t depth) {
-  const int rest = depth % kTilePairs ? static_cast<int>(depth % kTilePairs) : kTilePairs;
+/// Tiles 0 and 1: 16 sums of 8 rows each; 2, and 3 and 4: 16 pairs of both operands.
+HWY_INLINE TileShapes tile_shapes() {
   TileShapes shapes;
   for (const int sums_or_first : {0, 1, 2}) shapes.set(sums_or_first, kRows, kTilePairs);
   for (const int second : {3, 4}) shapes.set(second, kTilePairs, kTilePairs);
-  shapes.set(5, kRows, rest);
-  for (const int second : {6, 7}) shapes.set(second, rest, kTilePairs);
   return shapes;
 }
 
@@ -55,20 +51,13 @@ HWY_INLINE void tile_product(const TileProduct& x, int64_t width) {
   for (int i = kSplit == kParts ? 0 : 5; i < 6; ++i) {
     const float* a = x.a + kPartsOfProduct[i][0] * x.a_part;
     const float* b = x.b + kPartsOfProduct[i][1] * x.b_part;
-    int64_t k = 0;
-    for (; k + kTilePairs <= x.depth; k += kTilePairs, a += kTilePairs, b += kTilePairs * x.b_row) {
+    for (int64_t k = 0; k < x.depth; k += kTilePairs, a += kTilePairs, b += kTilePairs * x.b_row) {
       Tiles::template load<2>(a, x.a_row), Tiles::template load<3>(b, x.b_row);
       Tiles::template multiply<0, 2, 3>();
       if (!wide) continue;
       Tiles::template load<4>(b + kTilePairs, x.b_row);
       Tiles::template multiply<1, 2, 4>();
     }
-    if (k == x.depth) continue;
-    Tiles::template load<5>(a, x.a_row), Tiles::template load<6>(b, x.b_row);
-    Tiles::template multiply<0, 5, 6>();
-    if (!wide) continue;
-    Tiles::template load<7>(b + kTilePairs, x.b_row);
-    Tiles::template multiply<1, 5, 7>();
   }
   Tiles::template store<0>(x.c, x.c_row);
   if (wide) Tiles::template store<1>(x.c + kTilePairs, x.c_row);

@@ -153,7 +153,7 @@ HWY_INLINE void finish_weight(const BackwardShared& shared, size_t handle, int64
 
 /// Runs every (sequence, cluster, block) on the workers that `make` builds, blocks of a cluster in the order of turns.
 template <class Make>
-HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make make) {
+HWY_INLINE Status run_backward_tasks(const Call& call, const Products& products, int64_t block_rows, Make make) {
   const int64_t blocks = call.blocks(block_rows), clusters = static_cast<int64_t>(call.plan.clusters.size());
   const int64_t count = call.p.B * clusters * blocks, group = std::max(1, call.runtime.threads.count);
   Tasks tasks(count);
@@ -164,6 +164,7 @@ HWY_INLINE Status run_backward_tasks(const Call& call, int64_t block_rows, Make 
     if (!workers.back()->allocate()) return Status::out_of_memory;
   }
   call.runtime.threads.run(static_cast<int64_t>(workers.size()), [&](int64_t worker) {
+    const ProductsOfThread own(products);
     for (int64_t task; (task = tasks.next()) >= 0;) {
       // Threads work side by side on different clusters where there are several, so that few turns are waited for.
       const int64_t pairs = call.p.B * clusters, first = task / (group * blocks) * group,
@@ -195,19 +196,37 @@ HWY_INLINE void finish_keys(const Call& call, const Mixes& mixes, const Backward
   });
 }
 
+/// The rows of a sub-block of one head as scores want them: [8][stride], and where tiles multiply (else null) their
+/// parts.
+struct ScoreRows {
+  const float* floats;
+  int64_t stride;
+  const float* parts;
+};
+
+/// A tile of 32 keys: x [8][width] times packed rows of keys or values.
+HWY_INLINE void backward_scores(const Products& products, const ScoreRows& x, const float* packed, int64_t width,
+                                int rows, float* to) {
+  if (HWY_UNLIKELY(x.parts != nullptr))
+    return products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
+  score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to);
+}
+
 /// Everything of a backward run but the worker: packing, turns, tasks, results.
 template <class Worker>
 HWY_INLINE Status run_backward(const Call& call, const Incoming& from, const Gradients& to) {
   const Mixes mixes(call);
   const int64_t rows = call.plan.backward_rows, blocks = call.blocks(rows), tiles = call.tiles(kBackwardKeys);
-  PackedKeys<kBackwardKeys> keys(call, mixes, true);
+  const Products products(call, true);
+  PackedKeys<kBackwardKeys> keys(call, mixes, true, products);
   BackwardShared shared(call, mixes, to, blocks);
   if (!keys.allocate() || !shared.allocate()) return Status::out_of_memory;
   keys.pack();
   call.runtime.threads.run(call.p.B * tiles, [&](int64_t task) { shared.clear(task / tiles, task % tiles); });
   const BlockTurns turns(call, rows);
-  const Status status = run_backward_tasks(
-      call, rows, [&] { return std::make_unique<Worker>(call, mixes, keys, shared, turns, from, to); });
+  const Status status = run_backward_tasks(call, products, rows, [&] {
+    return std::make_unique<Worker>(call, mixes, products, keys, shared, turns, from, to);
+  });
   if (status != Status::ok) return status;
   finish_keys(call, mixes, shared, to);
   finish_weight(shared, shared.pre_weight, call.p.B * blocks, int64_t{mixes.pre.in} * mixes.pre.out, to.pre[kWeight]);

@@ -9,7 +9,7 @@
 
 namespace motet::cpu {
 
-/// What multiplies in a forward pass: float32 numbers, pairs of bfloat16 in vectors, or tiles.
+/// What multiplies: float32 numbers, pairs of bfloat16 in vectors, or tiles.
 enum class Multiplier : uint8_t { floats, pairs, tiles, emulated_tiles };
 
 /// One call as the skeletons see it.

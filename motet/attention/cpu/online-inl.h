@@ -23,7 +23,7 @@ class OnlineForward {
         products_(products),
         block_rows_(round_up(call.plan.forward_rows, kOnlineRows)),
         width_(padded_width(p_.E)) {
-    q_ = space_.reserve(block_rows_ * products.key_floats());
+    q_ = space_.reserve(block_rows_ * products.row_floats(p_.D));
     out_ = space_.reserve(block_rows_ * width_);
     scores_ = space_.reserve(kOnlineRows * kForwardKeys + kRows * kForwardKeys);
     maxima_ = space_.reserve(block_rows_), sums_ = space_.reserve(block_rows_);
@@ -39,7 +39,7 @@ class OnlineForward {
       subs_.emplace_back(call_.sight, b, t, t1);
       const SubBlock& sub = subs_.back();
       if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
-      products_.gather(b, sub, unit.score0, space_.get(q_) + (t - t0) * products_.key_floats());
+      products_.gather(b, sub, unit.score0, space_.get(q_) + (t - t0) * products_.row_floats(p_.D));
     }
     std::fill_n(space_.get(out_), count() * kRows * width_, 0.f);
     std::fill_n(space_.get(maxima_), block_rows_, kNothing);
@@ -66,10 +66,11 @@ class OnlineForward {
     if (part.empty()) return;
     const int columns = static_cast<int>(part.end - part.begin);
     float* const e = space_.get(scores_);
-    const float* k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * products_.key_floats();
+    const float* k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * products_.row_floats(p_.D);
     for (int i = 0; i < subs; ++i) {
       float* const tile = e + i * kRows * kForwardKeys;
-      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * products_.key_floats(), k, columns, tile);
+      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * products_.row_floats(p_.D), k, columns,
+                      tile);
       if (!sees_all(call_, b_, subs_[s + i], j * kForwardKeys, part))
         hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile);
     }
@@ -154,10 +155,12 @@ class OnlineForward {
 /// A worker of run_backward: P and dL of one tile at a time, because sum P dP = dout . out here.
 class OnlineBackward {
  public:
-  OnlineBackward(const Call& call, const Mixes&, const PackedKeys<kBackwardKeys>& keys, BackwardShared& shared,
-                 const BlockTurns& turns, const Incoming& from, const Gradients& to)
+  OnlineBackward(const Call& call, const Mixes&, const Products& products, const PackedKeys<kBackwardKeys>& keys,
+                 BackwardShared& shared, const BlockTurns& turns, const Incoming& from, const Gradients& to)
       : call_(call),
         p_(call.p),
+        products_(products),
+        by_tiles_(products.tiles()),
         keys_(keys),
         shared_(shared),
         turns_(turns),
@@ -168,6 +171,8 @@ class OnlineBackward {
         e_(padded_width(p_.E)) {
     q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
     dout_ = space_.reserve(block_rows_ * e_);
+    q_parts_ = space_.reserve(products.tiles() ? block_rows_ * products.row_floats(p_.D) : 0);
+    dout_parts_ = space_.reserve(products.tiles() ? block_rows_ * products.row_floats(p_.E) : 0);
     weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
     grads_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
     lse_ = space_.reserve(block_rows_), lse_low_ = space_.reserve(block_rows_), totals_ = space_.reserve(block_rows_);
@@ -207,6 +212,10 @@ class OnlineBackward {
       gather_queries(p_.q, task_.b, sub, task_.unit.score0, p_.D, d_, static_cast<float>(p_.scale),
                      space_.get(q_) + (t - t0) * d_);
       gather_queries(from_.dout, task_.b, sub, task_.unit.output0, p_.E, e_, 1, space_.get(dout_) + (t - t0) * e_);
+      if (by_tiles_) {
+        products_.split_rows(space_.get(q_) + (t - t0) * d_, d_, p_.D, q_parts(count() - 1));
+        products_.split_rows(space_.get(dout_) + (t - t0) * e_, e_, p_.E, dout_parts(count() - 1));
+      }
       for (int r = 0; r < kRows; ++r) gather_row(t0, sub, r);
     }
     std::fill_n(space_.get(dq_), count() * kRows * d_, 0.f);
@@ -235,8 +244,8 @@ class OnlineBackward {
   void make_logits(int64_t s, int64_t j, float* p) {
     constexpr int kKeys = kBackwardKeys;
     const SubBlock& sub = subs_[s];
-    score_tile<kKeys>(space_.get(q_) + s * kRows * d_, d_, keys_.k(task_.b, j, p_.key_of[task_.unit.score0]), p_.D,
-                      sub.rows, kKeys, p);
+    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s)},
+                    keys_.k(task_.b, j, p_.key_of[task_.unit.score0]), p_.D, sub.rows, p);
     if (!sees_all(call_, task_.b, sub, j * kKeys, {0, kKeys}))
       hide_unseen<kKeys>(call_, task_.b, sub, j * kKeys, {0, kKeys}, 1, p);
   }
@@ -263,8 +272,8 @@ class OnlineBackward {
     float* const p = space_.get(weights_) + s * kRows * kKeys;
     float* const g = space_.get(grads_) + s * kRows * kKeys;
     make_logits(s, j, p);
-    score_tile<kKeys>(space_.get(dout_) + s * kRows * e_, e_,
-                      keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]), p_.E, sub.rows, kKeys, g);
+    backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s)},
+                    keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]), p_.E, sub.rows, g);
     for (int r = 0; r < sub.rows; ++r) {
       const int64_t row = s * kRows + r;
       const Vec high = set(space_.get(lse_)[row]), low = set(space_.get(lse_low_)[row]),
@@ -276,12 +285,21 @@ class OnlineBackward {
       }
     }
     const float* k = keys_.k_columns(task_.b, j, p_.key_of[task_.unit.score0]);
+    if (HWY_UNLIKELY(by_tiles_))
+      return products_.add_by_tiles<kKeys>(g, k, {0, kKeys}, p_.D, space_.get(dq_) + s * kRows * d_);
     for (int64_t column = 0; column < d_; column += kPanel) {
       const ColumnPanel panel = column_panel(p_.D, column);
       product<true>(
           {g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys},
           sub.rows, panel.width);
     }
+  }
+
+  float* q_parts(int64_t s) const {
+    return !by_tiles_ ? nullptr : space_.get(q_parts_) + s * kRows * products_.row_floats(p_.D);
+  }
+  float* dout_parts(int64_t s) const {
+    return !by_tiles_ ? nullptr : space_.get(dout_parts_) + s * kRows * products_.row_floats(p_.E);
   }
 
   void add_panels(size_t weights, size_t vectors, int64_t row, int64_t width, float* to) {
@@ -308,6 +326,8 @@ class OnlineBackward {
 
   const Call& call_;
   const Problem& p_;
+  const Products& products_;
+  const bool by_tiles_;
   const PackedKeys<kBackwardKeys>& keys_;
   BackwardShared& shared_;
   const BlockTurns& turns_;
@@ -315,7 +335,7 @@ class OnlineBackward {
   const Gradients& to_;
   const int64_t block_rows_, d_, e_;
   Workspace space_;
-  size_t q_, dq_, dout_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
+  size_t q_, dq_, dout_, q_parts_, dout_parts_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
   BackwardTask task_{};
   std::vector<SubBlock> subs_;
   std::vector<int64_t> active_;
@@ -325,8 +345,8 @@ class OnlineBackward {
 /// Forward without mixes: every head and block is a task of its own, the longest blocks first.
 HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
   const Mixes mixes(call);
-  const Products products(call);
-  PackedKeys<kForwardKeys> keys(call, mixes, false, products.storage());
+  const Products products(call, false);
+  PackedKeys<kForwardKeys> keys(call, mixes, false, products);
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();
   const int64_t blocks = call.blocks(round_up(call.plan.forward_rows, kOnlineRows)),

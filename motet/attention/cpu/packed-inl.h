@@ -48,18 +48,17 @@ class PackedKeys {
  public:
   /// Forward needs k transposed and v in columns, stored as asked for; backward k in columns too,
   /// and v transposed.
-  PackedKeys(const Call& call, const Mixes& mixes, bool backward, Storage storage = Storage::floats)
-      : call_(call), mixes_(mixes), backward_(backward), storage_(storage) {
+  PackedKeys(const Call& call, const Mixes& mixes, bool backward, const Products& products)
+      : call_(call), mixes_(mixes), backward_(backward), products_(products), storage_(products.storage()) {
     const Problem& p = call.p;
     const int64_t tiles = call.tiles(kKeys);
     const bool by_head = call.plan.clusters.size() > 1;
-    k_ = Pieces(space_, p.B, tiles, p.key_heads, Products::key_floats(storage, p.D) * kKeys, by_head);
+    k_ = Pieces(space_, p.B, tiles, p.key_heads, products.row_floats(p.D) * kKeys, by_head);
     if (backward) {
-      v_turned_ = Pieces(space_, p.B, tiles, p.value_heads, p.E * kKeys, by_head);
-      k_columns_ = Pieces(space_, p.B, tiles, p.key_heads, padded_width(p.D) * kKeys, by_head);
+      v_turned_ = Pieces(space_, p.B, tiles, p.value_heads, products.row_floats(p.E) * kKeys, by_head);
+      k_columns_ = Pieces(space_, p.B, tiles, p.key_heads, products.panel_floats(padded_width(p.D) * kKeys), by_head);
     } else {
-      v_columns_ = Pieces(space_, p.B, tiles, p.value_heads, Products::value_floats(storage, padded_width(p.E) * kKeys),
-                          by_head);
+      v_columns_ = Pieces(space_, p.B, tiles, p.value_heads, products.panel_floats(padded_width(p.E) * kKeys), by_head);
     }
     pre_ = Pieces(space_, p.B, tiles, 1, mixes.pre.key_numbers * kKeys, false);
     post_ = Pieces(space_, p.B, tiles, 1, mixes.post.key_numbers * kKeys, false);
@@ -105,13 +104,16 @@ class PackedKeys {
       const Span in{std::clamp(keys.begin, s0, s0 + kPanel), std::clamp(keys.end, s0, s0 + kPanel)};
       if (storage_ == Storage::pairs) {
         pack_pairs_transposed(bits(x, b, head, in), x.row_stride, static_cast<int>(in.begin - s0),
-                              static_cast<int>(in.end - s0), width, out + panel * width / 2);
+                              static_cast<int>(in.end - s0), width, out + panel * products_.row_floats(width));
+        const int64_t have = width / 2 * kPanel;  // what is beyond the width is 0
+        std::fill_n(out + panel * products_.row_floats(width) + have, products_.row_floats(width) * kPanel - have, 0.f);
         continue;
       }
       const Rows rows = rows_of(x, b, head, in, width, staging());
       const int first = static_cast<int>(in.begin - s0), last = static_cast<int>(in.end - s0);
       if (storage_ == Storage::parts)
-        pack_parts_transposed(rows, first, last, width, parts(), out + panel * Products::key_floats(storage_, width));
+        pack_parts_transposed(rows, first, last, width, products_.pairs(width), parts(),
+                              out + panel * products_.row_floats(width));
       else
         pack_transposed(rows, first, last, width, out + panel * width, kPanel);
     }
@@ -162,14 +164,15 @@ class PackedKeys {
   // The parts of 32 rows of keys.
   float* parts() const {
     static thread_local std::vector<float> rows;
-    rows.resize(static_cast<size_t>(kPanel * Products::key_floats(Storage::parts, call_.p.D)));
+    rows.resize(static_cast<size_t>(kPanel * products_.row_floats(std::max(call_.p.D, call_.p.E))));
     return rows.data();
   }
 
   const Call& call_;
   const Mixes& mixes_;
   bool backward_;
-  Storage storage_;
+  const Products& products_;
+  const Storage storage_;
   Workspace space_;
   Pieces k_, v_columns_, v_turned_, k_columns_, pre_, post_;
 };

@@ -72,10 +72,11 @@ HWY_NOINLINE void split_row(const float* from, int64_t count, float* to, int64_t
   }
 }
 
-/// Rows of 32 keys to pairs along the width, in parts: out[part][(width + 1) / 2][32 keys]. `staging` holds as much.
-HWY_NOINLINE void pack_parts_transposed(const Rows& rows, int first, int last, int64_t width, float* staging,
-                                        float* out) {
-  const int64_t pairs = (width + 1) / 2;
+/// Rows of 32 keys to pairs along the width, in parts: out[part][pairs][32 keys], of which those beyond the width are
+/// 0. `staging` holds as much.
+HWY_NOINLINE void pack_parts_transposed(const Rows& rows, int first, int last, int64_t width, int64_t pairs,
+                                        float* staging, float* out) {
+  std::fill_n(staging, kPanel * kParts * pairs, 0.f);
   for (int i = first; i < last; ++i)
     split_row<kParts>(rows.data + (i - first) * rows.stride, width, staging + (i - first) * kParts * pairs, pairs);
   for (int p = 0; p < kParts; ++p)

@@ -1,4 +1,4 @@
-// The two products of a forward pass, scores and values, as the CPU multiplies: float32 numbers, pairs of bfloat16 or
+// Products of tiles of keys with queries and with weights, as the CPU multiplies: float32 numbers, pairs of bfloat16 or
 // tiles. The skeletons see operands in a room of so many floats and ask nothing else.
 #if defined(MOTET_CPU_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOTET_CPU_PRODUCTS_INL_H
@@ -63,32 +63,34 @@ enum class Storage : uint8_t { floats, pairs, parts };
 
 class Products {
  public:
-  explicit Products(const Call& call) : p_(call.p), unit_(call.unit) {
-    const bool tiles = unit_ == Multiplier::tiles || unit_ == Multiplier::emulated_tiles;
-    if (lies_in_pairs(p_) && (tiles || (kHasPairs && unit_ == Multiplier::pairs)))
+  /// Of a forward or a backward pass; the latter has no pairs, for its gradients are those of float32 products.
+  Products(const Call& call, bool backward) : p_(call.p), unit_(call.unit) {
+    const bool narrow = !backward && lies_in_pairs(p_);
+    if (narrow && (tiles() || (kHasPairs && unit_ == Multiplier::pairs)))
       storage_ = Storage::pairs;
-    else if (tiles)
+    else if (tiles())
       storage_ = Storage::parts;
     if (storage_ == Storage::floats) unit_ = Multiplier::floats;
-    pairs_ = (p_.D + 1) / 2;
   }
 
   Storage storage() const { return storage_; }
-  /// Floats' room of a row of q or k, and of a number of v.
-  int64_t key_floats() const { return key_floats(storage_, p_.D); }
-  static int64_t key_floats(Storage s, int64_t width) {
-    return s == Storage::floats ? width : s == Storage::pairs ? width / 2 : kParts * ((width + 1) / 2);
+  bool tiles() const { return unit_ == Multiplier::tiles || unit_ == Multiplier::emulated_tiles; }
+  /// Pairs of a row along the summed axis; tiles want whole ones, and what is beyond the width is 0.
+  int64_t pairs(int64_t width) const { return tiles() ? round_up((width + 1) / 2, kTilePairs) : width / 2; }
+  /// Floats' room of a row along the summed axis, and of numbers in column panels.
+  int64_t row_floats(int64_t width) const {
+    return storage_ == Storage::floats ? width : pairs(width) * (storage_ == Storage::parts ? kParts : 1);
   }
-  static int64_t value_floats(Storage s, int64_t numbers) {
-    return s == Storage::floats ? numbers : s == Storage::pairs ? numbers / 2 : numbers / 2 * kParts;
+  int64_t panel_floats(int64_t numbers) const {
+    return storage_ == Storage::floats ? numbers : numbers / 2 * (storage_ == Storage::parts ? kParts : 1);
   }
 
   /// What a thread does before its first product and after its last.
   void begin() const {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-    if (unit_ == Multiplier::tiles) HardwareTiles::configure(tile_shapes(pairs_));
+    if (unit_ == Multiplier::tiles) HardwareTiles::configure(tile_shapes());
 #endif
-    if (unit_ == Multiplier::emulated_tiles) EmulatedTiles::configure(tile_shapes(pairs_));
+    if (unit_ == Multiplier::emulated_tiles) EmulatedTiles::configure(tile_shapes());
   }
   void end() const {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -97,34 +99,59 @@ class Products {
     if (unit_ == Multiplier::emulated_tiles) EmulatedTiles::release();
   }
 
-  /// The queries of a head, scaled, or as they come in pairs of bfloat16: scaling would round them again.
+  /// The queries of a head for `score`: scaled, or as they come in pairs of bfloat16, for scaling would round them
+  /// again.
   void gather(int64_t b, const SubBlock& sub, int64_t head, float* to) const {
     const float scale = static_cast<float>(p_.scale);
     if (storage_ == Storage::floats) return gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, to);
-    if (storage_ == Storage::parts) return gather_parts(b, sub, head, scale, to);
-    const uint16_t* from = static_cast<const uint16_t*>(p_.q.data) + b * p_.q.batch_stride + head * p_.q.head_stride;
-    for (int r = 0; r < kRows; ++r) {
-      if (r < sub.count)
-        std::memcpy(to + r * p_.D / 2, from + (sub.t0 + r) * p_.q.row_stride, p_.D * sizeof(uint16_t));
-      else
-        std::fill_n(to + r * p_.D / 2, p_.D / 2, 0.f);
+    if (storage_ == Storage::parts) {
+      static thread_local std::vector<float> wide;
+      wide.resize(static_cast<size_t>(kRows * p_.D));
+      gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, wide.data());
+      return split_rows(wide.data(), p_.D, p_.D, to);
     }
+    const int64_t row = pairs(p_.D);
+    const uint16_t* from = static_cast<const uint16_t*>(p_.q.data) + b * p_.q.batch_stride + head * p_.q.head_stride;
+    std::fill_n(to, kRows * row, 0.f);
+    for (int r = 0; r < sub.count; ++r)
+      std::memcpy(to + r * row, from + (sub.t0 + r) * p_.q.row_stride, p_.D * sizeof(uint16_t));
+  }
+
+  /// Parts of 8 rows of `width` numbers, [part][8][pairs].
+  HWY_NOINLINE void split_rows(const float* from, int64_t stride, int64_t width, float* to) const {
+    const int64_t row = pairs(width);
+    std::fill_n(to, kParts * kRows * row, 0.f);
+    for (int r = 0; r < kRows; ++r) split_row<kParts>(from + r * stride, width, to + r * row, kRows * row);
   }
 
   /// Scores [8][kForwardKeys] of a head over the columns of a part: k from the part's first key on.
   HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to) const {
     if (unit_ == Multiplier::floats) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, rows, columns, to);
-    if (unit_ != Multiplier::pairs) return score_by_tiles(rows, q, k, columns, to);
+    if (unit_ != Multiplier::pairs) {
+      score_by_tiles<kForwardKeys>(q, k, p_.D, columns, to);
+      if (storage_ == Storage::pairs) scale_scores(rows, columns, to);
+      return;
+    }
     for (int c = 0; c < columns; c += kPanel)
       pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2}, rows, kPanel,
                           static_cast<float>(p_.scale));
   }
 
-  /// out [8][width] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole tile.
+  /// The same by tiles, of any tile of keys and any width, unscaled: all 8 rows.
+  template <int kKeys>
+  HWY_NOINLINE void score_by_tiles(const float* q, const float* k, int64_t width, int columns, float* to) const {
+    const int64_t row = pairs(width);
+    for (int c = 0; c < columns; c += kPanel)
+      by_tiles<false>({q, row, kRows * row, k + c * row_floats(width), kPanel, row * kPanel, to + c, kKeys, row},
+                      kPanel);
+  }
+
+  /// out [8][padded E] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole
+  /// tile.
   HWY_INLINE void add_values(int rows, const float* u, const float* v, Span part, float* out) const {
     constexpr int kKeys = kForwardKeys;
     if (unit_ == Multiplier::pairs) return add_by_pairs(rows, u, v, part, out);
-    if (unit_ != Multiplier::floats) return add_by_tiles(u, v, part, out);
+    if (unit_ != Multiplier::floats) return add_by_tiles<kKeys>(u, v, part, p_.E, out);
     const int columns = static_cast<int>(part.end - part.begin);
     const int64_t width = padded_width(p_.E);
     for (int64_t column = 0; column < width; column += kPanel) {
@@ -135,14 +162,32 @@ class Products {
     }
   }
 
- private:
-  HWY_NOINLINE void gather_parts(int64_t b, const SubBlock& sub, int64_t head, float scale, float* to) const {
-    static thread_local std::vector<float> wide;
-    wide.resize(static_cast<size_t>(kRows * p_.D));
-    gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, wide.data());
-    for (int r = 0; r < kRows; ++r) split_row<kParts>(wide.data() + r * p_.D, p_.D, to + r * pairs_, kRows * pairs_);
+  /// The same by tiles, of any tile of keys and any width. u is rounded, or split, on the way: all 8 rows, of which
+  /// those beyond the real ones hold whatever they do, and so do theirs of `out`.
+  template <int kKeys>
+  HWY_NOINLINE void add_by_tiles(const float* u, const float* v, Span part, int64_t width, float* out) const {
+    constexpr int kPairs = kKeys / 2;
+    const int64_t columns = part.end - part.begin;
+    HWY_ALIGN float weights[kParts * kRows * kPairs];
+    for (int r = 0; r < kRows; ++r) {
+      const float* from = u + r * kKeys;
+      if (storage_ == Storage::parts)
+        split_row<kParts>(from, columns, weights + r * kPairs, kRows * kPairs);
+      else if (unit_ == Multiplier::emulated_tiles)  // whose CPU may have no instruction for it
+        split_row<1>(from, columns, weights + r * kPairs, 0);
+      else
+        to_pairs(from, columns, weights + r * kPairs);
+    }
+    for (int64_t column = 0; column < padded_width(width); column += kPanel) {
+      const ColumnPanel panel = column_panel(width, column);
+      const float* first = v + panel_floats(column * kKeys) + part.begin / 2 * panel.width;
+      by_tiles<true>({weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width, out + column,
+                      padded_width(width), columns / 2},
+                     panel.width);
+    }
   }
 
+ private:
   template <bool kAdd>
   HWY_INLINE void by_tiles(const TileProduct& x, int64_t width) const {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -155,12 +200,7 @@ class Products {
       tile_product<EmulatedTiles, kAdd, kParts>(x, width);
   }
 
-  HWY_NOINLINE void score_by_tiles(int rows, const float* q, const float* k, int columns, float* to) const {
-    for (int c = 0; c < columns; c += kPanel)
-      by_tiles<false>(
-          {q, pairs_, kRows * pairs_, k + c * key_floats(), kPanel, pairs_ * kPanel, to + c, kForwardKeys, pairs_},
-          kPanel);
-    if (storage_ == Storage::parts) return;  // scaled already
+  HWY_NOINLINE void scale_scores(int rows, int columns, float* to) const {
     const Vec scale = set(static_cast<float>(p_.scale));
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < columns; c += kLanes)
@@ -169,6 +209,7 @@ class Products {
 
   // Weights are rounded on the way.
   HWY_INLINE void add_by_pairs(int rows, const float* u, const float* v, Span part, float* out) const {
+    constexpr int kPairs = kForwardKeys / 2;
     const int64_t columns = part.end - part.begin, width = padded_width(p_.E);
     HWY_ALIGN float weights[kRows * kPairs];
     for (int r = 0; r < rows; ++r) to_pairs(u + r * kForwardKeys, columns, weights + r * kPairs);
@@ -180,35 +221,9 @@ class Products {
     }
   }
 
-  // Weights are rounded, or split, on the way. All 8 rows: those beyond the real ones hold whatever they do, and so do
-  // theirs of `out`.
-  HWY_NOINLINE void add_by_tiles(const float* u, const float* v, Span part, float* out) const {
-    const int64_t columns = part.end - part.begin, width = padded_width(p_.E);
-    HWY_ALIGN float weights[kParts * kRows * kPairs];
-    for (int r = 0; r < kRows; ++r) {
-      const float* from = u + r * kForwardKeys;
-      if (storage_ == Storage::parts)
-        split_row<kParts>(from, columns, weights + r * kPairs, kRows * kPairs);
-      else if (unit_ == Multiplier::emulated_tiles)  // whose CPU may have no instruction for it
-        split_row<1>(from, columns, weights + r * kPairs, 0);
-      else
-        to_pairs(from, columns, weights + r * kPairs);
-    }
-    for (int64_t column = 0; column < width; column += kPanel) {
-      const ColumnPanel panel = column_panel(p_.E, column);
-      const float* first = v + value_floats(storage_, column * kForwardKeys) + part.begin / 2 * panel.width;
-      by_tiles<true>(
-          {weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width, out + column, width, columns / 2},
-          panel.width);
-    }
-  }
-
-  static constexpr int kPairs = kForwardKeys / 2;  // of a row of weights
-
   const Problem& p_;
   Multiplier unit_;
   Storage storage_ = Storage::floats;
-  int64_t pairs_ = 0;  // of a row of q and k, where they lie in pairs
 };
 
 /// Tiles are a thread's own while it lives.

@@ -17,11 +17,13 @@ namespace motet::cpu::HWY_NAMESPACE {
 
 class RowBackward {
  public:
-  RowBackward(const Call& call, const Mixes& mixes, const PackedKeys<kBackwardKeys>& keys, BackwardShared& shared,
-              const BlockTurns& turns, const Incoming& from, const Gradients& to)
+  RowBackward(const Call& call, const Mixes& mixes, const Products& products, const PackedKeys<kBackwardKeys>& keys,
+              BackwardShared& shared, const BlockTurns& turns, const Incoming& from, const Gradients& to)
       : call_(call),
         p_(call.p),
         mixes_(mixes),
+        products_(products),
+        by_tiles_(products.tiles()),
         keys_(keys),
         shared_(shared),
         turns_(turns),
@@ -38,6 +40,8 @@ class RowBackward {
     grad_tile_ = std::max({score_tile_, weight_tile_});
     q_ = space_.reserve(subs * unit.scores * kRows * d_);
     dq_ = space_.reserve(subs * unit.scores * kRows * d_);
+    q_parts_ = space_.reserve(products.tiles() ? subs * unit.scores * kRows * products.row_floats(p_.D) : 0);
+    dout_parts_ = space_.reserve(products.tiles() ? subs * unit.outputs * kRows * products.row_floats(p_.E) : 0);
     dout_ = space_.reserve(subs * unit.outputs * kRows * e_);
     scores_ = space_.reserve(mixes.pre.passes() ? 0 : subs * tiles_ * score_tile_ + row_tile);
     weights_ = space_.reserve(subs * tiles_ * weight_tile_ + row_tile);
@@ -88,6 +92,12 @@ class RowBackward {
   float* score_grads(int64_t s, int64_t j) const { return mixes_.pre.passes() ? grads(s, j) : scores(s, j); }
   float* mixed(int64_t s, int64_t j) const { return mixes_.post.passes() ? weights(s, j) : of(mixed_, s, out_tile_); }
   float* q(int64_t s, int64_t h) const { return of(q_, s * task_.unit.scores + h, kRows * d_); }
+  float* q_parts(int64_t s, int64_t h) const {
+    return !by_tiles_ ? nullptr : of(q_parts_, s * task_.unit.scores + h, kRows * products_.row_floats(p_.D));
+  }
+  float* dout_parts(int64_t s, int64_t o) const {
+    return !by_tiles_ ? nullptr : of(dout_parts_, s * task_.unit.outputs + o, kRows * products_.row_floats(p_.E));
+  }
   float* dq(int64_t s, int64_t h) const { return of(dq_, s * task_.unit.scores + h, kRows * d_); }
   float* dout(int64_t s, int64_t o) const { return of(dout_, s * task_.unit.outputs + o, kRows * e_); }
   float* row_sums(int64_t s) const { return of(row_sums_, s, kRows * padded_heads(task_.unit.softmax)); }
@@ -125,6 +135,9 @@ class RowBackward {
       gather_queries(p_.q, task_.b, sub, unit.score0 + h, p_.D, d_, static_cast<float>(p_.scale), q(s, h));
     for (int64_t o = 0; o < unit.outputs; ++o)
       gather_queries(from_.dout, task_.b, sub, unit.output0 + o, p_.E, e_, 1, dout(s, o));
+    for (int64_t h = 0; by_tiles_ && h < unit.scores; ++h) products_.split_rows(q(s, h), d_, p_.D, q_parts(s, h));
+    for (int64_t o = 0; by_tiles_ && o < unit.outputs; ++o)
+      products_.split_rows(dout(s, o), e_, p_.E, dout_parts(s, o));
     gather_rows(mixes_.pre, task_.b, sub.t0, sub.count, of(pre_rows_, s, mixes_.pre.row_band));
     gather_rows(mixes_.post, task_.b, sub.t0, sub.count, of(post_rows_, s, mixes_.post.row_band));
     for (int64_t a = 0; a < unit.softmax; ++a)
@@ -145,8 +158,8 @@ class RowBackward {
     for (int64_t h = 0; h < unit.scores; ++h) {
       if (!mixes_.pre.passes()) fetch_tile(p + h * kRows * kKeys);
       for (int64_t i = 0; i < kRows * d_; i += 16) prefetch_l1(q(s, h) + kRows * d_ + i);
-      score_tile<kKeys>(q(s, h), d_, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]), p_.D, sub.rows, kKeys,
-                        a + h * kRows * kKeys);
+      backward_scores(products_, {q(s, h), d_, q_parts(s, h)}, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]), p_.D,
+                      sub.rows, a + h * kRows * kKeys);
     }
     if (!mixes_.pre.passes())
       mixes_.pre.apply_narrow(mixes_.pre, {a, p, nullptr, of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j),
@@ -182,8 +195,9 @@ class RowBackward {
     for (int64_t o = 0; o < unit.outputs; ++o) {
       if (!mixes_.post.passes() && !mixes_.post.backward_in_place()) fetch_tile(grads(s, j) + o * kRows * kKeys);
       for (int64_t i = 0; i < kRows * e_; i += 16) prefetch_l1(dout(s, o) + kRows * e_ + i);
-      score_tile<kKeys>(dout(s, o), e_, keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
-                        kKeys, du + o * kRows * kKeys);
+      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o)},
+                      keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
+                      du + o * kRows * kKeys);
     }
     if (mixes_.post.passes()) {
       add_row_sums(p, du, static_cast<int>(unit.softmax), sub.rows, kKeys, row_sums(s));
@@ -226,6 +240,10 @@ class RowBackward {
     for (int64_t h = 0; h < unit.scores; ++h) {
       const float* k = keys_.k_columns(task_.b, j, p_.key_of[unit.score0 + h]);
       fetch_next(s, j, h);
+      if (HWY_UNLIKELY(by_tiles_)) {
+        products_.add_by_tiles<kKeys>(ds + h * kRows * kKeys, k, {0, kKeys}, p_.D, dq(s, h));
+        continue;
+      }
       for (int64_t column = 0; column < d_; column += kPanel) {
         const ColumnPanel panel = column_panel(p_.D, column);
         product<true>({ds + h * kRows * kKeys, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys,
@@ -315,6 +333,8 @@ class RowBackward {
   const Call& call_;
   const Problem& p_;
   Mixes mixes_;
+  const Products& products_;
+  const bool by_tiles_;
   const PackedKeys<kBackwardKeys>& keys_;
   BackwardShared& shared_;
   const BlockTurns& turns_;
@@ -323,8 +343,8 @@ class RowBackward {
   const int64_t block_rows_;
   int64_t tiles_ = 0, d_ = 0, e_ = 0, score_tile_ = 0, weight_tile_ = 0, grad_tile_ = 0, out_tile_ = 0;
   Workspace space_;
-  size_t q_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_, row_sums_, inverse_,
-      pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
+  size_t q_, q_parts_, dout_parts_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_,
+      row_sums_, inverse_, pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
   BackwardTask task_{};
   int64_t first_tile_ = 0, end_tile_ = 0;
   std::vector<SubBlock> subs_;

@@ -107,7 +107,7 @@ class RowForward {
     tile_ = heads_ * kRows * kForwardKeys;
     tiles_ = form == Form::attend ? std::min(call.tiles(kForwardKeys), widest_span() / kForwardKeys + 2) : 1;
     stats_ = round_up(unit.softmax * kRows, 16);
-    q_ = space_.reserve(subs * unit.scores * kRows * products.key_floats());
+    q_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
     out_ = space_.reserve(subs * unit.outputs * kRows * width_);
     buffer_ = space_.reserve(subs * tiles_ * tile_ + kForwardKeys);
     other_ = space_.reserve(tile_);
@@ -139,7 +139,7 @@ class RowForward {
   int64_t widest_span() const { return p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S; }
 
   float* q(int64_t s, int64_t h) const {
-    return space_.get(q_) + (s * unit_.scores + h) * kRows * products_.key_floats();
+    return space_.get(q_) + (s * unit_.scores + h) * kRows * products_.row_floats(p_.D);
   }
   float* tile(size_t s, int64_t j) const {
     const int64_t index =
@@ -185,7 +185,7 @@ class RowForward {
     float* const scores = mixes_.pre.in_place ? e : space_.get(other_) + part.begin;
     for (int64_t h = 0; h < unit_.scores; ++h)
       products_.score(sub.rows, q(static_cast<int64_t>(s), h),
-                      keys_.k(b_, j, p_.key_of[unit_.score0 + h]) + part.begin * products_.key_floats(), columns,
+                      keys_.k(b_, j, p_.key_of[unit_.score0 + h]) + part.begin * products_.row_floats(p_.D), columns,
                       scores + h * kRows * kKeys);
     const int heads = static_cast<int>(unit_.softmax);
     if (!mixes_.pre.passes())
@@ -296,8 +296,8 @@ class RowForward {
 /// All blocks of a call, the longest first.
 HWY_INLINE Status run_row_forward(const Call& call, Form form, const Output& to, const float* given) {
   const Mixes mixes(call);
-  const Products products(call);
-  PackedKeys<kForwardKeys> keys(call, mixes, false, products.storage());
+  const Products products(call, false);
+  PackedKeys<kForwardKeys> keys(call, mixes, false, products);
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();
   const int64_t blocks = call.blocks(call.plan.forward_rows), units = static_cast<int64_t>(call.plan.units.size());
