@@ -171,12 +171,13 @@ class OnlineBackward {
         e_(padded_width(p_.E)) {
     q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
     dout_ = space_.reserve(block_rows_ * e_);
-    q_parts_ = space_.reserve(products.tiles() ? block_rows_ * products.row_floats(p_.D) : 0);
-    dout_parts_ = space_.reserve(products.tiles() ? block_rows_ * products.row_floats(p_.E) : 0);
     weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
     grads_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
     lse_ = space_.reserve(block_rows_), lse_low_ = space_.reserve(block_rows_), totals_ = space_.reserve(block_rows_);
     row_sums_ = space_.reserve(block_rows_);
+    if (!by_tiles_) return;
+    q_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.D));
+    dout_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.E));
   }
   bool allocate() { return space_.allocate(); }
 
@@ -335,7 +336,8 @@ class OnlineBackward {
   const Gradients& to_;
   const int64_t block_rows_, d_, e_;
   Workspace space_;
-  size_t q_, dq_, dout_, q_parts_, dout_parts_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
+  size_t q_parts_ = 0, dout_parts_ = 0;
+  size_t q_, dq_, dout_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
   BackwardTask task_{};
   std::vector<SubBlock> subs_;
   std::vector<int64_t> active_;

@@ -40,8 +40,6 @@ class RowBackward {
     grad_tile_ = std::max({score_tile_, weight_tile_});
     q_ = space_.reserve(subs * unit.scores * kRows * d_);
     dq_ = space_.reserve(subs * unit.scores * kRows * d_);
-    q_parts_ = space_.reserve(products.tiles() ? subs * unit.scores * kRows * products.row_floats(p_.D) : 0);
-    dout_parts_ = space_.reserve(products.tiles() ? subs * unit.outputs * kRows * products.row_floats(p_.E) : 0);
     dout_ = space_.reserve(subs * unit.outputs * kRows * e_);
     scores_ = space_.reserve(mixes.pre.passes() ? 0 : subs * tiles_ * score_tile_ + row_tile);
     weights_ = space_.reserve(subs * tiles_ * weight_tile_ + row_tile);
@@ -56,6 +54,9 @@ class RowBackward {
     pre_sums_ = space_.reserve(subs * mixes.pre.row_gradients + mixes.pre.shared_gradients);
     post_sums_ = space_.reserve(subs * mixes.post.row_gradients + mixes.post.shared_gradients);
     scratch_ = space_.reserve(std::max(mixes.pre.scratch, mixes.post.scratch));
+    if (!by_tiles_) return;
+    q_parts_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
+    dout_parts_ = space_.reserve(subs * unit.outputs * kRows * products.row_floats(p_.E));
   }
   bool allocate() { return space_.allocate(); }
 
@@ -343,8 +344,9 @@ class RowBackward {
   const int64_t block_rows_;
   int64_t tiles_ = 0, d_ = 0, e_ = 0, score_tile_ = 0, weight_tile_ = 0, grad_tile_ = 0, out_tile_ = 0;
   Workspace space_;
-  size_t q_, q_parts_, dout_parts_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_,
-      row_sums_, inverse_, pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
+  size_t q_parts_ = 0, dout_parts_ = 0;
+  size_t q_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_, row_sums_, inverse_,
+      pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
   BackwardTask task_{};
   int64_t first_tile_ = 0, end_tile_ = 0;
   std::vector<SubBlock> subs_;
