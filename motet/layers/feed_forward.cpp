@@ -1,9 +1,12 @@
 #include "motet/layers/feed_forward.h"
 
+#include "motet/layers/token_by_token.h"
+
 namespace motet {
 
 Tensor activated(const Tensor& x, Activation activation) {
-  return activation == Activation::silu ? at::silu(x) : ops::gelu(x, activation == Activation::gelu_tanh);
+  if (activation != Activation::silu) return ops::gelu(x, activation == Activation::gelu_tanh);
+  return token_by_token(x, [](const Tensor& t) { return at::silu(t); });
 }
 
 FeedForwardImpl::FeedForwardImpl(int64_t width, int64_t inner, Activation activation, bool gated, at::Device device)
