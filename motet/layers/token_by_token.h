@@ -9,9 +9,9 @@ namespace motet {
 /// matrices sum in another order for another number of rows.
 template <class F>
 Tensor token_by_token(const Tensor& x_BTC, const F& f) {
+  if (at::GradMode::is_enabled() || !x_BTC.is_cpu() || x_BTC.dim() != 3 || x_BTC.size(0) != 1) return f(x_BTC);
   const int64_t tokens = x_BTC.size(1);
-  if (at::GradMode::is_enabled() || !x_BTC.is_cpu() || x_BTC.size(0) != 1 || tokens == 1 || tokens > kMaxLinearRows)
-    return f(x_BTC);
+  if (tokens == 1 || tokens > kMaxLinearRows) return f(x_BTC);
   std::vector<Tensor> rows;
   for (int64_t t = 0; t < tokens; ++t) rows.push_back(f(x_BTC.narrow(1, t, 1)));
   return at::cat(rows, 1);

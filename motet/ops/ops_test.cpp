@@ -140,7 +140,7 @@ TEST(Ops, EveryRowOfEveryTableIsTheDefinition) {
     const auto table = std::ranges::find(kernel_tables(), one.table, &KernelTable::name);
     ASSERT_NE(table, kernel_tables().end());
     for (const std::string& row : table->rows) {
-      if (row == "cuda") continue;  // cuda_test.cpp
+      if (row == "cuda" || row == "panels") continue;  // cuda_test.cpp; KeptWeights... below
       const Tensor got = one.run(x.to(at::kFloat), row.c_str());
       EXPECT_LE((got - want).abs().max().item<double>(), 3e-6 * (1 + want.abs().max().item<double>()))
           << one.table << '=' << row;
@@ -185,6 +185,24 @@ TEST(Ops, TheCpuKernelOfSwigluHasItsGradients) {
     const Tensor &want = found[0][i], &got = found[1][i];
     EXPECT_LE(((got - want).abs() / (1 + want.abs())).max().item<double>(), 2e-6) << i;
     EXPECT_TRUE(at::equal(got, found[2][i])) << i;
+  }
+}
+
+// Several panels, the last one short, on any number of threads.
+TEST(Ops, PanelsOfKeptWeightsAreTheWholeProduct) {
+  at::NoGradGuard no_grad;
+  const int64_t used = at::get_num_threads();
+  const Tensor w = at::randn({701, 300}), bias = at::randn({701}), x = at::randn({2, 32, 300});
+  for (const WeightType type : {WeightType::bfloat16, WeightType::int8}) {
+    WeightArena arena(arena_bytes(type, 701, 300));
+    const LinearLayer layer{kept_in(type, w, arena), bias};
+    const Tensor want = ops::linear(x, layer, "torch");
+    at::set_num_threads(1);
+    const Tensor one = ops::linear(x, layer, "panels");
+    EXPECT_LE((one - want).abs().max().item<double>(), 1e-4);
+    at::set_num_threads(3);
+    EXPECT_TRUE(at::equal(ops::linear(x, layer), one));
+    at::set_num_threads(static_cast<int>(used));
   }
 }
 
