@@ -65,7 +65,7 @@ def test_local_completions_score_as_motet_eval(name, tmp_path, tmp_path_factory)
     if not (DATA / file).exists():
         pytest.skip("shared/data/eval is not here")
     limit = int(os.environ.get("LM_EVAL_ITEMS", 20))
-    model = pathlib.Path(os.environ.get("LM_EVAL_MODEL", "") or small_model(tmp_path_factory.mktemp("m"), "--ctx-size", "2048"))
+    model = pathlib.Path(os.environ.get("LM_EVAL_MODEL", "") or small_model(tmp_path_factory.mktemp("m"), context=2048))
     done = run("eval", name, "-m", model, DATA / file, "--limit", limit, "--items", tmp_path / "ours", "--json", timeout=3600)
     assert done.returncode == 0, done.stderr
     with serving(model, "--name", "small") as server:

@@ -122,6 +122,7 @@ async function begin() {
     part("talk-title").textContent = "Continue a text";
     part("question").placeholder = "The beginning of a text";
   }
+  see(part("text").value);
 }
 
 part("ask").addEventListener("submit", (event) => {
