@@ -99,6 +99,11 @@ Routes::Routes(RouteOptions options, ApiKeys keys, Metrics& metrics)
 
 Routes::~Routes() = default;
 
+void Routes::close() {
+  drain();
+  workers_.stop();
+}
+
 void Routes::open(const Served& served, Engine& engine) {
   engine_ = &engine;
   served_ = &served;

@@ -40,10 +40,11 @@ class Routes {
  public:
   Routes(RouteOptions, ApiKeys, Metrics&);
   ~Routes();
-  /// From here on requests are taken; until then, and after drain(), /health says 503. Both must outlive the routes'
-  /// last request.
+  /// From here on requests are taken; until then, and after drain(), /health says 503. Both must live until close(),
+  /// from which on they are not used.
   void open(const Served&, Engine&);
   void drain() { draining_ = true; }
+  void close();
 
   void handle(HttpRequest&&, HttpReply);
 

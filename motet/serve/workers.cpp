@@ -6,19 +6,20 @@ Workers::Workers(int threads, size_t most_waiting) : most_waiting_(most_waiting)
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
-Workers::~Workers() {
+void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool Workers::run(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= most_waiting_) return false;
+    if (ending_ || waiting_.size() >= most_waiting_) return false;
     waiting_.push_back(std::move(task));
   }
   changed_.notify_one();

@@ -12,7 +12,9 @@ namespace motet {
 class Workers {
  public:
   Workers(int threads, size_t most_waiting);
-  ~Workers();  // what waits is dropped
+  ~Workers() { stop(); }
+  /// Waits for what runs; what waits is dropped, and nothing is taken any more.
+  void stop();
   /// False when too much waits already.
   bool run(std::function<void()> task);
 

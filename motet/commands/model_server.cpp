@@ -1,0 +1,140 @@
+#include "motet/commands/model_server.h"
+
+#include <chrono>
+
+#include "motet/commands/chat_form.h"
+#include "motet/core/error.h"
+#include "motet/core/log.h"
+#include "motet/generate/end_tokens.h"
+#include "motet/ops/device.h"
+#include "motet/probe/pictures.h"
+#include "motet/report/html_data.h"
+
+namespace motet {
+namespace {
+
+using nlohmann::json;
+
+// What a client without a tokenizer asks for: the names of the tokens that begin and end, and the chat template.
+json tokenizer_info(const Companions& companions, const Tokenizer& tokenizer) {
+  json info = companion_json(companions, "tokenizer_config.json");
+  info.erase("added_tokens_decoder");
+  const nlohmann::ordered_json variables = token_variables(companions, tokenizer);
+  for (const auto& [name, text] : variables.items()) info[name] = text.get<std::string>();
+  const auto jinja = companions.files.find("chat_template.jinja");
+  if (jinja != companions.files.end()) info["chat_template"] = jinja->second;
+  if (!info.contains("tokenizer_class")) info["tokenizer_class"] = tokenizer.name();
+  return info;
+}
+
+// What the page says of the model, and what it draws.
+json about(const std::string& name, ModelImpl& model, int64_t token_bytes, bool chat) {
+  const ModelConfig& c = model.config();
+  return {{"name", name},
+          {"mechanism", c.attention.at("mechanism")},
+          {"parameters", Model(c, at::kMeta)->num_parameters()},
+          {"layers", c.num_layers()},
+          {"heads", c.attention.at("num_heads")},
+          {"context", c.context},
+          {"token_bytes", token_bytes},
+          {"chat", chat}};
+}
+
+json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  ReportData report;
+  for (const int32_t id : ids) {
+    StreamDecoder alone(tokenizer);
+    report.sample_tokens.push_back(alone.push(id) + alone.flush());
+  }
+  const std::string mechanism = model.config().attention.at("mechanism");
+  report.baseline = mechanism;
+  add_pictures(report, mechanism, model, std::vector<int64_t>(ids.begin(), ids.end()), DrawnLayers::all);
+  return report_json(report);
+}
+
+std::string name_of(const ServeOptions& options, const std::filesystem::path& folder) {
+  if (!options.name.empty()) return options.name;
+  const auto whole = std::filesystem::weakly_canonical(folder);
+  return whole.filename().string();
+}
+
+int64_t cache_limit(const ServeOptions& options, at::Device device) {
+  if (options.cache_bytes > 0) return options.cache_bytes;
+  const std::optional<int64_t> free = free_memory(device);
+  return free ? *free / 10 * 6 : int64_t{1} << 30;
+}
+
+HttpHeaders cors_headers(const std::string& origin) {
+  if (origin.empty()) return {};
+  return {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" || address == "localhost";
+}
+
+ModelServer::ModelServer(ServeOptions options, const HttpLimits& limits, ApiKeys keys)
+    : options_(std::move(options)),
+      routes_({.others_reach_it = !is_loopback(options_.address),
+               .address = options_.address,
+               .cors_origin = options_.cors_origin},
+              std::move(keys), metrics_),
+      server_({.address = options_.address,
+               .port = static_cast<int>(options_.port),
+               .limits = limits,
+               .headers = cors_headers(options_.cors_origin),
+               .error_body = [](int status, const std::string& message) { return error_body(status, message); }},
+              [this](HttpRequest&& asked, HttpReply reply) { routes_.handle(std::move(asked), reply); }),
+      io_thread_([this] { server_.run(); }) {}
+
+ModelServer::~ModelServer() {
+  routes_.close();
+  engine_.reset();  // what still runs is told so, through the connections
+  server_.stop();
+  io_thread_.join();
+}
+
+void ModelServer::open(const std::filesystem::path& folder, LoadedModel loaded, const CacheOptions& cache,
+                       int64_t threads) {
+  loaded_.emplace(std::move(loaded));
+  ModelImpl& model = *loaded_->model;
+  if (!model.config().causal())
+    fail_usage(folder.string(), ": the model is not causal, want one whose tokens see only those before them");
+  model_.emplace(loaded_->model, cache, threads);
+  const std::string name = name_of(options_, folder);
+  const std::shared_ptr<const ChatTemplate> form = chat_template(loaded_->companions, folder);
+  served_.emplace(Served{.name = name,
+                         .tokenizer = *loaded_->tokenizer,
+                         .context = model.config().context,
+                         .end_tokens = end_tokens(loaded_->companions, *loaded_->tokenizer),
+                         .chat_template = form,
+                         .template_variables = token_variables(loaded_->companions, *loaded_->tokenizer),
+                         .tokenizer_info = tokenizer_info(loaded_->companions, *loaded_->tokenizer),
+                         .created = std::time(nullptr),
+                         .about = about(name, model, model_->cache_bytes(1), form != nullptr),
+                         .attention = [this](std::span<const int32_t> ids) {
+                           return drawn_attention(*loaded_->model, *loaded_->tokenizer, ids);
+                         }});
+  const EngineLimits limits{.scheduler = {.batch_tokens = options_.batch_tokens,
+                                          .cache_bytes = cache_limit(options_, model.device()),
+                                          .request_seconds = options_.request_seconds,
+                                          .prefix_cache = !options_.no_prefix_cache},
+                            .queue = options_.queue};
+  engine_.emplace(*model_, *loaded_->tokenizer, limits, metrics_);
+  routes_.open(*served_, *engine_);
+  log_info(text("serves ", name, " with a context of ", served_->context, " tokens; memory for keys: ",
+                limits.scheduler.cache_bytes >> 20, " MiB, ", model_->cache_bytes(1), " bytes a token"));
+}
+
+void ModelServer::drain() {
+  routes_.drain();
+  if (!engine_->drain(options_.drain_seconds))
+    log_warn(text("serve: requests that ran for ", options_.drain_seconds, " seconds more were cut off"));
+  server_.drain();
+  for (int i = 0; i < 20 && server_.connections() > 0; ++i)  // whose last bytes are on their way
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
+
+}  // namespace motet
