@@ -70,12 +70,31 @@ HWY_INLINE void row(const T* w, const float* x, int64_t K, float* y) {
   for (int m = 0; m < kM; ++m) y[m] = hn::GetLane(hn::SumOfLanes(Floats(), hn::Add(sum[m][0], sum[m][1])));
 }
 
+// Several rows of x take so long for a vector of W that few of its loads are under way at once and memory stands still:
+// 13 GB/s in place of 32 for 8 rows in float32 on a Zen 5. So W is first read into L2 at the speed of memory, a block
+// at a time (1.55 times the products a second for 8 rows, 1.6 for 16; with 8 bits a number nothing is won).
+constexpr int64_t kTouchedBytes = 128 << 10;
+constexpr int64_t kTouchedRows = 4;  // of x
+
+HWY_INLINE void touch(const void* begin, size_t bytes) {
+  const auto* p = static_cast<const uint8_t*>(begin);
+  const hn::ScalableTag<uint8_t> d;
+  auto all = hn::Zero(d);
+  for (size_t i = 0; i + 64 <= bytes; i += 64) all = hn::Or(all, hn::LoadU(d, p + i));
+  uint8_t first = hn::GetLane(all);
+  asm volatile("" : : "r"(first));
+}
+
 // Rows [begin, end) of W.
 template <class T>
 void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
   const Weight& weight = task.weight;
   const int64_t N = weight.N, K = weight.K;
+  const bool touches = sizeof(T) == sizeof(float) && M >= kTouchedRows;
+  const int64_t block = std::max<int64_t>(1, kTouchedBytes / (K * static_cast<int64_t>(sizeof(T))));
   for (int64_t n = begin; n < end; ++n) {
+    if (touches && (n - begin) % block == 0)
+      touch(static_cast<const T*>(weight.data) + n * K, static_cast<size_t>(std::min(block, end - n) * K) * sizeof(T));
     const T* const w = static_cast<const T*>(weight.data) + n * K;
     float sums[kMaxLinearRows];
     int64_t m = 0;
