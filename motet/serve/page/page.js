@@ -109,6 +109,7 @@ async function begin() {
     return complain(error.message);
   }
   part("key-form").hidden = true;
+  part("length").value = Math.min(part("length").value, Math.floor(model.context / 2));
   document.title = model.name + " – motet";
   part("name").textContent = model.name;
   part("mechanism").textContent = model.mechanism;
