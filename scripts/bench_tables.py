@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what README.md and docs/ show of speed and memory from the committed results: tables and a plot.
 
-usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md and in docs/ generation.md, training.md, kernels.md and scale.md
+usage: bench_tables.py            rewrites docs/speed.svg and the tables in README.md and in docs/ generation.md, training.md, kernels.md, scale.md and serving.md
        bench_tables.py --check    fails when they are not what the results give
 """
 import json
@@ -14,6 +14,7 @@ GOALS, MEMORY = ROOT / "bench/results/goals-avx512.json", ROOT / "bench/results/
 INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/results/infer-mechanisms-2core.json"
 TRAIN, STEP_MEMORY, CHECKPOINT = (ROOT / f"bench/results/{name}.json" for name in ("train-2core", "memory-train", "checkpoint-2core"))
 PROCESSES = ROOT / "bench/results/processes-2core.json"
+SERVE = ROOT / "bench/results/serve-2core.json"
 MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
 LINKS = (1, 10, 100, 400)  # Gb/s
 ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
@@ -88,6 +89,20 @@ def held_up():
     lines = [f"| {rows[0]['parameters'] / 1e6:.0f}M parameters, {rows[0]['bytes'] / 1e6:.0f} MB | seconds | of copying |", "|---|---|---|"]
     lines += [f"| {row['what']} | {row['wall_ms'] / 1e3:.2f} | {row['ratio']:.1f} |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def serving():
+    """All streams' tokens a second over those of one client, by kind of weights."""
+    if not SERVE.exists():
+        return "No figures are committed yet; `motet bench serve` makes them.\n"
+    rows = json.loads(SERVE.read_text())
+    lines = ["| weights | `motet generate` | 1 client, tokens/s | " + " | ".join(f"{n} clients" for n in (4, 8, 16)) + " | first token of 16, p95 |", "|---|---|---|---|---|---|---|"]
+    for weights in dict.fromkeys(row["weights"] for row in rows):
+        own = {(row["way"], row["clients"]): row for row in rows if row["weights"] == weights}
+        ratios = [f"{own['serve', n]['over_one_stream']:.2f}" for n in (4, 8, 16)]
+        lines.append(f"| {weights} | {own['generate', 1]['over_one_stream']:.2f} | {own['serve', 1]['tokens_per_second']:.3g} | "
+                     + " | ".join(ratios) + f" | {own['serve', 16]['first_token_p95_ms'] / 1e3:.2g} s |")
+    return "\n".join(lines) + f"\n\n{rows[0]['threads']} threads of {rows[0]['processor']}; everything but the rate of one client is over that rate.\n"
 
 
 def several():
@@ -227,6 +242,7 @@ def main():
               kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results"), "cpus": on_cpus(ROOT / "bench/results")}),
               ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
               ROOT / "docs/scale.md": with_sections(ROOT / "docs/scale.md", {"several": several(), "exchanged": at_scale()}),
+              ROOT / "docs/serving.md": with_sections(ROOT / "docs/serving.md", {"serving": serving()}),
               readme: with_sections(readme, {"speed": table(found)}),
               generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:

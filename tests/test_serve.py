@@ -349,6 +349,22 @@ def test_help_tells_every_limit():
         assert flag in text
 
 
+# ---- measured ----------------------------------------------------------------------------------------------------------
+
+
+def test_bench_serve_measures_each_number_of_clients(small):
+    done = run("bench", "serve", "-m", small, "--shape", "prompt=70,generate=12", "--repeats", 1, "-t", 1, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["way"], row["clients"]) for row in rows] == [("generate", 1)] + [("serve", n) for n in (1, 4, 8, 16)]
+    assert rows[1]["over_one_stream"] == 1
+    for row in rows:
+        assert row["over_one_stream"] == pytest.approx(row["tokens_per_second"] / rows[1]["tokens_per_second"])
+        assert row["first_token_p95_ms"] > 0 and row["weights"] == "float32"
+    assert "are more than the context of 512" in refused(2, "bench", "serve", "-m", small, "--shape", "prompt=500,generate=13")
+    assert "--model is missing" in refused(2, "bench", "serve")
+
+
 # ---- documents ---------------------------------------------------------------------------------------------------------
 
 

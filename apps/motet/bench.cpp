@@ -15,14 +15,15 @@ Subcommand bench_subcommand() {
                                                       {"device", {.value = "NAME"}},
                                                       {"python", {.value = "PATH"}},
                                                       {"processes", {.value = "N"}}}) +
-                   std::vector<Flag>{{.long_name = "model",
-                                      .target = "model",
-                                      .value = "DIR",
-                                      .help = "infer: a model folder in place of drawn weights",
-                                      .short_name = "m"}},
+                   std::vector<Flag>{
+                       {.long_name = "model",
+                        .target = "model",
+                        .value = "DIR",
+                        .help = "infer: a model folder in place of drawn weights; serve: the model that is served",
+                        .short_name = "m"}},
           .positional = {.field = "what",
                          .name = "WHAT",
-                         .help = "attention, memory, train, checkpoint, processes or infer",
+                         .help = "attention, memory, train, checkpoint, processes, infer or serve",
                          .least = 1,
                          .most = 1},
           .examples = {"bench attention", "bench attention --shape T=256,H=4,D=32,B=1,mechanism=dcmha --repeats 5"}};

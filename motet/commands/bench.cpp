@@ -99,17 +99,19 @@ int bench_attention(const nlohmann::json& request) {
 
 int run_bench(const nlohmann::json& request) {
   using Run = int (*)(const nlohmann::json&);
-  static const Words<Run> all{{"attention", bench_attention},   {"memory", bench_memory},       {"train", bench_train},
-                              {"checkpoint", bench_checkpoint}, {"processes", bench_processes}, {"infer", bench_infer}};
+  static const Words<Run> all{{"attention", bench_attention}, {"memory", bench_memory},
+                              {"train", bench_train},         {"checkpoint", bench_checkpoint},
+                              {"processes", bench_processes}, {"infer", bench_infer},
+                              {"serve", bench_serve}};
   // What is not asked of all of them.
   static const std::map<std::string, std::vector<std::string>> of_some{{"goals", {"attention", "train"}},
                                                                        {"dtype", {"attention", "train"}},
                                                                        {"mechanisms", {"memory", "train", "infer"}},
                                                                        {"rivals", {"train", "infer"}},
                                                                        {"recompute", {"train"}},
-                                                                       {"model", {"infer"}},
+                                                                       {"model", {"infer", "serve"}},
                                                                        {"processes", {"processes"}},
-                                                                       {"weights", {"infer"}}};
+                                                                       {"weights", {"infer", "serve"}}};
   const std::string what = request.value("what", "");
   const Run run = value_of(all, what, "benchmark");
   for (const auto& [field, takers] : of_some) {

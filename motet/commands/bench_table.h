@@ -36,5 +36,6 @@ int bench_train(const nlohmann::json& request);
 int bench_checkpoint(const nlohmann::json& request);
 int bench_processes(const nlohmann::json& request);
 int bench_infer(const nlohmann::json& request);
+int bench_serve(const nlohmann::json& request);
 
 }  // namespace motet

@@ -195,7 +195,8 @@ const Fields<BenchRequest>& bench_options() {
        "attention, train: the goals of the fused kernels, with what each reaches; exit 1 if one falls short"},
       {"dtype", &B::dtype, "attention: float32, bfloat16 or float16; train: float32, float64 or bfloat16 (autocast)"},
       {"mechanisms", &B::mechanisms, "train, infer: whose models take turns, as in mha,dcmha; by default mha"},
-      {"weights", &B::weights, "infer: of float32, bfloat16 and int8; by default float32, on the CPU int8 too"},
+      {"weights", &B::weights,
+       "infer: of float32, bfloat16 and int8; by default float32, on the CPU int8 too; serve: one of them"},
       {"rivals", &B::rivals,
        "train: of torch and compile, by default torch; infer: of llama_cpp and transformers (by default both), or "
        "none"},

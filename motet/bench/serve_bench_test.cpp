@@ -1,0 +1,19 @@
+#include "motet/bench/serve_bench.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
+
+namespace motet {
+namespace {
+
+TEST(ServeBench, QuantilesAreValuesThatAPartDoesNotPass) {
+  EXPECT_EQ(quantile({3, 1, 2, 4}, 0.5), 2);
+  EXPECT_EQ(quantile({3, 1, 2, 4}, 0.95), 4);
+  EXPECT_EQ(quantile({5}, 0), 5);
+  EXPECT_EQ(testing::message_of<Error>([] { quantile({}, 0.5); }), "quantile: there are no values");
+}
+
+}  // namespace
+}  // namespace motet
