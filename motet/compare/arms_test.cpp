@@ -129,8 +129,9 @@ TEST(Comparison, ArmsShareTheStartOfEqualTensors) {
   Model mha = testing::fresh(arm_config(run, arms[0], 40), 5);
   for (size_t i = 1; i < arms.size(); ++i) {
     Model other = testing::fresh(arm_config(run, arms[i], 40), 5);
+    const auto others = other->named_parameters();
     for (const auto& item : mha->named_parameters()) {
-      const Tensor* same = other->named_parameters().find(item.key());
+      const Tensor* same = others.find(item.key());
       if (same && same->sizes() == item.value().sizes()) EXPECT_TRUE(same->equal(item.value())) << item.key();
     }
   }
