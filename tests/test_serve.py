@@ -10,11 +10,11 @@ import socket
 import subprocess
 import time
 
+import openai
 import pytest
 from conftest import MOTET, ROOT, environment, refused, run
+from prometheus_client.parser import text_string_to_metric_families
 from serving import serving, small_model
-
-openai = pytest.importorskip("openai")
 
 
 @pytest.fixture(scope="module")
@@ -207,9 +207,8 @@ def test_every_route_answers(server, small):
 
 
 def test_the_metrics_are_prometheus_text(server):
-    parser = pytest.importorskip("prometheus_client.parser")
     server.post("/v1/completions", {"prompt": "a", "max_tokens": 3})
-    families = {f.name: f for f in parser.text_string_to_metric_families(server.ask("GET", "/metrics")[2].decode())}
+    families = {f.name: f for f in text_string_to_metric_families(server.ask("GET", "/metrics")[2].decode())}
     assert {"motet:num_requests_running", "motet:num_requests_waiting", "motet:cache_usage_perc", "motet:request_success"} <= families.keys()
     for name in ("time_to_first_token_seconds", "time_per_output_token_seconds", "e2e_request_latency_seconds"):
         assert families["motet:" + name].type == "histogram"

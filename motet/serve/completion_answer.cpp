@@ -38,9 +38,8 @@ const char* word(Finish finish) { return finish == Finish::stop ? "stop" : "leng
 
 struct CompletionAnswer::Choice {
   size_t index;
-  StreamDecoder decoder;  // of all tokens, for their places in the text
-  std::string text = {};  // of an answer that is not a stream
-  std::vector<GeneratedToken> prompt = {};
+  StreamDecoder decoder;                    // of all tokens, for their places in the text
+  std::string text = {};                    // of an answer that is not a stream
   std::vector<GeneratedToken> untold = {};  // tokens whose logarithmic probabilities are to be told
   size_t told = 0;                          // of the sample's tokens
   bool first_has_none = false;              // the first of `untold` begins a prompt

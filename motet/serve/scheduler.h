@@ -1,5 +1,4 @@
 #pragma once
-#include <deque>
 #include <functional>
 #include <list>
 
@@ -38,7 +37,6 @@ class Scheduler {
  private:
   struct Request;
   struct Target;
-  using Place = std::list<Request>::iterator;
 
   void drop_ended();
   void admit();
