@@ -8,7 +8,6 @@
 #include "motet/commands/request.h"
 #include "motet/compare/arms.h"
 #include "motet/core/error.h"
-#include "motet/core/process.h"
 #include "motet/ops/device.h"
 #include "motet/train/run_config.h"
 
@@ -167,9 +166,7 @@ int bench_infer(const nlohmann::json& request) {
   const bool own = request.contains("model");
   if (own && !asked.mechanisms.empty())
     fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");
-  nlohmann::json with_threads = request;
-  if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
-  const Setup setup{request_threads(with_threads), repeats, "Means", device};
+  const Setup setup{decoding_threads(request), repeats, "Means", device};
   InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};
   bench.turns.repeats = setup.repeats;
   const Scratch scratch;

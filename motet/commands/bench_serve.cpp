@@ -6,7 +6,6 @@
 #include "motet/commands/bench_table.h"
 #include "motet/commands/model_server.h"
 #include "motet/core/error.h"
-#include "motet/core/process.h"
 #include "motet/ops/device.h"
 
 namespace motet {
@@ -74,9 +73,7 @@ int bench_serve(const nlohmann::json& request) {
   const int64_t repeats = repeats_of(asked, 1, 3);
   const ServeShape shape = read_shape(asked.shape, serve_shape_options());
   output_format(request);  // refused before anything runs
-  nlohmann::json with_threads = request;
-  if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
-  const int64_t threads = request_threads(with_threads);
+  const int64_t threads = decoding_threads(request);
   SamplingRequest sampling{.device = asked.device};
   if (!asked.weights.empty()) sampling.weights = parse_weight_type(asked.weights);
   const std::filesystem::path folder = model_folder(request, "model");

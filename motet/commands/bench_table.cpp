@@ -1,8 +1,11 @@
 #include "motet/commands/bench_table.h"
 
+#include <algorithm>
+
 #include "motet/bench/machine.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
+#include "motet/core/process.h"
 #include "motet/core/version.h"
 
 namespace motet {
@@ -37,6 +40,12 @@ void add_setup(Table& table, const Setup& setup, const nlohmann::json& request) 
 int64_t repeats_of(const BenchRequest& asked, int64_t fewest, int64_t otherwise) {
   if (asked.repeats > 0 && asked.repeats < fewest) fail_usage("--repeats: ", asked.repeats, " is below ", fewest);
   return asked.repeats > 0 ? asked.repeats : otherwise;
+}
+
+int64_t decoding_threads(const nlohmann::json& request) {
+  nlohmann::json with_threads = request;
+  if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
+  return request_threads(with_threads);
 }
 
 Cell milliseconds(double seconds) { return {fixed(1e3 * seconds, 2), 1e3 * seconds}; }
