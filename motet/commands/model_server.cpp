@@ -7,6 +7,7 @@
 #include "motet/core/log.h"
 #include "motet/generate/end_tokens.h"
 #include "motet/ops/device.h"
+#include "motet/ops/threads.h"
 #include "motet/probe/pictures.h"
 #include "motet/report/html_data.h"
 
@@ -122,6 +123,7 @@ void ModelServer::open(const std::filesystem::path& folder, LoadedModel loaded, 
                                           .request_seconds = options_.request_seconds,
                                           .prefix_cache = !options_.no_prefix_cache},
                             .queue = options_.queue};
+  end_idle_threads();  // the engine's thread has its own
   engine_.emplace(*model_, *loaded_->tokenizer, limits, metrics_);
   routes_.open(*served_, *engine_);
   log_info(text("serves ", name, " with a context of ", served_->context, " tokens; memory for keys: ",

@@ -6,6 +6,7 @@
 #include "motet/core/error.h"
 #include "motet/kernels/linear.h"
 #include "motet/ops/device.h"
+#include "motet/ops/threads.h"
 
 namespace motet {
 
@@ -103,5 +104,7 @@ std::string BatchModel::first_non_finite(std::span<const int32_t> ids) {
   const auto count = std::min(ids.size(), static_cast<size_t>(context()));
   return model_->first_non_finite(ids_tensor(ids.first(count), model_->device()));
 }
+
+void BatchModel::rest() { end_idle_threads(); }
 
 }  // namespace motet

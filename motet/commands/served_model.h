@@ -16,6 +16,7 @@ class BatchModel : public ServedModel {
   std::unique_ptr<ServedSequence> copy(const ServedSequence&, int64_t tokens, int64_t planned) override;
   void step(std::span<const ServedPiece>, const OnLogits&) override;
   std::string first_non_finite(std::span<const int32_t> ids) override;
+  void rest() override;
 
  private:
   struct Sequence;

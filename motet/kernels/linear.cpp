@@ -43,66 +43,150 @@ HWY_INLINE Vec load_some(const T* p, int64_t count) {
 }
 
 constexpr int kSums = 2;  // vectors of sums of one product: they hide the latency of an addition
-constexpr int kBlock = HWY_ARCH_X86 && kLanes < 16 ? 4 : 8;  // rows of x at once: what the registers hold sums of
+constexpr bool kManyRegisters = !(HWY_ARCH_X86 && kLanes < 16);
 
-// One row of W times kM rows of x, each product summed in the same order whatever kM is. The rows of W come one after
-// the other: several side by side are streams too short for the hardware to fetch ahead (half the speed).
-template <int kM, class T>
-HWY_INLINE void row(const T* w, const float* x, int64_t K, float* y) {
-  Vec sum[kM][kSums];
-#pragma GCC unroll 8
-  for (auto& product : sum) product[0] = product[1] = hn::Zero(Floats());
-  int64_t k = 0;
-  for (; k + kSums * kLanes <= K; k += kSums * kLanes)
-#pragma GCC unroll 2
-    for (int i = 0; i < kSums; ++i) {
-      const Vec a = load(w + k + i * kLanes);
-#pragma GCC unroll 8
-      for (int m = 0; m < kM; ++m) sum[m][i] = hn::MulAdd(a, load(x + m * K + k + i * kLanes), sum[m][i]);
-    }
-  for (; k < K; k += kLanes) {
-    const int64_t count = std::min(kLanes, K - k);
-    const Vec a = load_some(w + k, count);
-#pragma GCC unroll 8
-    for (int m = 0; m < kM; ++m) sum[m][0] = hn::MulAdd(a, load_some(x + m * K + k, count), sum[m][0]);
+#if HWY_TARGET != HWY_SCALAR
+// Blocks of four lanes added up, halves first.
+template <class D>
+HWY_INLINE void add_blocks(D d, hn::Vec<D> v, float* HWY_RESTRICT sums) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    hn::StoreU(v, d, sums);
+  } else {
+    const hn::Half<D> half;
+    add_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), sums);
   }
-#pragma GCC unroll 8
-  for (int m = 0; m < kM; ++m) y[m] = hn::GetLane(hn::SumOfLanes(Floats(), hn::Add(sum[m][0], sum[m][1])));
+}
+#endif
+
+// The sums of the lanes of four vectors, each in the same order wherever it stands.
+HWY_INLINE void sums_of_lanes(Vec a, Vec b, Vec c, Vec d, float* HWY_RESTRICT sums) {
+#if HWY_TARGET == HWY_SCALAR
+  sums[0] = hn::GetLane(a), sums[1] = hn::GetLane(b), sums[2] = hn::GetLane(c), sums[3] = hn::GetLane(d);
+#else
+  const Floats f;
+  const hn::Repartition<uint64_t, Floats> pairs;
+  const auto halves = [&](Vec u, Vec v) HWY_ATTR {  // of each block of four lanes: u0+u2, v0+v2, u1+u3, v1+v3
+    return hn::BitCast(pairs, hn::Add(hn::InterleaveLower(f, u, v), hn::InterleaveUpper(f, u, v)));
+  };
+  const auto ab = halves(a, b), cd = halves(c, d);
+  add_blocks(
+      f,
+      hn::Add(hn::BitCast(f, hn::InterleaveLower(pairs, ab, cd)), hn::BitCast(f, hn::InterleaveUpper(pairs, ab, cd))),
+      sums);
+#endif
 }
 
-// Several rows of x take so long for a vector of W that few of its loads are under way at once and memory stands still:
-// 13 GB/s in place of 32 for 8 rows in float32 on a Zen 5. So W is first read into L2 at the speed of memory, a block
-// at a time (1.55 times the products a second for 8 rows, 1.6 for 16; with 8 bits a number nothing is won).
-constexpr int64_t kTouchedBytes = 128 << 10;
-constexpr int64_t kTouchedRows = 4;  // of x
+// kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are.
+template <int kM, int kN, class T>
+HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N) {
+  Vec sum[kM][kN][kSums];
+#pragma GCC unroll 8
+  for (int m = 0; m < kM; ++m)
+#pragma GCC unroll 8
+    for (int n = 0; n < kN; ++n) sum[m][n][0] = sum[m][n][1] = hn::Zero(Floats());
+  const auto step = [&](auto load_w, auto load_x, int64_t k, int i) HWY_ATTR {
+    Vec b[kN];
+#pragma GCC unroll 8
+    for (int n = 0; n < kN; ++n) b[n] = load_w(w + n * K + k);
+#pragma GCC unroll 8
+    for (int m = 0; m < kM; ++m) {
+      const Vec a = load_x(x + m * K + k);
+#pragma GCC unroll 8
+      for (int n = 0; n < kN; ++n) sum[m][n][i] = hn::MulAdd(b[n], a, sum[m][n][i]);
+    }
+  };
+  const auto all = [](const auto* p) HWY_ATTR { return load(p); };
+  int64_t k = 0;
+  for (; k + kSums * kLanes <= K; k += kSums * kLanes) {
+    step(all, all, k, 0);
+    step(all, all, k + kLanes, 1);
+  }
+  for (; k < K; k += kLanes) {
+    const int64_t count = std::min(kLanes, K - k);
+    const auto some = [count](const auto* p) HWY_ATTR { return load_some(p, count); };
+    step(some, some, k, 0);
+  }
+#pragma GCC unroll 8
+  for (int n = 0; n < kN; ++n) {
+    const auto of = [&](int m) HWY_ATTR {
+      return m < kM ? hn::Add(sum[m % kM][n][0], sum[m % kM][n][1]) : hn::Zero(Floats());
+    };
+    float sums[4];
+    sums_of_lanes(of(0), of(1), of(2), of(3), sums);
+#pragma GCC unroll 8
+    for (int m = 0; m < kM; ++m) y[m * N + n] = sums[m];
+  }
+}
 
-HWY_INLINE void touch(const void* begin, size_t bytes) {
-  const auto* p = static_cast<const uint8_t*>(begin);
+// Few rows of x: the rows of W come one after the other. Several side by side are streams too short for the hardware to
+// fetch ahead (half the speed).
+constexpr int64_t kFewRows = 4;  // below
+
+template <class T>
+void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t m = 0;
+    for (; m + 2 <= M; m += 2) tile<2, 1>(w + n * K, x + m * K, K, y + m * N + n, N);
+    for (; m < M; ++m) tile<1, 1>(w + n * K, x + m * K, K, y + m * N + n, N);
+  }
+}
+
+// More rows of x use each vector of W several times, from a block of W that lies in L2: read there at the speed of
+// memory, which a product by itself is too slow to ask for (13 GB/s in place of 32 for 8 rows in float32 on a Zen 5;
+// fetching the next block meanwhile is no faster, and with 8 bits a number nothing is won).
+constexpr int64_t kBlockNumbers = 32 << 10;
+
+HWY_INLINE void touch(const float* begin, int64_t count) {
   const hn::ScalableTag<uint8_t> d;
   auto all = hn::Zero(d);
-  for (size_t i = 0; i + 64 <= bytes; i += 64) all = hn::Or(all, hn::LoadU(d, p + i));
+  for (int64_t i = 0; i + 16 <= count; i += 16)
+    all = hn::Or(all, hn::LoadU(d, reinterpret_cast<const uint8_t*>(begin + i)));
   uint8_t first = hn::GetLane(all);
   asm volatile("" : : "r"(first));
 }
+
+constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
+
+template <int kM, class T>
+HWY_INLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N) {
+  int64_t n = 0;
+  for (; n + kTileN <= count; n += kTileN) tile<kM, kTileN>(w + n * K, x, K, y + n, N);
+  for (; n < count; ++n) tile<kM, 1>(w + n * K, x, K, y + n, N);
+}
+
+template <class T>
+void block_of_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
+  int64_t m = 0;
+  for (; m + kTileM <= M; m += kTileM) rows_of_x<kTileM>(w, count, x + m * K, K, y + m * N, N);
+  for (; m + 2 <= M; m += 2) rows_of_x<2>(w, count, x + m * K, K, y + m * N, N);
+  for (; m < M; ++m) rows_of_x<1>(w, count, x + m * K, K, y + m * N, N);
+}
+
+constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
 
 // Rows [begin, end) of W.
 template <class T>
 void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
   const Weight& weight = task.weight;
-  const int64_t N = weight.N, K = weight.K;
-  const bool touches = sizeof(T) == sizeof(float) && M >= kTouchedRows;
-  const int64_t block = std::max<int64_t>(1, kTouchedBytes / (K * static_cast<int64_t>(sizeof(T))));
-  for (int64_t n = begin; n < end; ++n) {
-    if (touches && (n - begin) % block == 0)
-      touch(static_cast<const T*>(weight.data) + n * K, static_cast<size_t>(std::min(block, end - n) * K) * sizeof(T));
-    const T* const w = static_cast<const T*>(weight.data) + n * K;
-    float sums[kMaxLinearRows];
-    int64_t m = 0;
-    for (; m + kBlock <= M; m += kBlock) row<kBlock>(w, x + m * K, K, sums + m);
-    for (; m + 2 <= M; m += 2) row<2>(w, x + m * K, K, sums + m);
-    for (; m < M; ++m) row<1>(w, x + m * K, K, sums + m);
-    const float scale = weight.scale ? weight.scale[n] : 1, bias = weight.bias ? weight.bias[n] : 0;
-    for (m = 0; m < M; ++m) task.y[m * N + n] = sums[m] * scale + bias;
+  const int64_t N = weight.N, K = weight.K, block = std::max<int64_t>(kTileN, kBlockNumbers / K / kTileN * kTileN);
+  for (int64_t m = 0; m < M; m += kRowsOfX) {
+    const int64_t rows = std::min(kRowsOfX, M - m);
+    for (int64_t n = begin; n < end; n += block) {
+      const T* const w = static_cast<const T*>(weight.data) + n * K;
+      const int64_t count = std::min(block, end - n);
+      float* const y = task.y + m * N + n;
+      if (M < kFewRows) {
+        few_rows(w, count, x, M, K, y, N);
+      } else {
+        if constexpr (sizeof(T) == sizeof(float)) touch(w, count * K);
+        block_of_rows(w, count, x + m * K, rows, K, y, N);
+      }
+      if (!weight.scale && !weight.bias) continue;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < count; ++i)
+          y[r * N + i] =
+              y[r * N + i] * (weight.scale ? weight.scale[n + i] : 1) + (weight.bias ? weight.bias[n + i] : 0);
+    }
   }
 }
 

@@ -23,12 +23,12 @@ struct LinearTask {
   float* y = nullptr;
 };
 
-/// Rows of input that these kernels are made for; more belong to a matrix library.
+/// Rows that a step of decoding computes at once.
 inline constexpr int64_t kMaxLinearRows = 16;
 
-/// All tasks on x [M,K] (rows without gaps, M from 1 to kMaxLinearRows, every weight of this K). The weights are read
-/// once; sums are in float32 and their order depends neither on M nor on the threads: a row of x gives the same bits in
-/// any company.
+/// All tasks on x [M,K] (rows without gaps, M at least 1, every weight of this K). The weights are read once for each
+/// 128 rows; sums are in float32 and their order depends neither on M nor on the threads: a row of x gives the same
+/// bits in any company.
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads);
 
 /// w [N,K] to 8 bits: scale[n] = max |w[n]| / 127 (1 for a row of zeros), values rounded to nearest.

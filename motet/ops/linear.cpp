@@ -25,7 +25,6 @@ void check(const Tensor& x, const LinearLayer& layer) {
 
 std::string why_not(const Arguments& a) {
   if (std::string reason = why_not_rows(a.x); !reason.empty()) return reason;
-  if (a.x.numel() > kMaxLinearRows * a.x.size(-1)) return "more than 16 rows";
   for (const LinearLayer& layer : a.layers) {
     const Tensor& w = layer.weight_NK.values_NK;
     if (!layer.weight_NK.kept && w.scalar_type() != at::kFloat) return "weights in float32 or kept alone";
@@ -62,49 +61,6 @@ Outputs run_rows(const Arguments& a) {
   return made;
 }
 
-// Weights in fewer bits for many rows of x: they are widened a panel at a time, into memory that stays in the cache,
-// and never whole. A panel is one product on one thread, so that the bits do not depend on their number.
-constexpr int64_t kPanelNumbers = 1 << 16;  // 256 KB as float32
-
-std::string why_not_panels(const Arguments& a) {
-  if (std::string reason = why_not_rows(a.x); !reason.empty()) return reason;
-  for (const LinearLayer& layer : a.layers) {
-    if (!layer.weight_NK.kept) return "weights kept in fewer bits alone";
-    if (layer.bias_N.defined() && layer.bias_N.scalar_type() != at::kFloat) return "bias in float32 alone";
-  }
-  return "";
-}
-
-Outputs run_panels(const Arguments& a) {
-  Outputs made;
-  const int64_t K = a.x.size(-1), rows = a.x.numel() / K;
-  const Tensor x_MK = a.x.view({rows, K});
-  for (const LinearLayer& layer : a.layers) {
-    const Weight weight = plain(layer);
-    const int64_t panel = std::clamp<int64_t>(kPanelNumbers / K / 16 * 16, 16, weight.N);
-    c10::SmallVector<int64_t, 5> shape(a.x.sizes());
-    shape.back() = weight.N;
-    made.push_back(at::empty(shape, a.x.options()));
-    const Tensor y_MN = made.back().view({rows, weight.N});
-    const int64_t panels = (weight.N + panel - 1) / panel, parts = std::min<int64_t>(panels, torch_threads().count);
-    const auto part = [&](int64_t i) {
-      c10::InferenceMode inference;  // each thread has its own
-      const Tensor widened_PK = at::empty({panel, K});
-      for (int64_t n = panels * i / parts * panel; n < std::min(weight.N, panels * (i + 1) / parts * panel);
-           n += panel) {
-        const int64_t count = std::min(panel, weight.N - n);
-        const Tensor w = widened_PK.narrow(0, 0, count);
-        dequantize_rows(weight, n, count, w.mutable_data_ptr<float>());
-        Tensor y = y_MN.narrow(1, n, count);
-        at::mm_out(y, x_MK, w.t());
-        if (layer.bias_N.defined()) y.add_(layer.bias_N.narrow(0, n, count));
-      }
-    };
-    parts > 1 ? torch_threads().run(parts, part) : part(0);
-  }
-  return made;
-}
-
 Outputs run_torch(const Arguments& a) {
   Outputs made;
   for (const LinearLayer& layer : a.layers) made.push_back(at::linear(a.x, widened(layer.weight_NK), layer.bias_N));
@@ -112,10 +68,8 @@ Outputs run_torch(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Outputs, 3> table(
-      "linear", {{{"rows", why_not, run_rows},
-                  {"panels", why_not_panels, run_panels},
-                  {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+  static const Kernels<Arguments, Outputs, 2> table(
+      "linear", {{{"rows", why_not, run_rows}, {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 

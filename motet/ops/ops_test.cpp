@@ -140,7 +140,7 @@ TEST(Ops, EveryRowOfEveryTableIsTheDefinition) {
     const auto table = std::ranges::find(kernel_tables(), one.table, &KernelTable::name);
     ASSERT_NE(table, kernel_tables().end());
     for (const std::string& row : table->rows) {
-      if (row == "cuda" || row == "panels") continue;  // cuda_test.cpp; KeptWeights... below
+      if (row == "cuda") continue;  // cuda_test.cpp
       const Tensor got = one.run(x.to(at::kFloat), row.c_str());
       EXPECT_LE((got - want).abs().max().item<double>(), 3e-6 * (1 + want.abs().max().item<double>()))
           << one.table << '=' << row;
@@ -188,20 +188,21 @@ TEST(Ops, TheCpuKernelOfSwigluHasItsGradients) {
   }
 }
 
-// Several panels, the last one short, on any number of threads.
-TEST(Ops, PanelsOfKeptWeightsAreTheWholeProduct) {
+// More rows than stay in L2, blocks and tiles that are short at the end, on any number of threads; a row by itself.
+TEST(Ops, ARowOfManyHasTheBitsThatItHasAlone) {
   at::NoGradGuard no_grad;
   const int64_t used = at::get_num_threads();
-  const Tensor w = at::randn({701, 300}), bias = at::randn({701}), x = at::randn({2, 32, 300});
-  for (const WeightType type : {WeightType::bfloat16, WeightType::int8}) {
+  const Tensor w = at::randn({701, 300}), bias = at::randn({701}), x = at::randn({2, 67, 300});
+  for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::int8}) {
     WeightArena arena(arena_bytes(type, 701, 300));
     const LinearLayer layer{kept_in(type, w, arena), bias};
     const Tensor want = ops::linear(x, layer, "torch");
     at::set_num_threads(1);
-    const Tensor one = ops::linear(x, layer, "panels");
+    const Tensor one = ops::linear(x, layer, "rows");
     EXPECT_LE((one - want).abs().max().item<double>(), 1e-4);
     at::set_num_threads(3);
     EXPECT_TRUE(at::equal(ops::linear(x, layer), one));
+    for (const int64_t t : {0, 1, 66}) EXPECT_TRUE(at::equal(ops::linear(x[1][t], layer), one[1][t])) << t;
     at::set_num_threads(static_cast<int>(used));
   }
 }
@@ -221,12 +222,12 @@ TEST(Ops, KeptWeightsStandForTheSameNumbersInEveryRow) {
   }
 }
 
-TEST(Ops, FewRowsWithoutGradientGoThroughTheSmallKernels) {
-  const Tensor x = at::randn({2, 40}), w = at::randn({7, 40});
+TEST(Ops, LayersWithoutGradientGoThroughTheKernelOfRows) {
+  const Tensor x = at::randn({200, 40}), w = at::randn({7, 40});
   at::NoGradGuard no_grad;
   EXPECT_TRUE(at::equal(ops::linear(x, {{w}}), ops::linear(x, {{w}}, "rows")));
-  EXPECT_EQ(refusal([&] { ops::linear(at::randn({17, 40}), {{w}}, "rows"); }).substr(0, 66),
-            "linear: kernel rows cannot run this problem: more than 16 rows");
+  EXPECT_EQ(refusal([&] { ops::gelu(at::randn({17, 40}), false, "rows"); }).substr(0, 64),
+            "gelu: kernel rows cannot run this problem: more than 16 rows");
 }
 
 TEST(Ops, RowsOfAGpuSayThatTheyNeedOne) {

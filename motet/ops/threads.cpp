@@ -2,6 +2,8 @@
 
 #include <torch/csrc/stable/c/shim.h>
 
+extern "C" int omp_pause_resource_all(int kind) __attribute__((weak));  // OpenMP 5.0, where torch has it
+
 namespace motet {
 namespace {
 
@@ -16,5 +18,10 @@ void on_torch_threads(int64_t n, const std::function<void(int64_t)>& task) {
 }  // namespace
 
 Threads torch_threads() { return {at::get_num_threads(), on_torch_threads}; }
+
+void end_idle_threads() {
+  constexpr int kSoft = 1;  // omp_pause_soft: what threads keep stays
+  if (omp_pause_resource_all) omp_pause_resource_all(kSoft);
+}
 
 }  // namespace motet

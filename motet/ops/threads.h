@@ -8,4 +8,9 @@ namespace motet {
 /// as torch has it. (at::parallel_for in our own files would be serial: they are compiled without OpenMP.)
 Threads torch_threads();
 
+/// Ends the threads that OpenMP keeps for parallel work of the calling thread; they come back with its next. A process
+/// in which several threads computed has more of them than processors, and libgomp then lets those that wait sleep at
+/// once: every small layer pays for waking them.
+void end_idle_threads();
+
 }  // namespace motet

@@ -12,7 +12,8 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 }  // namespace
 
 Engine::Engine(ServedModel& model, const Tokenizer& tokenizer, EngineLimits limits, Metrics& metrics)
-    : limits_(limits),
+    : model_(model),
+      limits_(limits),
       metrics_(metrics),
       scheduler_(model, tokenizer, limits.scheduler, metrics, seconds),
       thread_([this] { run(); }) {}
@@ -58,6 +59,7 @@ void Engine::run() {
       std::unique_lock lock(mutex_);
       const bool nothing = scheduler_.running() + scheduler_.waiting() == 0;
       if (nothing && inbox_.empty() && !idle_) idle_ = true, changed_.notify_all();
+      if (nothing && inbox_.empty()) model_.rest();
       if (nothing) changed_.wait(lock, [this] { return ending_ || !inbox_.empty(); });
       if (ending_) break;
       for (auto& [job, since] : inbox_) scheduler_.submit(std::move(job), since);

@@ -29,6 +29,7 @@ class Engine {
  private:
   void run();
 
+  ServedModel& model_;
   EngineLimits limits_;
   Metrics& metrics_;
   Scheduler scheduler_;

@@ -41,6 +41,8 @@ class ServedModel {
   virtual void step(std::span<const ServedPiece>, const OnLogits&) = 0;
   /// Where the first number that is not finite appears, for tokens whose logits are not: "layer 3".
   virtual std::string first_non_finite(std::span<const int32_t> ids) = 0;
+  /// Nothing is to be computed for now: what the thread keeps for that may go.
+  virtual void rest() {}
 };
 
 }  // namespace motet
