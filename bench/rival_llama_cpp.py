@@ -40,7 +40,8 @@ def gguf_name(name):
     return f"blk.{layer}.{BLOCK[part]}.weight"
 
 
-def write_gguf(folder, path, eight_bits):
+def write_gguf(folder, path, eight_bits, words=False):
+    """With `words` each token has a text, as a server wants it: its number."""
     import gguf
     import numpy
 
@@ -59,7 +60,12 @@ def write_gguf(folder, path, eight_bits):
     writer.add_rope_dimension_count(config["hidden_size"] // heads)
     writer.add_rope_freq_base(config.get("rope_theta") or config.get("rope_parameters", {}).get("rope_theta", 10000.0))
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("none")
+    writer.add_tokenizer_model("llama" if words else "none")
+    if words:
+        count = config["vocab_size"]
+        writer.add_token_list([f"{i} " for i in range(count)])
+        writer.add_token_scores([0.0] * count)
+        writer.add_token_types([gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.NORMAL] * (count - 3))
     for name, tensor in float32_tensors(Path(folder) / "model.safetensors", numpy):
         for part, count in (("q_proj", heads), ("k_proj", kv_heads)):  # llama.cpp pairs neighbours
             if part in name:

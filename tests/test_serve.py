@@ -352,16 +352,37 @@ def test_help_tells_every_limit():
 
 
 def test_bench_serve_measures_each_number_of_clients(small):
-    done = run("bench", "serve", "-m", small, "--shape", "prompt=70,generate=12", "--repeats", 1, "-t", 1, "-o", "json")
+    done = run("bench", "serve", "-m", small, "--shape", "prompt=70,generate=12", "--repeats", 1, "-t", 1, "-o", "json",
+               "--beside", small)  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
-    assert [(row["way"], row["clients"]) for row in rows] == [("generate", 1)] + [("serve", n) for n in (1, 4, 8, 16)]
+    ways = [(row["way"], row["clients"]) for row in rows]
+    assert ways[:5] == [("generate", 1)] + [("serve", n) for n in (1, 4, 8, 16)]
+    assert re.fullmatch(r"serve, \d+ /health a second", ways[5][0])
+    assert ways[6:] == [("serve, and one more answer", 8), ("serve, and one that reads 10 bytes a second", 8), (f"serve {small}", 8)]
     assert rows[1]["over_one_stream"] == 1
     for row in rows:
         assert row["over_one_stream"] == pytest.approx(row["tokens_per_second"] / rows[1]["tokens_per_second"])
         assert row["first_token_p95_ms"] > 0 and row["weights"] == "float32"
+        of_as_many = next(other for other in rows if other["way"] == "serve" and other["clients"] == row["clients"])
+        assert row["serve_over_it"] == pytest.approx(of_as_many["tokens_per_second"] / row["tokens_per_second"])
     assert "are more than the context of 512" in refused(2, "bench", "serve", "-m", small, "--shape", "prompt=500,generate=13")
     assert "--model is missing" in refused(2, "bench", "serve")
+    assert "llama_server" in refused(2, "bench", "serve", "-m", small, "--rivals", "llama_cpp")
+    nowhere = environment(PATH="/nowhere")
+    done = run("bench", "serve", "-m", small, "--rivals", "llama_server", "--shape", "prompt=3,generate=3", "-t", 1, **nowhere)
+    assert done.returncode == 1 and "llama-server is not on the PATH" in done.stderr
+
+
+def test_a_soak_loses_nothing_and_keeps_nothing(small):
+    done = run("bench", "serve", "-m", small, "--soak", 300, "-t", 1, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    found = {row["what"]: row["value"] for row in json.loads(done.stdout)}
+    assert found["answers that are whole"] + found["left by their client"] == 300
+    assert 3 <= found["left by their client"] <= 40
+    for nothing in ("lost", "wrong", "still running", "still waiting", "bytes of keys"):
+        assert found[nothing] == 0, found
+    assert "--repeats is given with --soak" in refused(2, "bench", "serve", "-m", small, "--soak", 300, "--repeats", 2)
 
 
 # ---- documents ---------------------------------------------------------------------------------------------------------

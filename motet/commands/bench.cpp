@@ -107,9 +107,11 @@ int run_bench(const nlohmann::json& request) {
   static const std::map<std::string, std::vector<std::string>> of_some{{"goals", {"attention", "train"}},
                                                                        {"dtype", {"attention", "train"}},
                                                                        {"mechanisms", {"memory", "train", "infer"}},
-                                                                       {"rivals", {"train", "infer"}},
+                                                                       {"rivals", {"train", "infer", "serve"}},
                                                                        {"recompute", {"train"}},
                                                                        {"model", {"infer", "serve"}},
+                                                                       {"beside", {"serve"}},
+                                                                       {"soak", {"serve"}},
                                                                        {"processes", {"processes"}},
                                                                        {"weights", {"infer", "serve"}}};
   const std::string what = request.value("what", "");

@@ -40,5 +40,6 @@ int bench_checkpoint(const nlohmann::json& request);
 int bench_processes(const nlohmann::json& request);
 int bench_infer(const nlohmann::json& request);
 int bench_serve(const nlohmann::json& request);
+int bench_soak(const nlohmann::json& request);
 
 }  // namespace motet

@@ -199,12 +199,17 @@ const Fields<BenchRequest>& bench_options() {
        "infer: of float32, bfloat16 and int8; by default float32, on the CPU int8 too; serve: one of them"},
       {"rivals", &B::rivals,
        "train: of torch and compile, by default torch; infer: of llama_cpp and transformers (by default both), or "
-       "none"},
+       "none; serve: llama_server, by default none"},
       {"recompute", &B::recompute, "train: each model once more with train.recompute = block"},
       {"device", &B::device, kDevice},
       {"python", &B::python,
-       "train, infer, --goals: the Python with torch that runs the rivals; by default .venv/bin/python"},
-      {"processes", &B::processes, {0, 65536}, "processes: how many of this machine train together, as in 2"}};
+       "train, infer, serve, --goals: the Python with torch that runs the rivals; by default .venv/bin/python"},
+      {"processes", &B::processes, {0, 65536}, "processes: how many of this machine train together, as in 2"},
+      {"beside", &B::beside, "serve: the folder of a second model, whose 8 clients take turns with the first one's"},
+      {"soak",
+       &B::soak,
+       {0, 1e9},
+       "serve: so many requests with answers of 16 tokens, 5 % of which are left; what is lost, wrong or grows"}};
   return table;
 }
 

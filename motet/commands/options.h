@@ -112,9 +112,10 @@ struct BenchRequest {
   bool goals = false, recompute = false;
   std::string dtype;                // "": float32
   std::string mechanisms, weights;  // "": mha; float32, and on the CPU int8
-  std::string rivals;               // "": torch; llama_cpp and transformers
+  std::string rivals;               // "": torch; llama_cpp and transformers; of serve none
+  std::string beside;               // a second model's folder
   std::string device = "auto", python;
-  int64_t processes = 0;
+  int64_t processes = 0, soak = 0;
 };
 const Fields<BenchRequest>& bench_options();
 

@@ -1,0 +1,23 @@
+#pragma once
+#include "motet/bench/serve_bench.h"
+#include "motet/commands/model_server.h"
+
+namespace motet {
+
+/// A model's folder behind HTTP in this process, for measurements; it keeps no keys of prompts that have ended.
+struct ServedFolder {
+  /// Throws as load_for_inference and ModelServer; UsageError when requests of `tokens` do not fit the context.
+  ServedFolder(const std::filesystem::path&, const SamplingRequest&, int64_t threads, int64_t tokens);
+
+  ModelServer server;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Model model{nullptr};
+};
+
+/// Prompts of drawn tokens: none begins as another does.
+std::vector<std::vector<int32_t>> drawn_prompts(int64_t count, int64_t tokens, int64_t vocabulary);
+
+/// The answers to the prompts. Throws Error when one of them differs among 16 at once: before any time counts.
+std::vector<std::string> checked_texts(int port, const std::vector<std::vector<int32_t>>& prompts, int64_t tokens);
+
+}  // namespace motet
