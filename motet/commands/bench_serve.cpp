@@ -82,6 +82,7 @@ int bench_serve(const nlohmann::json& request) {
   LoadedModel loaded = load_for_inference(folder, sampling);
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, loaded.model->config());
   Model model = loaded.model;
+  const WeightType weights = loaded.weights;
   if (shape.prompt + shape.generate > model->config().context)
     fail_usage("--shape: ", shape.prompt, " and ", shape.generate, " tokens are more than the context of ",
                model->config().context);
@@ -119,7 +120,7 @@ int bench_serve(const nlohmann::json& request) {
     const double rate = median(m.rates);
     table.rows.push_back({way,
                           count(clients),
-                          name(sampling.weights),
+                          name(weights),
                           {fixed(rate, 1), rate},
                           ratio(rate / one),
                           milliseconds(quantile(m.first_tokens, 0.95))});
