@@ -22,6 +22,7 @@ Subcommand eval_subcommand() {
                                             {"documents", {.value = "HOW"}},
                                             {"items", {.value = "FILE"}},
                                             {"dtype", {.value = "TYPE"}},
+                                            {"weights", {.value = "TYPE"}},
                                             {"device", {.value = "NAME"}}}) +
           std::vector<Flag>{
               {.long_name = "set",

@@ -1,5 +1,6 @@
 #include "motet/checkpoints/checkpoint.h"
 
+#include "motet/checkpoints/eight_bits.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
 #include "motet/formats/json.h"
@@ -126,8 +127,11 @@ Checkpoint open_folder(const fs::path& folder, const nlohmann::json& config, con
   const std::string where = (folder / "config.json").string();
   Checkpoint c{.format = "safetensors", .published = config, .folder = folder};
   c.layout = &layout_of(config, where, mechanism);
-  c.config = read_config(*c.layout, config, where, mechanism);
+  nlohmann::json own = config;
+  if (!c.layout->rows) c.weights = take_declared(own, where);
+  c.config = read_config(*c.layout, own, where, mechanism);
   c.tensors = safetensors_tensors(weights_of(folder));
+  if (c.weights == WeightType::int8) join_scales(c.tensors);
   if (!c.layout->rows) {  // ours: every name is its own; whether they are the model's is seen when it is built
     for (const auto& [name, stored] : c.tensors.all) c.rows.push_back({name, {name}});
     return c;

@@ -14,6 +14,8 @@ struct Checkpoint {
   Tensors tensors;                   // as stored
   std::vector<Row> rows;             // how they hold ours
   std::vector<std::string> ignored;  // stored tensors that are no parameters of the model
+  /// How the matrices are stored: int8 as `motet convert --weights int8` writes them, else as numbers of any type.
+  WeightType weights = WeightType::float32;
 };
 
 /// Opens a model folder (config.json with model.safetensors or its shards), a .gguf or a llama2.c .bin; reads no
@@ -39,6 +41,9 @@ std::map<std::string, OurTensor> our_tensors(const Checkpoint&);
 struct Placement {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
+  /// Matrices that are stored in 8 bits stay so, in the mapped file, for inference alone: as ModelImpl::prepare(int8)
+  /// would keep them, with nothing copied. Of float32 on the CPU; else, and elsewhere, they are widened.
+  bool mapped = false;
 };
 /// The model with its values. Throws Error before memory is taken for sizes that the stored shapes do not have.
 Model load_model(const Checkpoint&, const Placement& = {});

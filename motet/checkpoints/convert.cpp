@@ -1,5 +1,6 @@
 #include "motet/checkpoints/convert.h"
 
+#include "motet/checkpoints/eight_bits.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/formats/json.h"
@@ -59,7 +60,13 @@ std::string published_text(const Checkpoint& c, const Layout& to, const ModelCon
 std::vector<TensorPromise> promises_of(const Adaptation& a, const std::vector<Row>& rows,
                                        const ConvertOptions& options) {
   std::vector<TensorPromise> out;
+  std::map<std::string, LinearImpl*> in_8_bits;
+  if (options.weights == WeightType::int8) in_8_bits = matrices_of(*Model(a.config, at::kMeta));
   for (const Row& row : rows) {
+    if (in_8_bits.contains(row.stored)) {
+      for (TensorPromise& one : promises_in_8_bits(row.stored, a.tensors.at(row.stored))) out.push_back(std::move(one));
+      continue;
+    }
     std::vector<std::function<Tensor()>> loads;
     for (const std::string& name : row.ours) {
       const auto found = a.tensors.find(name);
@@ -90,12 +97,15 @@ std::vector<Row> rows_of(const Layout& to, const Adaptation& a) {
 Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::path& out,
                              const ConvertOptions& options) {
   at::NoGradGuard no_grad;
+  if (options.weights == WeightType::int8 && to.rows)
+    fail_usage("the layout ", to.name, " holds no weights in 8 bits, want motet");
   const Adaptation a = adapted(c, to);
   const Companions companions = companions_of(c);
   json config = write_config(to, a.config);
   const std::string published = published_text(c, to, a.config);
   std::vector<TensorPromise> tensors = promises_of(a, rows_of(to, a), options);
   config["torch_dtype"] = word_of(tensors.empty() ? "F32" : tensors.front().dtype);
+  if (options.weights == WeightType::int8) declare_8_bits(config, a.config);
   const json padding = config.value("pad_token_id", json());
   config.update(companions.token_ids);
   if (to.skips_padding && published.empty() && config["pad_token_id"] != padding)

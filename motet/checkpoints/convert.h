@@ -19,6 +19,7 @@ Adaptation adapted(const Checkpoint&, const Layout& to);
 struct ConvertOptions {
   std::optional<at::ScalarType> dtype = {};  // of all numbers; else each keeps its type
   bool allow_overflow = false;               // what a narrower type cannot hold becomes infinite
+  WeightType weights = WeightType::float32;  // int8: matrices in 8 bits (eight_bits.h), what is left as above
   ExtraFiles extra = {};                     // further files of the folder
 };
 
@@ -26,7 +27,8 @@ struct ConvertOptions {
 /// Into our layout, config.json and the tensors that are no parameters come along as published_config.json and
 /// published_buffers.safetensors; back in their own layout they are put where they were, so that the round trip gives
 /// the same bytes. One tensor at a time is in memory. The folder appears whole or not at all. Throws Error naming the
-/// tensor whose finite numbers `dtype` cannot hold.
+/// tensor whose finite numbers `dtype` cannot hold, or that 8 bits cannot: one with infinite numbers or NaN; UsageError
+/// for 8 bits in another layout than ours.
 struct Converted {
   size_t tensors = 0;
   int64_t numbers = 0;

@@ -1,5 +1,6 @@
 #include "motet/checkpoints/allocation_limit.h"
 #include "motet/checkpoints/checkpoint.h"
+#include "motet/checkpoints/eight_bits.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
 
@@ -63,6 +64,16 @@ bool is_floating(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
 }
 
+// The type of a stored tensor: of a folder in 8 bits every matrix has them, and nothing else has.
+void check_type(const Checkpoint& c, const std::string& name, bool matrix) {
+  const StoredTensor& stored = c.tensors.all.at(name);
+  const auto wrong = [&](const char* wanted) {
+    fail(c.tensors.where, ": tensor ", name, " has dtype ", stored.stored_as, ", want ", wanted);
+  };
+  if (!is_floating(stored.dtype) || (stored.kept && !matrix)) wrong("F32, F64, BF16 or F16");
+  if (c.weights == WeightType::int8 && matrix && !stored.kept) wrong("I8, as quantization_config in config.json says");
+}
+
 }  // namespace
 
 Model load_model(const Checkpoint& c, const Placement& placement) {
@@ -70,6 +81,8 @@ Model load_model(const Checkpoint& c, const Placement& placement) {
   at::NoGradGuard no_grad;
   Model model = built(c, placement.device);
   model->to(placement.dtype);
+  const bool mapped = placement.mapped && placement.dtype == at::kFloat && placement.device.is_cpu();
+  const std::map<std::string, LinearImpl*> matrices = matrices_of(*model);
   auto parameters = model->named_parameters();
   std::map<std::string, Tensor> left;
   for (auto& item : parameters) left[item.key()] = item.value();
@@ -84,8 +97,12 @@ Model load_model(const Checkpoint& c, const Placement& placement) {
       left.erase(found);
     }
     want_shape(c, row.stored, row.given(shapes).sizes());
-    if (!is_floating(stored.dtype))
-      fail(c.tensors.where, ": tensor ", row.stored, " has dtype ", stored.stored_as, ", want F32, F64, BF16 or F16");
+    const auto matrix = matrices.find(row.ours[0]);
+    check_type(c, row.stored, matrix != matrices.end());
+    if (mapped && stored.kept) {
+      matrix->second->keep(stored.kept());
+      continue;
+    }
     const std::vector<Tensor> values = row.taken(stored.load());
     for (size_t i = 0; i < own.size(); ++i) own[i].copy_(values[i]);
   }

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 
-#include "motet/ops/torch.h"
+#include "motet/ops/matrix.h"
 
 namespace motet {
 
@@ -14,6 +14,7 @@ struct StoredTensor {
   at::ScalarType dtype = at::kFloat;  // of what `load` gives; quantised numbers become float32
   std::function<Tensor()> load;       // on the CPU; may be a view of the mapped file, which must not be written to
   std::string stored_as;              // the file's own name of its type: "BF16", "Q4_K"
+  std::function<Matrix()> kept = {};  // of a matrix in 8 bits (eight_bits.h): as it lies in the mapped file
 };
 
 /// All tensors of a model by name. Copies share the mapped files.

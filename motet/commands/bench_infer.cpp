@@ -46,9 +46,14 @@ struct Scratch {
   }
 };
 
-std::vector<WeightType> weight_types(const std::string& given, at::Device device) {
+// Of --weights; a folder in 8 bits alone is measured so.
+std::vector<WeightType> weight_types(const std::string& given, at::Device device,
+                                     const std::optional<Checkpoint>& own) {
   std::vector<WeightType> types;
-  for (const std::string& name : words(!given.empty() ? given : device.is_cpu() ? "float32,int8" : "float32")) {
+  const char* otherwise = !device.is_cpu()                          ? "float32"
+                          : own && own->weights == WeightType::int8 ? "int8"
+                                                                    : "float32,int8";
+  for (const std::string& name : words(!given.empty() ? given : otherwise)) {
     types.push_back(parse_weight_type(name));
     check_weights(types.back(), device);
   }
@@ -57,14 +62,18 @@ std::vector<WeightType> weight_types(const std::string& given, at::Device device
 
 std::string model_name(const std::string& name, WeightType type) { return text(name, " ", motet::name(type)); }
 
-// The names of --rivals. All of them compute on the CPU: on another device none is what is taken when nothing is said.
-std::vector<std::string> rival_names(const std::string& given, at::Device device) {
+// The names of --rivals. All of them compute on the CPU and read no matrices in 8 bits of ours: elsewhere, and of such
+// a folder, none is what is taken when nothing is said.
+std::vector<std::string> rival_names(const std::string& given, at::Device device,
+                                     const std::optional<Checkpoint>& own) {
   const std::string list = given.empty() ? "llama_cpp,transformers" : given;
   const std::vector<std::string> known{"llama_cpp", "transformers", "none"};
   for (const std::string& name : words(list))
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw UsageError(unknown_name("rival", name, known));
-  if (list == "none") return {};
+  const bool narrow = own && own->weights == WeightType::int8;
+  if (list == "none" || (given.empty() && narrow)) return {};
+  if (narrow) fail_usage("--rivals: ", list, " of a folder in 8 bits, want none: they do not read it");
   if (device.is_cpu()) return words(list);
   if (!given.empty())
     fail_usage("--rivals: ", list, " on ", device.str(), ", want none or --device cpu: they compute on the CPU");
@@ -85,10 +94,10 @@ void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
 }
 
 // The folder's model in each type.
-void add_own(InferBench& bench, const std::vector<WeightType>& types, at::Device device) {
+void add_own(InferBench& bench, const std::vector<WeightType>& types, at::Device device, const Checkpoint& own) {
   for (const WeightType type : types)
     bench.models.push_back(
-        {model_name("model", type), load_model(open_checkpoint(bench.folder), {.device = device}), type});
+        {model_name("model", type), load_model(own, {.device = device, .mapped = type == WeightType::int8}), type});
 }
 
 // Models with drawn weights, one for each mechanism and type, of one number of parameters. The rivals' is saved in
@@ -161,18 +170,19 @@ int bench_infer(const nlohmann::json& request) {
   const InferShape shape = read_shape(asked.shape, infer_shape_options());
   output_format(request);  // refused before anything runs
   const at::Device device = parse_device(asked.device);
-  const std::vector<WeightType> types = weight_types(asked.weights, device);
-  const std::vector<std::string> rivals = rival_names(asked.rivals, device);
-  const bool own = request.contains("model");
-  if (own && !asked.mechanisms.empty())
+  if (request.contains("model") && !asked.mechanisms.empty())
     fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");
+  std::optional<Checkpoint> own;
+  if (request.contains("model")) own = open_checkpoint(model_folder(request, "model"));
+  const std::vector<WeightType> types = weight_types(asked.weights, device, own);
+  const std::vector<std::string> rivals = rival_names(asked.rivals, device, own);
   const Setup setup{decoding_threads(request), repeats, "Means", device};
   InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};
   bench.turns.repeats = setup.repeats;
   const Scratch scratch;
   if (own) bench.folder = model_folder(request, "model");
   if (own)
-    add_own(bench, types, device);
+    add_own(bench, types, device, *own);
   else
     add_drawn(bench, shape, asked.mechanisms, types, device, rivals.empty() ? fs::path() : scratch.path);
   add_rivals(bench, rivals);

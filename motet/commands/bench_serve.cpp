@@ -134,7 +134,7 @@ int bench_serve(const nlohmann::json& request) {
                                  {"context", length + 8},
                                  {"clients", kClients[std::size(kClients) - 1]},
                                  {"threads", threads},
-                                 {"weights", name(sampling.weights)},
+                                 {"weights", name(own.weights)},
                                  {"check", few[0]},
                                  {"generate", kChecked},
                                  {"seed", 1}});
@@ -146,7 +146,7 @@ int bench_serve(const nlohmann::json& request) {
   std::vector<Way> ways{{.name = "generate", .load = {.prompts = few, .max_tokens = shape.generate}}};
   for (const int64_t clients : kClients) ways.push_back({.name = kServe, .load = load(own.server.port(), clients)});
   if (rival)
-    for (const int port = rival_port(*rival, *own.model, few[0], sampling.weights); const int64_t clients : kClients)
+    for (const int port = rival_port(*rival, *own.model, few[0], own.weights); const int64_t clients : kClients)
       ways.push_back({.name = "llama-server", .load = load(port, clients)});
   ServeLoad eight = load(own.server.port(), 8);
   eight.health_per_second = kHealth;
@@ -170,7 +170,7 @@ int bench_serve(const nlohmann::json& request) {
     }
   progress.finish();
 
-  Table table = serve_table(ways, sampling.weights);
+  Table table = serve_table(ways, own.weights);
   if (for_people(request))
     table.note =
         text("Prompts of ", shape.prompt, " tokens, greedy answers of ", shape.generate,

@@ -12,6 +12,7 @@ ServedFolder::ServedFolder(const std::filesystem::path& folder, const SamplingRe
   LoadedModel loaded = load_for_inference(folder, sampling);
   tokenizer = load_tokenizer(folder, loaded.model->config());
   model = loaded.model;
+  weights = loaded.weights;
   if (tokens > model->config().context)
     fail_usage(folder.string(), ": requests of ", tokens, " tokens are more than the context of ",
                model->config().context);

@@ -12,6 +12,7 @@ struct ServedFolder {
   ModelServer server;
   std::shared_ptr<const Tokenizer> tokenizer;
   Model model{nullptr};
+  WeightType weights;  // as they are kept
 };
 
 /// Prompts of drawn tokens: none begins as another does.

@@ -85,7 +85,11 @@ int run_convert(const nlohmann::json& request) {
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
   const Layout& to = layout_of(asked.to);
+  if (asked.weights) refuse_flags(request, "--weights int8", {"dtype", "allow_overflow"});
+  if (asked.weights && to.rows) fail_usage("--weights: int8 in the layout ", to.name, ", want --to motet");
   const Checkpoint opened = open_checkpoint(model_folder(request, "path"), asked.mechanism);
+  if (asked.weights && opened.weights == WeightType::int8)
+    fail_usage("--weights: int8 of ", source, ", whose weights are in 8 bits, want --dtype float32 or a copy of it");
   const std::string& retrofit = asked.retrofit;
   const Checkpoint checkpoint =
       retrofit.empty() ? opened
@@ -98,6 +102,7 @@ int run_convert(const nlohmann::json& request) {
   const Converted made = convert_checkpoint(checkpoint, to, out,
                                             {.dtype = scalar_type(asked.dtype),
                                              .allow_overflow = request.value("allow_overflow", false),
+                                             .weights = asked.weights.value_or(WeightType::float32),
                                              .extra = tokenizer});
   Table table{.columns = {{"what", Align::left}, {"value", Align::left}}};
   const auto row = [&](const std::string& what, const std::string& shown, const nlohmann::json& value) {
@@ -111,6 +116,7 @@ int run_convert(const nlohmann::json& request) {
   row("folder", out.string(), out.string());
   row("config.json", made.restored ? "as published" : "written", made.restored);
   if (!tokenizer.empty()) row("tokenizer", "from the .gguf", "gguf");
+  if (asked.weights) row("weights", name(*asked.weights), name(*asked.weights));
   row("tensors", std::to_string(made.tensors), made.tensors);
   row("numbers", short_count(static_cast<double>(made.numbers)), made.numbers);
   print_table(table, request);

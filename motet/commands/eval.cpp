@@ -215,9 +215,7 @@ int run_eval(const json& request) {
   checkpoint.config =
       lengthened(checkpoint.config, !task && longest > checkpoint.config.context ? longest : 0, positions_of(request));
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
-  const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
-  Model model = load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, device});
-  model->set_autocast(autocast_of(dtype));
+  Model model = load_for_scoring(checkpoint, asked, device);
   if (request.contains("logit_scale") && asked.logit_bits == 0)
     fail_usage("--logit-scale: has no meaning without --logit-bits");
   if (!task) {

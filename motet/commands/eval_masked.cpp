@@ -78,10 +78,7 @@ int run_eval_masked(const json& request, const std::vector<std::string>& texts) 
   checkpoint.config = lengthened(checkpoint.config, given > checkpoint.config.context ? given : 0, json::object());
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const Scored scored = read_texts(texts, tokenizer, asked.documents);
-  const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
-  Model model =
-      load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, parse_device(asked.device)});
-  model->set_autocast(autocast_of(dtype));
+  Model model = load_for_scoring(checkpoint, asked, parse_device(asked.device));
   const auto all = static_cast<int64_t>(scored.tokens->size());  // a window has one token behind it
   const int64_t window = given > 0 ? given : std::clamp<int64_t>(all - 1, 1, checkpoint.config.context);
   const int64_t rows = asked.batch_size > 0 ? asked.batch_size : std::max<int64_t>(1, kTokensAtOnce / window);

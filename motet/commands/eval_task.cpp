@@ -88,9 +88,7 @@ Table task_table(const json& request, const EvalRequest& asked, const std::strin
   const int64_t needed = own->row_length() - 1;
   checkpoint.config =
       lengthened(checkpoint.config, needed > checkpoint.config.context ? needed : 0, settings.positions);
-  const TrainDtype dtype = asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
-  Model model = load_model(checkpoint, {dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, device});
-  model->set_autocast(autocast_of(dtype));
+  Model model = load_for_scoring(checkpoint, asked, device);
   const uint64_t episodes = asked.limit > 0 ? static_cast<uint64_t>(asked.limit) : test_episodes(*trained, *own);
   const TaskScore score = score_task(*model, *own, first_episodes(episodes), asked.batch_size);
   if (!std::filesystem::exists(request.value("model", ""))) log_info("model: " + folder.string());

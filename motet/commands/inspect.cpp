@@ -38,7 +38,7 @@ void add_tensors(Lines& lines, const Tensors& tensors) {
   std::string first;
   for (const auto& [name, stored] : tensors.all) {
     check_interrupt();
-    const int64_t found = count_non_finite(stored.load());
+    const int64_t found = stored.kept ? 0 : count_non_finite(stored.load());  // 8 bits hold none, load_model saw scales
     if (found > 0 && first.empty()) first = name;
     non_finite += found;
     numbers[stored.stored_as] += c10::multiply_integers(stored.shape);
@@ -50,9 +50,9 @@ void add_tensors(Lines& lines, const Tensors& tensors) {
 }
 
 void add_model(Lines& lines, const Checkpoint& checkpoint) {
-  Model model = load_model(checkpoint);
-  const ModelConfig& c = model->config();
-  const ModelCost cost = model_cost(*model);
+  load_model(checkpoint, {.mapped = true});  // that it can be
+  const ModelConfig& c = checkpoint.config;
+  const ModelCost cost = model_cost(*Model(c, at::kMeta));
   lines.row("format", checkpoint.format, checkpoint.format);
   lines.row("layout", checkpoint.layout->name, checkpoint.layout->name);
   lines.row("mechanism", c.attention.at("mechanism"), c.attention.at("mechanism"));

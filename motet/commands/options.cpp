@@ -4,6 +4,17 @@ namespace motet {
 namespace {
 
 constexpr const char* kDevice = "cpu, cuda or cuda:N; auto: a GPU if there is one";
+constexpr const char* kWeights =
+    "how the model's matrices are kept; auto: in 8 bits where the folder has them so (convert --weights), else float32";
+
+const Words<std::optional<WeightType>>& weight_words() {
+  static const Words<std::optional<WeightType>> all = [] {
+    Words<std::optional<WeightType>> words{{"auto", std::nullopt}};
+    for (const auto& [word, type] : weight_types()) words.emplace_back(word, type);
+    return words;
+  }();
+  return all;
+}
 
 }  // namespace
 
@@ -80,6 +91,7 @@ const Fields<EvalRequest>& eval_options() {
         {"bfloat16", TrainDtype::bfloat16},
         {"float16", TrainDtype::float16}},
        "auto: as it was trained, if that is recorded; bfloat16, float16: autocast"},
+      {"weights", &E::weights, weight_words(), kWeights},
       {"device", &E::device, kDevice}};
   return table;
 }
@@ -102,7 +114,7 @@ const Fields<SamplingRequest>& sampling_options() {
       {"cache_type", &S::cache_type, cache_types(), "how keys and values are kept"},
       {"compact_cache", &S::compact_cache,
        "keys in the mechanism's smaller form, made whole in every step (CoCA: 3/4 of the bytes)"},
-      {"weights", &S::weights, weight_types(), "how the model's matrices are kept"},
+      {"weights", &S::weights, weight_words(), kWeights},
       {"device", &S::device, kDevice},
       {"stepwise_base", &S::stepwise_base,
        "dynamic position scaling by the length reached, as published, not by the planned one"},
@@ -131,6 +143,10 @@ const Fields<ConvertRequest>& convert_options() {
         {"bfloat16", C::Dtype::bfloat16},
         {"float16", C::Dtype::float16}},
        "type of the numbers; keep: as stored, float32 for quantised ones"},
+      {"weights",
+       &C::weights,
+       {{"keep", std::nullopt}, {"int8", WeightType::int8}},
+       "int8: matrices in 8 bits, which generate, chat, serve and eval map; keep: as --dtype says"},
       {"mechanism", &C::mechanism, "coca: of a model whose config.json does not say it"},
       {"retrofit", &C::retrofit,
        "give a plain model dcmha, talking_heads, differential_v2 or key_size, starting equal; or coca"},

@@ -40,7 +40,8 @@ struct EvalRequest {
   Documents documents = Documents::packed;
   int64_t limit = 0;
   std::string items;
-  std::optional<TrainDtype> dtype;  // none: as it was trained
+  std::optional<TrainDtype> dtype;    // none: as it was trained
+  std::optional<WeightType> weights;  // none: as stored
   std::string device = "auto";
   int64_t logit_bits = 0;
   LogitRounding::Per logit_scale = LogitRounding::Per::tensor;
@@ -55,7 +56,7 @@ struct SamplingRequest {
   double top_p = 0.95, min_p = 0, typical_p = 1, repeat_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   CacheType cache_type = CacheType::model;
   bool compact_cache = false;
-  WeightType weights = WeightType::float32;
+  std::optional<WeightType> weights;  // none: as stored
   std::string device = "auto";
   bool stepwise_base = false;
   int64_t seed = 0;
@@ -71,6 +72,7 @@ struct ConvertRequest {
   enum class Dtype { keep, float64, float32, bfloat16, float16 };
   std::string to = "motet", out;
   Dtype dtype = Dtype::keep;
+  std::optional<WeightType> weights;  // int8; none: as dtype says
   std::string mechanism, retrofit;
   int64_t seed = 1;
 };

@@ -18,6 +18,7 @@
 #include "motet/ops/device.h"
 #include "motet/text/readers/load.h"
 #include "motet/train/run_checkpoints.h"
+#include "motet/train/run_config.h"
 
 namespace motet {
 
@@ -46,6 +47,12 @@ nlohmann::json request_values(const OptionTable& table, const nlohmann::json& re
 void check_weights(WeightType weights, at::Device device) {
   if (device.is_cpu() || weights == WeightType::float32) return;
   fail_usage("--weights: ", name(weights), " on ", device.str(), ", want float32 or --device cpu");
+}
+
+WeightType weights_of(std::optional<WeightType> asked, const Checkpoint& checkpoint, at::Device device) {
+  const WeightType weights = asked.value_or(device.is_cpu() ? checkpoint.weights : WeightType::float32);
+  check_weights(weights, device);
+  return weights;
 }
 
 int64_t request_threads(const nlohmann::json& request) {
@@ -180,14 +187,31 @@ nlohmann::json task_of(const fs::path& folder) {
 LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
   const at::Device device = parse_device(sampling.device);
-  check_weights(sampling.weights, device);
-  LoadedModel made{.model = load_model(checkpoint, {.device = device}),
+  const WeightType weights = weights_of(sampling.weights, checkpoint, device);
+  LoadedModel made{.model = load_model(checkpoint, {.device = device, .mapped = weights == WeightType::int8}),
                    .tokenizer = nullptr,
-                   .companions = companions_of(checkpoint)};
+                   .companions = companions_of(checkpoint),
+                   .weights = weights};
   made.model->set_autocast({});  // decoding computes in float32
-  if (device.is_cpu()) made.model->prepare(sampling.weights);
+  if (device.is_cpu()) made.model->prepare(weights);
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
+}
+
+Model load_for_scoring(const Checkpoint& checkpoint, const EvalRequest& asked, at::Device device) {
+  const WeightType weights = weights_of(asked.weights, checkpoint, device);
+  const bool narrow = weights != WeightType::float32;
+  if (narrow && asked.dtype.value_or(TrainDtype::float32) != TrainDtype::float32)
+    fail_usage("--dtype: ", word_of(train_dtypes(), *asked.dtype), " of weights in ", name(weights),
+               ", want float32 or --weights float32");
+  const TrainDtype dtype =
+      narrow ? TrainDtype::float32 : asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
+  Model model = load_model(checkpoint, {.dtype = dtype == TrainDtype::float64 ? at::kDouble : at::kFloat,
+                                        .device = device,
+                                        .mapped = weights == WeightType::int8});
+  model->set_autocast(autocast_of(dtype));
+  if (narrow) model->prepare(weights);
+  return model;
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {

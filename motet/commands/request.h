@@ -18,6 +18,8 @@ Struct read_request(const Fields<Struct>& options, const nlohmann::json& request
 void refuse_flags(const nlohmann::json& request, const std::string& what, std::initializer_list<const char*> fields);
 /// Throws UsageError for --weights that a device has no kernels for: other than float32 beside the CPU.
 void check_weights(WeightType, at::Device);
+/// --weights; when it is not given, on the CPU as the checkpoint stores them, elsewhere float32.
+WeightType weights_of(std::optional<WeightType> asked, const Checkpoint&, at::Device);
 
 /// -t/--threads, else the processors of this process; sets torch's number too.
 int64_t request_threads(const nlohmann::json& request);
@@ -58,11 +60,16 @@ struct LoadedModel {
   Model model;
   std::unique_ptr<Tokenizer> tokenizer;
   Companions companions;
+  WeightType weights = WeightType::float32;
 };
 /// What task.json beside a model says; null of a model of texts. Throws Error for a damaged one.
 nlohmann::json task_of(const std::filesystem::path& model_folder);
 
 LoadedModel load_for_inference(const std::filesystem::path& folder, const SamplingRequest&);
+
+/// A model that is to be scored, as --dtype and --weights say. Throws UsageError for weights in fewer bits and another
+/// dtype than float32.
+Model load_for_scoring(const Checkpoint&, const EvalRequest&, at::Device);
 
 /// The tokenizer beside a model. Throws Error when it has more tokens than the model, and for a model of a task.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_folder, const ModelConfig&);

@@ -57,7 +57,7 @@ TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
 TEST(Sampling, DefaultsAreThoseOfTheHelp) {
   EXPECT_EQ(sampling_options().write({}), json::parse(R"({
     "n_predict": 200, "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0, "typical_p": 1.0, "repeat_penalty": 1.0,
-    "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "float32", "device": "auto", "compact_cache": false,
+    "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "auto", "device": "auto", "compact_cache": false,
     "stepwise_base": false, "seed": 0})"));
 }
 

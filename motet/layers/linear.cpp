@@ -22,13 +22,28 @@ int64_t LinearImpl::kept_bytes() const {
   return bytes(kept_.values_NK) + bytes(kept_.scale_N);
 }
 
-int64_t LinearImpl::prepared_bytes(WeightType type) const { return arena_bytes(type, weight.size(0), weight.size(1)); }
+bool LinearImpl::is_kept_in(WeightType type) const {
+  return kept_.kept && type == (kept_.scale_N.defined() ? WeightType::int8 : WeightType::bfloat16);
+}
+
+int64_t LinearImpl::prepared_bytes(WeightType type) const {
+  const Tensor w = operands().weight_NK.values_NK;
+  return is_kept_in(type) ? 0 : arena_bytes(type, w.size(0), w.size(1));
+}
 
 void LinearImpl::prepare(WeightType type, WeightArena& arena) {
-  at::NoGradGuard no_grad;
+  if (is_kept_in(type)) return;  // 8 bits of what 8 bits stand for can be others
+  drop_prepared();
   const Matrix made = kept_in(type, weight, arena);
-  weight.set_data(made.kept ? at::empty({0, weight.size(1)}) : made.values_NK);
-  if (made.kept) kept_ = made;
+  if (made.kept) return keep(made);
+  at::NoGradGuard no_grad;
+  weight.set_data(made.values_NK);
+}
+
+void LinearImpl::keep(Matrix kept) {
+  at::NoGradGuard no_grad;
+  weight.set_data(at::empty({0, kept.values_NK.size(1)}));
+  kept_ = std::move(kept);
 }
 
 void LinearImpl::drop_prepared() {

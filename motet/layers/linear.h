@@ -14,11 +14,14 @@ class LinearImpl : public Preparable {
   Tensor rows(const Tensor& ids) const;
 
   /// Keeps W in this type, in memory of the arena; in fewer bits the float32 parameter is empty meanwhile, and what is
-  /// kept, widened, becomes the parameter when it is dropped. Throws Error unless W is float32 on the CPU. A forward
-  /// pass with gradients throws Error while W is kept in fewer bits.
+  /// kept, widened, becomes the parameter when it is dropped. What is kept in this type already stays. Throws Error
+  /// unless W is float32 on the CPU. A forward pass with gradients throws Error while W is kept in fewer bits.
   void prepare(WeightType, WeightArena&) override;
   int64_t prepared_bytes(WeightType) const override;
   void drop_prepared() override;
+
+  /// Takes W as prepare() would keep it, of W's shape, wherever its numbers lie: a mapped file for instance.
+  void keep(Matrix kept);
 
   /// Memory of W in fewer bits; 0 when the parameter holds it.
   int64_t kept_bytes() const;
@@ -28,6 +31,8 @@ class LinearImpl : public Preparable {
   Tensor weight, bias;  // bias may be undefined
 
  private:
+  bool is_kept_in(WeightType) const;
+
   Matrix kept_;  // prepared in fewer bits
 };
 TORCH_MODULE(Linear);

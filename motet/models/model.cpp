@@ -148,10 +148,7 @@ void ModelImpl::prepare(WeightType type) {
   for (const auto& module : modules())
     if (auto* part = dynamic_cast<Preparable*>(module.get())) parts.push_back(part);
   int64_t bytes = 0;
-  for (Preparable* part : parts) {
-    part->drop_prepared();
-    bytes += part->prepared_bytes(type);
-  }
+  for (Preparable* part : parts) bytes += part->prepared_bytes(type);
   WeightArena arena(bytes);
   for (Preparable* part : parts) part->prepare(type, arena);
 }

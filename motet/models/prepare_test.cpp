@@ -124,6 +124,21 @@ TEST(Prepare, AgainIsAnew) {
   EXPECT_LE(largest(inferred(*model) - model->forward(kIds)), 1e-5 * largest(model->forward(kIds)));
 }
 
+// 8 bits of what 8 bits stand for can be others, and a mapped file must be neither read nor copied.
+TEST(Prepare, WhatIsKeptInTheTypeStaysWhereItLies) {
+  for (const WeightType type : {WeightType::bfloat16, WeightType::int8}) {
+    Model model = model_of("dcmha");
+    const LinearImpl& output = *model->named_modules()["lm_head"]->as<LinearImpl>();
+    model->prepare(type);
+    const Matrix before = output.operands().weight_NK;
+    model->prepare(type);
+    EXPECT_EQ(output.operands().weight_NK.values_NK.const_data_ptr(), before.values_NK.const_data_ptr());
+    model->prepare(type == WeightType::int8 ? WeightType::bfloat16 : WeightType::int8);
+    EXPECT_NE(output.operands().weight_NK.values_NK.scalar_type(), before.values_NK.scalar_type());
+    EXPECT_EQ(output.operands().weight_NK.values_NK.sizes(), before.values_NK.sizes());
+  }
+}
+
 TEST(Prepare, OnlyFloat32OnTheCpuIsKept) {
   Model model = model_of("mha");
   model->to(at::kDouble);

@@ -16,11 +16,22 @@ MODULES = {cls.mechanism: cls for cls in _CLASSES}  # by the engine's names
 
 def settings_of(config):
     """The keys of a config.json: of a path, a dictionary, or an object with these attributes."""
-    if isinstance(config, dict):
-        return config
     if hasattr(config, "attention_mechanism"):
         return vars(config)
-    return json.loads(pathlib.Path(config).read_text(encoding="utf-8"))
+    settings = config if isinstance(config, dict) else json.loads(pathlib.Path(config).read_text(encoding="utf-8"))
+    refuse_8_bits("attention_layer", settings)
+    return settings
+
+
+def refuse_8_bits(where, settings):
+    """Raises ValueError for the config.json of a folder that `motet convert --weights int8` wrote: its matrices are read by
+    the engine alone, and loaded as they lie they would be other numbers."""
+    said = settings.get("quantization_config") if isinstance(settings, dict) else None
+    if isinstance(said, dict) and said.get("quant_method") == "motet":
+        raise ValueError(
+            f"{where}: config.json is of a folder whose weights are in 8 bits, want one with float32: "
+            "`motet convert FOLDER --dtype float32 --out DIR` makes it"
+        )
 
 
 def attention_layer(config, layer, *, device=None, dtype=None):

@@ -73,10 +73,17 @@ std::string hash_of_items(const std::vector<ScoredItem>& items) {
 
 std::string hash_of_model(ModelImpl& model) {
   std::string bytes = model_options().write(model.config().options).dump() + model.config().attention.dump();
-  for (const auto& item : model.named_parameters()) {
-    const Tensor some = item.value().detach().flatten().slice(0, 0, kProbe).to(at::kCPU).contiguous();
+  const auto append = [&](const std::string& name, const Tensor& t) {
+    const Tensor some = t.detach().flatten().slice(0, 0, kProbe).to(at::kCPU).contiguous();
     const auto own = host_bytes(some);
-    bytes.append(item.key()).append(reinterpret_cast<const char*>(own.data()), own.size());
+    bytes.append(name).append(reinterpret_cast<const char*>(own.data()), own.size());
+  };
+  for (const auto& item : model.named_parameters()) append(item.key(), item.value());
+  for (const auto& item : model.named_modules()) {  // those in fewer bits are no parameters
+    const auto* linear = item.value()->as<LinearImpl>();
+    const Matrix kept = linear ? linear->operands().weight_NK : Matrix();
+    if (kept.kept) append(item.key(), kept.values_NK);
+    if (kept.kept && kept.scale_N.defined()) append(item.key(), kept.scale_N);
   }
   return c10::sha1(bytes).str();
 }

@@ -87,6 +87,13 @@ TEST_F(Evaluate, ItemsAreKnownByTheirTokensTheirTaskAndAllWeights) {
   at::NoGradGuard no_grad;
   model->parameters().back().add_(1);
   EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (model");
+  model->prepare(WeightType::int8);
+  EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (model");
+  evaluate(folder / "narrow");
+  model->to(at::kCPU);  // what was kept comes back
+  model->parameters().back().neg_();
+  model->prepare(WeightType::int8);
+  EXPECT_EQ(refusal(folder / "narrow"), "belongs to another evaluation (model");
 }
 
 TEST_F(Evaluate, AShorterContextCutsTheQuestions) {

@@ -3,6 +3,7 @@ from transformers import PreTrainedConfig
 
 from motet import options
 from motet.block import ACTIVATIONS
+from motet.folder import refuse_8_bits
 from motet.huggingface.cache import CACHE
 
 # Option of [model] -> its key in config.json, where the two have other names.
@@ -83,6 +84,7 @@ class MotetConfig(PreTrainedConfig):
                 f"MotetConfig: config.json is of a model of type {kind!r}, want a folder in Motet's own layout: "
                 "`motet convert FOLDER --to motet --out DIR` makes one of a published one"
             )
+        refuse_8_bits("MotetConfig", config_dict)
         return super().from_dict(config_dict, **kwargs)
 
     def __post_init__(self, **kwargs):
