@@ -93,7 +93,7 @@ Table serve_table(const std::vector<Way>& ways, WeightType weights) {
     const Way& serve = *own.at(way.load.clients);
     const double rate = median(way.rates), first = quantile(way.first_tokens, 0.95);
     const std::string name =
-        way.health.empty() ? way.name : text(way.name, std::lround(median(way.health)), " /health a second");
+        way.health.empty() ? way.name : text("serve, ", std::lround(median(way.health)), " /health a second");
     table.rows.push_back({name,
                           count(way.load.clients),
                           motet::name(weights),
@@ -150,7 +150,7 @@ int bench_serve(const nlohmann::json& request) {
       ways.push_back({.name = "llama-server", .load = load(port, clients)});
   ServeLoad eight = load(own.server.port(), 8);
   eight.health_per_second = kHealth;
-  ways.push_back({.name = "serve, ", .load = eight});
+  ways.push_back({.name = "serve and /health", .load = eight});
   eight.health_per_second = 0;
   for (const int64_t bytes : {0, 10}) {
     eight.reader_bytes = bytes;

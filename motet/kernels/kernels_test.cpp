@@ -57,7 +57,7 @@ constexpr WeightType kTypes[] = {WeightType::float32, WeightType::bfloat16, Weig
 
 TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
   for (const WeightType type : kTypes)
-    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {120, 577}})
+    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {60, 577}})
       for (int64_t M : {1, 2, 3, 4, 7, 16, 131}) {
         const Kept kept(type, N, K);
         const std::vector<float> x = drawn(M * K, 3);
@@ -78,7 +78,7 @@ TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
 
 TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
   for (const WeightType type : kTypes) {
-    const int64_t N = 301, K = 577, M = 131;
+    const int64_t N = 101, K = 577, M = 131;
     const Kept kept(type, N, K), other(type, 64, K);
     const std::vector<float> x = drawn(M * K, 4);
     std::vector<float> together(static_cast<size_t>(M * N)), second(static_cast<size_t>(M * 64)),
