@@ -73,7 +73,7 @@ def test_a_benchmark_names_the_device_that_it_measured(what):
         (["train", "--rivals", "llama_cpp"], "unknown rival 'llama_cpp'"),
         (["train", "--goals", "--recompute"], "--recompute is given with --goals, which have their own"),
         (["infer", "--recompute"], "--recompute is given for infer, want it for train"),
-        (["checkpoint", "--rivals", "torch"], "--rivals is given for checkpoint, want it for train or infer"),
+        (["checkpoint", "--rivals", "torch"], "--rivals is given for checkpoint, want it for train, infer or serve"),
         (["checkpoint", "--mechanisms", "mha"], "--mechanisms is given for checkpoint, want it for memory, train or infer"),
         (["memory", "--mechanisms", "dcmha"], "--mechanisms: an operator's memory is measured, want mechanism=NAME in --shape"),
         (["checkpoints"], "unknown benchmark 'checkpoints': nearest is 'checkpoint'"),
