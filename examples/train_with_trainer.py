@@ -40,8 +40,7 @@ def main():
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(arguments.out)
         trainer.state.save_to_json(f"{arguments.out}/trainer_state.json")  # the loss of each step
-    trainer.accelerator.wait_for_everyone()
-    trainer.accelerator.end_training()  # ends gloo's threads: one that outlives the interpreter aborts the process
+    trainer.accelerator.wait_for_everyone()  # gloo's last work then holds no tensor, for which an interpreter may not wait
 
 
 if __name__ == "__main__":
