@@ -76,8 +76,9 @@ HWY_INLINE void sums_of_lanes(Vec a, Vec b, Vec c, Vec d, float* HWY_RESTRICT su
 #endif
 }
 
-// kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are.
-template <int kM, int kN, class T>
+// kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are. What
+// lies kAhead bytes behind the rows of W is fetched meanwhile.
+template <int kM, int kN, int kAhead, class T>
 HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N) {
   Vec sum[kM][kN][kSums];
 #pragma GCC unroll 8
@@ -87,7 +88,10 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N)
   const auto step = [&](auto load_w, auto load_x, int64_t k, int i) HWY_ATTR {
     Vec b[kN];
 #pragma GCC unroll 8
-    for (int n = 0; n < kN; ++n) b[n] = load_w(w + n * K + k);
+    for (int n = 0; n < kN; ++n) {
+      b[n] = load_w(w + n * K + k);
+      if constexpr (kAhead > 0) __builtin_prefetch(reinterpret_cast<const char*>(w + n * K + k) + kAhead);
+    }
 #pragma GCC unroll 8
     for (int m = 0; m < kM; ++m) {
       const Vec a = load_x(x + m * K + k);
@@ -111,29 +115,39 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N)
     const auto of = [&](int m) HWY_ATTR {
       return m < kM ? hn::Add(sum[m % kM][n][0], sum[m % kM][n][1]) : hn::Zero(Floats());
     };
-    float sums[4];
+    float sums[8];
     sums_of_lanes(of(0), of(1), of(2), of(3), sums);
+    if constexpr (kM > 4) sums_of_lanes(of(4), of(5), of(6), of(7), sums + 4);
 #pragma GCC unroll 8
     for (int m = 0; m < kM; ++m) y[m * N + n] = sums[m];
   }
 }
 
-// Few rows of x: the rows of W come one after the other. Several side by side are streams too short for the hardware to
-// fetch ahead (half the speed).
-constexpr int64_t kFewRows = 4;  // below
-
-template <class T>
-void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
-  for (int64_t n = 0; n < count; ++n) {
-    int64_t m = 0;
-    for (; m + 2 <= M; m += 2) tile<2, 1>(w + n * K, x + m * K, K, y + m * N + n, N);
-    for (; m < M; ++m) tile<1, 1>(w + n * K, x + m * K, K, y + m * N + n, N);
-  }
+// kN rows of W times all rows of x: kM of them at once, of what is left half as many, and so on.
+template <int kM, int kN, int kAhead, class T>
+HWY_INLINE void rows_of_w(const T* w, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
+  int64_t m = 0;
+  for (; m + kM <= M; m += kM) tile<kM, kN, kAhead>(w, x + m * K, K, y + m * N, N);
+  if constexpr (kM > 1) rows_of_w<kM / 2, kN, kAhead>(w, x + m * K, M - m, K, y + m * N, N);
 }
 
-// More rows of x use each vector of W several times, from a block of W that lies in L2: read there at the speed of
-// memory, which a product by itself is too slow to ask for (13 GB/s in place of 32 for 8 rows in float32 on a Zen 5;
-// fetching the next block meanwhile is no faster, and with 8 bits a number nothing is won).
+constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
+
+// Few rows of x: W comes from memory, one pass over it, and arithmetic must hide behind its coming. A CPU asks too late
+// for what so many sums use, so it is asked for 8 KB ahead. In float32 the rows of W come one after the other (several
+// side by side took 1.2 times as long); narrower numbers cost a conversion that more sums share.
+template <class T>
+void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
+  constexpr bool kWide = sizeof(T) == sizeof(float);
+  constexpr int kAhead = 8 << 10, kM = kWide && kManyRegisters ? 8 : 4, kN = kWide ? 1 : kTileN;
+  int64_t n = 0;
+  if (M >= kTileM)
+    for (; n + kN <= count; n += kN) rows_of_w<kM, kN, kAhead>(w + n * K, x, M, K, y + n, N);
+  for (; n < count; ++n) rows_of_w<kM, 1, kAhead>(w + n * K, x, M, K, y + n, N);
+}
+
+// Many rows of x use a block of W several times, from L2: read there at the speed of memory, which a product by itself
+// is too slow to ask for.
 constexpr int64_t kBlockNumbers = 32 << 10;
 
 HWY_INLINE void touch(const float* begin, int64_t count) {
@@ -145,20 +159,17 @@ HWY_INLINE void touch(const float* begin, int64_t count) {
   asm volatile("" : : "r"(first));
 }
 
-constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
-
 template <int kM, class T>
 HWY_INLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N) {
   int64_t n = 0;
-  for (; n + kTileN <= count; n += kTileN) tile<kM, kTileN>(w + n * K, x, K, y + n, N);
-  for (; n < count; ++n) tile<kM, 1>(w + n * K, x, K, y + n, N);
+  for (; n + kTileN <= count; n += kTileN) tile<kM, kTileN, 0>(w + n * K, x, K, y + n, N);
+  for (; n < count; ++n) tile<kM, 1, 0>(w + n * K, x, K, y + n, N);
 }
 
 template <class T>
 void block_of_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
   int64_t m = 0;
   for (; m + kTileM <= M; m += kTileM) rows_of_x<kTileM>(w, count, x + m * K, K, y + m * N, N);
-  for (; m + 2 <= M; m += 2) rows_of_x<2>(w, count, x + m * K, K, y + m * N, N);
   for (; m < M; ++m) rows_of_x<1>(w, count, x + m * K, K, y + m * N, N);
 }
 
@@ -175,7 +186,7 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, 
       const T* const w = static_cast<const T*>(weight.data) + n * K;
       const int64_t count = std::min(block, end - n);
       float* const y = task.y + m * N + n;
-      if (M < kFewRows) {
+      if (M <= kMaxLinearRows) {
         few_rows(w, count, x, M, K, y, N);
       } else {
         if constexpr (sizeof(T) == sizeof(float)) touch(w, count * K);
