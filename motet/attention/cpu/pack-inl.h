@@ -121,8 +121,7 @@ HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t
       real[i] = at + i >= first && at + i < last;
       row[i] = real[i] ? rows.data + (at + i - first) * rows.stride : zeros;
     }
-    int64_t n = 0;
-    for (; n + 4 <= width; n += 4) {
+    const auto four = [&](int64_t n) HWY_ATTR {
       Vec v[4];
       MOTET_UNROLL(4) for (int i = 0; i < 4; ++i) {  // block k of v[i]: numbers n..n+3 of row 4k + i
         const auto piece = [&](int k) { return hn::LoadU(d4, row[4 * k + i] + (real[4 * k + i] ? n : 0)); };
@@ -146,7 +145,10 @@ HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t
       store(o + out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, p, q)));
       store(o + 2 * out_stride, hn::BitCast(d, hn::InterleaveLower(wide, s, t)));
       store(o + 3 * out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, s, t)));
-    }
+    };
+    int64_t n = 0;
+    for (; n + 4 <= width; n += 4) four(n);
+    if (n > 0 && n < width) four(width - 4), n = width;  // some of them again
     for (; n < width; ++n)
       for (int i = 0; i < kLanes; ++i) out[n * out_stride + at + i] = real[i] ? row[i][n] : 0.f;
   }
