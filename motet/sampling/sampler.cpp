@@ -1,7 +1,9 @@
 #include "motet/sampling/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "motet/core/error.h"
 
@@ -33,6 +35,47 @@ std::mt19937_64 seeded(uint64_t seed, uint64_t sample) {
   return std::mt19937_64(words);
 }
 
+// What a block of logits holds, looked at in lanes of their own, which a compiler makes vectors of.
+struct Seen {
+  float most = -std::numeric_limits<float>::infinity();
+  bool finite = false, nan = false;
+};
+Seen seen(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  Seen all;
+  std::array<float, kLanes> most;
+  std::array<int32_t, kLanes> finite{}, nan{};
+  most.fill(all.most);
+  const auto look = [&](float x, size_t lane) {
+    most[lane] = x > most[lane] ? x : most[lane];
+    finite[lane] |= x - x == 0, nan[lane] |= x != x;
+  };
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) look(logits[i + lane], lane);
+  for (; i < logits.size(); ++i) look(logits[i], 0);
+  for (size_t lane = 0; lane < kLanes; ++lane)
+    all.most = std::max(all.most, most[lane]), all.finite |= finite[lane] != 0, all.nan |= nan[lane] != 0;
+  return all;
+}
+
+[[noreturn]] void refuse_logits() { fail("generate: the model's logits are not finite"); }
+
+// The first of the largest.
+int32_t likeliest_token(std::span<const float> logits) {
+  constexpr size_t kBlock = 1024;  // of which one is searched again
+  Seen all;
+  size_t block = 0;
+  for (size_t i = 0; i < logits.size(); i += kBlock) {
+    const Seen part = seen(logits.subspan(i, std::min(kBlock, logits.size() - i)));
+    if (part.most > all.most) all.most = part.most, block = i;
+    all.finite |= part.finite, all.nan |= part.nan;
+  }
+  if (all.nan || !all.finite) refuse_logits();
+  return static_cast<int32_t>(std::find(logits.begin() + static_cast<ptrdiff_t>(block), logits.end(), all.most) -
+                              logits.begin());
+}
+
 // log of the sum of exponentials.
 double log_sum(std::span<const float> logits) {
   const double most = *std::max_element(logits.begin(), logits.end());
@@ -55,7 +98,7 @@ void Sampler::gather(std::span<const float> logits) {
     candidates_[i] = {logits[i], static_cast<int32_t>(i)};
     any = any || std::isfinite(logits[i]), all = all && !std::isnan(logits[i]);
   }
-  if (!any || !all) fail("generate: the model's logits are not finite");
+  if (!any || !all) refuse_logits();
 }
 
 // Candidate i is token i still, here and in the next.
@@ -64,8 +107,12 @@ void Sampler::apply_bias() {
     if (static_cast<size_t>(id) < candidates_.size()) candidates_[static_cast<size_t>(id)].logit += added;
 }
 
+bool Sampler::penalises() const {
+  return options_.repeat_penalty != 1 || options_.frequency_penalty != 0 || options_.presence_penalty != 0;
+}
+
 void Sampler::apply_penalties() {
-  if (options_.repeat_penalty == 1 && options_.frequency_penalty == 0 && options_.presence_penalty == 0) return;
+  if (!penalises()) return;
   for (const auto& [id, times] : drawn_) {
     if (static_cast<size_t>(id) >= candidates_.size()) continue;  // of the prompt, and never drawn
     double& x = candidates_[static_cast<size_t>(id)].logit;
@@ -137,17 +184,18 @@ int32_t Sampler::draw() {
   return last;
 }
 
-int32_t Sampler::choose() {
+int32_t Sampler::choose(std::span<const float> logits) {
+  if (options_.temperature == 0 && options_.bias.empty() && !penalises()) return likeliest_token(logits);
+  gather(logits);
+  apply_bias();
+  apply_penalties();
   if (options_.temperature == 0) return std::min_element(candidates_.begin(), candidates_.end(), better)->id;
   keep_top_k(), keep_top_p(), keep_min_p(), keep_typical();
   return draw();
 }
 
 int32_t Sampler::next(std::span<const float> logits) {
-  gather(logits);
-  apply_bias();
-  apply_penalties();
-  const int32_t id = choose();
+  const int32_t id = choose(logits);
   ++drawn_[id];
   return id;
 }

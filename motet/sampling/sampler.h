@@ -42,10 +42,11 @@ class Sampler {
     double logit;
     int32_t id;
   };
+  int32_t choose(std::span<const float> logits_V);
   void gather(std::span<const float> logits_V);
   void apply_bias();
+  bool penalises() const;
   void apply_penalties();
-  int32_t choose();
   void keep_top_k();
   void keep_top_p();
   void keep_min_p();

@@ -204,6 +204,29 @@ TEST(Sampler, OfEqualLogitsTheFirstIsTheLikeliest) {
   EXPECT_EQ(Sampler({.temperature = 1, .top_k = 1}).next(std::vector<float>{1, 2, 2}), 1);
 }
 
+// What is drawn without weights, bias and penalties does not go through candidates; a bias of 0 does.
+TEST(Sampler, TheLikeliestOfManyIsTheFirstWhereverItStands) {
+  std::mt19937 random(6);
+  std::uniform_int_distribution<int> steps(-50, 50);  // many are equal
+  for (const size_t size : {1, 15, 16, 17, 1023, 1024, 1025, 5000}) {
+    std::vector<float> logits(size);
+    Sampler quick({.temperature = 0}), thorough({.temperature = 0, .bias = {{0, 0.0}}});
+    for (int i = 0; i < 40; ++i) {
+      for (float& x : logits) x = static_cast<float>(steps(random));
+      if (i % 2) logits[random() % size] = 51;
+      if (i % 3 == 0) logits[random() % size] = -INFINITY;
+      if (size == 1 && !std::isfinite(logits[0])) continue;
+      ASSERT_EQ(quick.next(logits), thorough.next(logits)) << size;
+    }
+    logits.back() = NAN;
+    EXPECT_THROW(quick.next(logits), Error);
+    logits.assign(size, -INFINITY);
+    EXPECT_THROW(quick.next(logits), Error);
+    logits.back() = INFINITY;
+    EXPECT_THROW(quick.next(logits), Error);
+  }
+}
+
 TEST(Sampler, FiltersOfALargeVocabularyKeepWhatTheirDefinitionsSay) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0, 3);
