@@ -147,7 +147,10 @@ std::string header_of(const std::vector<Sized>& order, const std::map<std::strin
     at += bytes;
   }
   std::string out = header.dump();
-  out.resize((out.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');  // so that the data is aligned
+  // The data begins with a line of the cache, so that rows that are vectors do not lie across two (single rows of such a
+  // matrix in memory took 1.3 times as long).
+  constexpr size_t kLine = 64;
+  out.resize((kLengthBytes + out.size() + kLine - 1) / kLine * kLine - kLengthBytes, ' ');
   return out;
 }
 
