@@ -141,9 +141,11 @@ void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, f
   constexpr bool kWide = sizeof(T) == sizeof(float);
   constexpr int kAhead = 8 << 10, kM = kWide && kManyRegisters ? 8 : 4, kN = kWide ? 1 : kTileN;
   int64_t n = 0;
-  if (M >= kTileM)
+  if (M > kM)  // 8 at once are worth it from 9 rows on
     for (; n + kN <= count; n += kN) rows_of_w<kM, kN, kAhead>(w + n * K, x, M, K, y + n, N);
-  for (; n < count; ++n) rows_of_w<kM, 1, kAhead>(w + n * K, x, M, K, y + n, N);
+  if (M >= kTileM)
+    for (; n + kN <= count; n += kN) rows_of_w<kTileM, kN, kAhead>(w + n * K, x, M, K, y + n, N);
+  for (; n < count; ++n) rows_of_w<kTileM, 1, kAhead>(w + n * K, x, M, K, y + n, N);
 }
 
 // Many rows of x use a block of W several times, from L2: read there at the speed of memory, which a product by itself
