@@ -76,6 +76,15 @@ HWY_INLINE void sums_of_lanes(Vec a, Vec b, Vec c, Vec d, float* HWY_RESTRICT su
 #endif
 }
 
+// A compiler would load what several products use once for each of them, and loads, not products, would be the limit.
+HWY_INLINE void in_a_register(Vec& v) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  asm("" : "+v"(v.raw));
+#else
+  (void)v;
+#endif
+}
+
 // kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are. What
 // lies kAhead bytes behind the rows of W is fetched meanwhile.
 template <int kM, int kN, int kAhead, class T>
@@ -94,7 +103,8 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N)
     }
 #pragma GCC unroll 8
     for (int m = 0; m < kM; ++m) {
-      const Vec a = load_x(x + m * K + k);
+      Vec a = load_x(x + m * K + k);
+      if constexpr (kN > 1) in_a_register(a);
 #pragma GCC unroll 8
       for (int n = 0; n < kN; ++n) sum[m][n][i] = hn::MulAdd(b[n], a, sum[m][n][i]);
     }
@@ -115,9 +125,8 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N)
     const auto of = [&](int m) HWY_ATTR {
       return m < kM ? hn::Add(sum[m % kM][n][0], sum[m % kM][n][1]) : hn::Zero(Floats());
     };
-    float sums[8];
+    float sums[4];
     sums_of_lanes(of(0), of(1), of(2), of(3), sums);
-    if constexpr (kM > 4) sums_of_lanes(of(4), of(5), of(6), of(7), sums + 4);
 #pragma GCC unroll 8
     for (int m = 0; m < kM; ++m) y[m * N + n] = sums[m];
   }
@@ -134,17 +143,17 @@ HWY_INLINE void rows_of_w(const T* w, const float* x, int64_t M, int64_t K, floa
 constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
 
 // Few rows of x: W comes from memory, one pass over it, and arithmetic must hide behind its coming. A CPU asks too late
-// for what so many sums use, so it is asked for 8 KB ahead. In float32 the rows of W come one after the other (several
-// side by side took 1.2 times as long); narrower numbers cost a conversion that more sums share.
+// for what so many sums use, so it is asked for 8 KB ahead. The fewer sums use a vector of float32, the more rows of W
+// side by side get in memory's way; narrower numbers have the time, and a conversion that more sums share.
 template <class T>
 void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
-  constexpr bool kWide = sizeof(T) == sizeof(float);
-  constexpr int kAhead = 8 << 10, kM = kWide && kManyRegisters ? 8 : 4, kN = kWide ? 1 : kTileN;
+  constexpr int kAhead = 8 << 10;
+  const int64_t tiles = (M + kTileM - 1) / kTileM, side = sizeof(T) == sizeof(float) || M < kTileM ? tiles : kTileN;
   int64_t n = 0;
-  if (M > kM)  // 8 at once are worth it from 9 rows on
-    for (; n + kN <= count; n += kN) rows_of_w<kM, kN, kAhead>(w + n * K, x, M, K, y + n, N);
-  if (M >= kTileM)
-    for (; n + kN <= count; n += kN) rows_of_w<kTileM, kN, kAhead>(w + n * K, x, M, K, y + n, N);
+  if (side >= kTileN)
+    for (; n + kTileN <= count; n += kTileN) rows_of_w<kTileM, kTileN, kAhead>(w + n * K, x, M, K, y + n, N);
+  if (kManyRegisters && side == 2)
+    for (; n + 2 <= count; n += 2) rows_of_w<kTileM, 2, kAhead>(w + n * K, x, M, K, y + n, N);
   for (; n < count; ++n) rows_of_w<kTileM, 1, kAhead>(w + n * K, x, M, K, y + n, N);
 }
 
