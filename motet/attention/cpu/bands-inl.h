@@ -143,6 +143,17 @@ HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readab
   }
 }
 
+/// Asks for what gather_keys will read: rows too short for the hardware to look ahead.
+template <int kKeys>
+HWY_INLINE void fetch_keys(const Mix& mix, int64_t b, int64_t s0, Span readable) {
+  if (!mix.key_numbers) return;
+  const int64_t first = std::max(readable.begin, s0), count = std::min(readable.end, s0 + kKeys) - first;
+  for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull})
+    if (mix.parts->has(part))
+      for (int64_t i = 0; i < count * part_size(mix, part).numbers(); i += 16)
+        prefetch_l2(part_row(mix, part, b, first) + i);
+}
+
 /// Gradients of the key band of a tile to the tensors; `count` keys are real.
 template <int kKeys>
 HWY_NOINLINE void scatter_keys(const Mix& mix, const std::array<float*, kNumMixParts>& to, int64_t row0, int count,

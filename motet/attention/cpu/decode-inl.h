@@ -105,6 +105,8 @@ class Decode {
     float* const e = tile(s, j) + seen.begin;
     float* const scores = pre_.in_place ? e : other(part) + seen.begin;
     const Span keys = readable(j, seen);
+    for (const Mix* mix : {&pre_, &post_})
+      fetch_keys<kForwardKeys>(*mix, b_, j * kForwardKeys, call_.sight.readable(b_));
     each_run(p_.key_of, [&](int64_t h, int64_t end) {
       if (dots(sub)) return score_rows(sub, s, j, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
       for (bool first = true; h < end; ++h, first = false)
