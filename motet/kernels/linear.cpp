@@ -157,31 +157,30 @@ void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, f
   for (; n < count; ++n) rows_of_w<kTileM, 1, kAhead>(w + n * K, x, M, K, y + n, N);
 }
 
-// Many rows of x use a block of W several times, from L2: read there at the speed of memory, which a product by itself
-// is too slow to ask for.
+// Many rows of x use a block of W several times, from L2. The block behind it is asked for meanwhile, a part with every
+// tile, `bytes` from `next` on in all: a product by itself asks too late.
 constexpr int64_t kBlockNumbers = 32 << 10;
 
-HWY_INLINE void touch(const float* begin, int64_t count) {
-  const hn::ScalableTag<uint8_t> d;
-  auto all = hn::Zero(d);
-  for (int64_t i = 0; i + 16 <= count; i += 16)
-    all = hn::Or(all, hn::LoadU(d, reinterpret_cast<const uint8_t*>(begin + i)));
-  uint8_t first = hn::GetLane(all);
-  asm volatile("" : : "r"(first));
-}
-
 template <int kM, class T>
-HWY_INLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N) {
+HWY_INLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, const char* next,
+                          int64_t bytes) {
+  const int64_t part = bytes * kTileN / count;
   int64_t n = 0;
-  for (; n + kTileN <= count; n += kTileN) tile<kM, kTileN, 0>(w + n * K, x, K, y + n, N);
+  for (; n + kTileN <= count; n += kTileN, next += part) {
+    for (int64_t i = 0; i < part; i += 64) __builtin_prefetch(next + i);
+    tile<kM, kTileN, 0>(w + n * K, x, K, y + n, N);
+  }
   for (; n < count; ++n) tile<kM, 1, 0>(w + n * K, x, K, y + n, N);
 }
 
 template <class T>
-void block_of_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
+void block_of_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, bool last) {
+  const char* const next = reinterpret_cast<const char*>(w + count * K);
+  const int64_t bytes = last ? 0 : count * K * static_cast<int64_t>(sizeof(T)), tiles = M / kTileM;
   int64_t m = 0;
-  for (; m + kTileM <= M; m += kTileM) rows_of_x<kTileM>(w, count, x + m * K, K, y + m * N, N);
-  for (; m < M; ++m) rows_of_x<1>(w, count, x + m * K, K, y + m * N, N);
+  for (; m + kTileM <= M; m += kTileM)
+    rows_of_x<kTileM>(w, count, x + m * K, K, y + m * N, N, next + m / kTileM * (bytes / tiles), bytes / tiles);
+  for (; m < M; ++m) rows_of_x<1>(w, count, x + m * K, K, y + m * N, N, next, 0);
 }
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
@@ -197,12 +196,10 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, 
       const T* const w = static_cast<const T*>(weight.data) + n * K;
       const int64_t count = std::min(block, end - n);
       float* const y = task.y + m * N + n;
-      if (M <= kMaxLinearRows) {
+      if (M <= kMaxLinearRows)
         few_rows(w, count, x, M, K, y, N);
-      } else {
-        if constexpr (sizeof(T) == sizeof(float)) touch(w, count * K);
-        block_of_rows(w, count, x + m * K, rows, K, y, N);
-      }
+      else
+        block_of_rows(w, count, x + m * K, rows, K, y, N, n + count == end);
       if (!weight.scale && !weight.bias) continue;
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t i = 0; i < count; ++i)
