@@ -147,8 +147,8 @@ std::string header_of(const std::vector<Sized>& order, const std::map<std::strin
     at += bytes;
   }
   std::string out = header.dump();
-  // The data begins with a line of the cache, so that rows that are vectors do not lie across two (single rows of such a
-  // matrix in memory took 1.3 times as long).
+  // The data begins with a line of the cache, so that rows that are vectors do not lie across two (single rows of such
+  // a matrix in memory took 1.3 times as long).
   constexpr size_t kLine = 64;
   out.resize((kLengthBytes + out.size() + kLine - 1) / kLine * kLine - kLengthBytes, ' ');
   return out;
