@@ -15,6 +15,7 @@ INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/resul
 TRAIN, STEP_MEMORY, CHECKPOINT = (ROOT / f"bench/results/{name}.json" for name in ("train-2core", "memory-train", "checkpoint-2core"))
 PROCESSES = ROOT / "bench/results/processes-2core.json"
 SERVE = ROOT / "bench/results/serve-2core.json"
+HARNESS = ROOT / "bench/results/serve-lm-eval.jsonl"
 MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
 LINKS = (1, 10, 100, 400)  # Gb/s
 ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
@@ -112,6 +113,14 @@ def serving():
             others.append(f"| {beside.get(way, '8 streams: ' + way)} | {weights} | {found:.2f} |")
     lines += ["", "| to `serve` with as many streams | weights | tokens/s |", "|---|---|---|", *others]
     return "\n".join(lines) + f"\n\n{rows[0]['threads']} threads of {rows[0]['processor']}. The reader of 10 bytes a second is held against 8 streams beside a ninth answer that is read at once.\n"
+
+
+def harness():
+    """Scores by the harness through the server, beside `motet eval`."""
+    lines = ["| task | items | harness, acc | `motet eval`, acc | log-likelihoods apart by at most |", "|---|---|---|---|---|"]
+    for row in map(json.loads, HARNESS.read_text().splitlines()):
+        lines.append(f"| {row['task']} | {row['items']} | {row['harness_acc']:.3f} | {row['acc']:.3f} | {row['log_likelihoods_apart']:.1e} |")
+    return "\n".join(lines) + "\n"
 
 
 def several():
@@ -251,7 +260,7 @@ def main():
               kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results"), "cpus": on_cpus(ROOT / "bench/results")}),
               ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
               ROOT / "docs/scale.md": with_sections(ROOT / "docs/scale.md", {"several": several(), "exchanged": at_scale()}),
-              ROOT / "docs/serving.md": with_sections(ROOT / "docs/serving.md", {"serving": serving()}),
+              ROOT / "docs/serving.md": with_sections(ROOT / "docs/serving.md", {"serving": serving(), "harness": harness()}),
               readme: with_sections(readme, {"speed": table(found)}),
               generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:
