@@ -6,6 +6,7 @@
 #include "motet/kernels/linear.h"
 #include "motet/ops/device.h"
 #include "motet/ops/threads.h"
+#include "motet/ops/views.h"
 
 namespace motet {
 namespace {
@@ -17,7 +18,7 @@ int64_t size(const Piece& piece) { return static_cast<int64_t>(piece.ids.size())
 // Rows [first, first + count) of every tensor that has rows of tokens.
 Queries rows(Queries queries, int64_t first, int64_t count) {
   const auto cut = [&](Tensor& t) {
-    if (t.defined()) t = t.narrow(1, first, count);
+    if (t.defined()) t = ops::rows(t, first, count);
   };
   cut(queries.q_BTHD);
   for (QueryMix* mix : {&queries.pre, &queries.post})
@@ -28,7 +29,7 @@ Queries rows(Queries queries, int64_t first, int64_t count) {
 
 Keys rows(Keys keys, int64_t first, int64_t count) {
   for_each_tensor(keys, [&](Tensor& t) {
-    if (t.defined()) t = t.narrow(1, first, count);
+    if (t.defined()) t = ops::rows(t, first, count);
   });
   return keys;
 }

@@ -4,6 +4,7 @@
 
 #include "motet/core/error.h"
 #include "motet/ops/ops.h"
+#include "motet/ops/views.h"
 
 namespace motet {
 namespace {
@@ -54,14 +55,14 @@ void KeyRows::write(int64_t at, const Tensor& added, int64_t most) {
 }
 
 Tensor KeyRows::read(int64_t count, bool narrow) const {
-  const Tensor held = values_.narrow(1, 0, count);
+  const Tensor held = ops::rows(values_, 0, count);
   if (type_ == CacheType::model || (narrow && model_type_ == at::kFloat)) return held;
   if (type_ != CacheType::int8) return held.to(model_type_);
   return held.to(at::kFloat).mul_(scales_.narrow(1, 0, count).unsqueeze(-1)).to(model_type_);
 }
 
 Tensor KeyRows::read_scales(int64_t count) const {
-  return scales_.defined() && model_type_ == at::kFloat ? scales_.narrow(1, 0, count) : Tensor();
+  return scales_.defined() && model_type_ == at::kFloat ? ops::rows(scales_, 0, count) : Tensor();
 }
 
 void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {

@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "motet/kernels/linear.h"
@@ -275,21 +276,28 @@ namespace motet {
 namespace {
 
 constexpr int64_t kWorthATask = 1 << 15;  // multiplications; less is done before another thread has woken up
+constexpr int64_t kStripe = 1 << 18;      // of one stripe: a thread that is held up leaves others to the rest
+constexpr int64_t kMostStripes = 8;       // for each thread
 
 }  // namespace
 
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
   int64_t rows = 0, work = 0;
   for (const LinearTask& task : tasks) rows += task.weight.N, work += task.weight.N * task.weight.K * M;
-  const int64_t stripes = std::clamp<int64_t>(work / kWorthATask, 1, threads.count);
+  const int64_t workers = std::clamp<int64_t>(work / kWorthATask, 1, threads.count),
+                stripes = workers == 1 ? 1 : std::clamp<int64_t>(work / kStripe, workers, workers * kMostStripes);
   const auto kernel = MOTET_BEST(linear_stripe);
-  threads.run(stripes, [&](int64_t i) {
+  const auto stripe = [&](int64_t i) {
     int64_t begin = rows * i / stripes, end = rows * (i + 1) / stripes;  // of all tasks, one behind the other
     for (const LinearTask& task : tasks) {
       const int64_t N = task.weight.N;
       if (begin < N && end > 0) kernel(task, std::max<int64_t>(begin, 0), std::min(end, N), x, M);
       begin -= N, end -= N;
     }
+  };
+  std::atomic<int64_t> next{0};
+  threads.run(workers, [&](int64_t) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < stripes;) stripe(i);
   });
 }
 

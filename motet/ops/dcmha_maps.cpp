@@ -1,5 +1,4 @@
 // The maps that DCMHA's generator makes of the layer's input; motet/mechanisms/dcmha/README.md has the formulas.
-#include <algorithm>
 #include <cmath>
 
 #include "motet/kernels/linear.h"
@@ -8,6 +7,7 @@
 #include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
+#include "motet/ops/threads.h"
 
 namespace motet {
 namespace {
@@ -25,43 +25,57 @@ struct Arguments {
 
 std::string why_not(const Arguments& a) {
   if (a.by.groups != 1) return "more than one group of heads";
-  if (a.by.maps && !a.by.up_rows_PMK.defined()) return "the generator is not prepared";
-  if (a.x_BTC.numel() > kMaxLinearRows * a.x_BTC.size(2)) return "more than 16 rows";
+  if (!a.by.rows_XC.is_contiguous() || (a.by.maps && !a.by.up_rows_PMK.defined()))
+    return "the generator is not prepared";
   return why_not_rows(a.x_BTC);
 }
 
-// Torch's calls would take longer than the numbers of a few rows.
+// A few products and no call of torch between them.
 Maps run_rows(const Arguments& a) {
   const DcmhaGenerator& by = a.by;
   const Tensor& x = a.x_BTC;
-  const Tensor made_BTX = ops::linear(x, {{by.rows_XC}});
-  const int64_t rows = x.size(0) * x.size(1), all = made_BTX.size(2), maps = all - a.gates(),
-                width = maps / by.branches, half = by.rank * by.heads;
-  const Tensor hidden = maps ? ops::gelu(made_BTX.slice(2, 0, maps).contiguous(), by.gelu_by_tanh) : Tensor();
-  const float* const made = made_BTX.const_data_ptr<float>();
-  std::vector<float> both(static_cast<size_t>(2 * half));  // down and up of one row
+  const int64_t rows = x.size(0) * x.size(1), inputs = x.size(2), half = by.rank * by.heads,
+                width = (by.rows_XC.size(0) - a.gates()) / by.branches;
+  const auto floats = [&](at::IntArrayRef shape) { return at::empty(shape, x.options()); };
+  const Tensor hidden_PMK = floats({by.branches, rows, width}), gates_MX = floats({rows, a.gates()});
   Maps result(static_cast<size_t>(by.branches));
+  std::vector<LinearTask> tasks;
+  const float* weight = by.rows_XC.const_data_ptr<float>();
+  const auto add_task = [&](int64_t outputs, float* y) {
+    if (outputs) tasks.push_back({{.data = weight, .N = outputs, .K = inputs}, y});
+    weight += outputs * inputs;
+  };
   for (int64_t i = 0; i < by.branches; ++i) {
+    add_task(width, hidden_PMK.mutable_data_ptr<float>() + i * rows * width);
     DcmhaMaps& of = result[static_cast<size_t>(i)];
-    if (maps) {
-      const std::vector<int64_t> shape{x.size(0), x.size(1), by.rank, by.heads};
-      of.down_BTRN = at::empty(shape, x.options()), of.up_BTRN = at::empty(shape, x.options());
-      const float* const weight = by.up_rows_PMK.const_data_ptr<float>() + i * 2 * half * width;
-      const LinearTask task{{.data = weight, .N = 2 * half, .K = width}, both.data()};
-      for (int64_t row = 0; row < rows; ++row) {
-        linear({&task, 1}, hidden.const_data_ptr<float>() + row * maps + i * width, 1, {});
-        rms_norm_rows(both.data(), by.rank, by.heads, nullptr, static_cast<float>(kDownNormEps),
-                      of.down_BTRN.mutable_data_ptr<float>() + row * half);
-        std::copy_n(both.data() + half, half, of.up_BTRN.mutable_data_ptr<float>() + row * half);
-      }
-    }
-    if (!by.gates) continue;
-    of.gate_BTN = at::empty({x.size(0), x.size(1), by.heads}, x.options());
-    float* const gate = of.gate_BTN.mutable_data_ptr<float>();
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t n = 0; n < by.heads; ++n)
-        gate[row * by.heads + n] = std::tanh(made[row * all + maps + i * by.heads + n]);
+    const std::vector<int64_t> shape{x.size(0), x.size(1), by.rank, by.heads};
+    if (by.maps) of.down_BTRN = floats(shape), of.up_BTRN = floats(shape);
+    if (by.gates) of.gate_BTN = floats({x.size(0), x.size(1), by.heads});
   }
+  add_task(a.gates(), gates_MX.mutable_data_ptr<float>());
+  linear(tasks, x.const_data_ptr<float>(), rows, torch_threads());
+  torch_threads().run_parts(rows, kMaxLinearRows, [&](int64_t first, int64_t last) {
+    const int64_t count = last - first;
+    for (int64_t i = 0; i < by.branches; ++i) {
+      const DcmhaMaps& of = result[static_cast<size_t>(i)];
+      if (by.maps) {
+        float* const hidden = hidden_PMK.mutable_data_ptr<float>() + (i * rows + first) * width;
+        float* const down = of.down_BTRN.mutable_data_ptr<float>() + first * half;
+        const float* const up_rows = by.up_rows_PMK.const_data_ptr<float>() + i * 2 * half * width;
+        const LinearTask both[] = {{{.data = up_rows, .N = half, .K = width}, down},
+                                   {{.data = up_rows + half * width, .N = half, .K = width},
+                                    of.up_BTRN.mutable_data_ptr<float>() + first * half}};
+        gelu(hidden, count * width, by.gelu_by_tanh, hidden);
+        linear(both, hidden, count, {});
+        rms_norm_rows(down, count * by.rank, by.heads, nullptr, static_cast<float>(kDownNormEps), down);
+      }
+      if (!by.gates) continue;
+      float* const gate = of.gate_BTN.mutable_data_ptr<float>();
+      for (int64_t row = first; row < last; ++row)
+        for (int64_t n = 0; n < by.heads; ++n)
+          gate[row * by.heads + n] = std::tanh(gates_MX.const_data_ptr<float>()[row * a.gates() + i * by.heads + n]);
+    }
+  });
   return result;
 }
 

@@ -114,6 +114,9 @@ std::vector<Case> cases() {
       {"dcmha_maps",
        {1, 1, 24},
        [](const Tensor& x, const char* k) { return joined(ops::dcmha_maps(x, generator(x, true), k)); }},
+      {"dcmha_maps",
+       {2, 37, 24},
+       [](const Tensor& x, const char* k) { return joined(ops::dcmha_maps(x, generator(x, false), k)); }},
       {"write_rows",
        {1, 2, 3},
        [](const Tensor& x, const char* k) {
@@ -148,6 +151,22 @@ TEST(Ops, EveryRowOfEveryTableIsTheDefinition) {
     }
   }
   EXPECT_EQ(ran.size() + 1, kernel_tables().size()) << "all but attention";
+}
+
+TEST(Ops, GatesAloneNeedNoPreparedGenerator) {
+  at::NoGradGuard no_grad;
+  const Tensor x = like(at::empty(0, at::kFloat), {2, 3, 24}, 15);
+  DcmhaGenerator g{.heads = 4, .rank = 2, .branches = 2, .maps = false, .gates = true};
+  g.rows_XC = like(x, {24, 8}, 16).t();
+  for (const DcmhaMaps& of : ops::dcmha_maps(x, g)) EXPECT_FALSE(of.down_BTRN.defined() || of.up_BTRN.defined());
+  const Tensor got = at::cat({ops::dcmha_maps(x, g)[0].gate_BTN, ops::dcmha_maps(x, g)[1].gate_BTN}, 2);
+  EXPECT_LE((got - at::tanh(at::matmul(x, g.rows_XC.t()))).abs().max().item<double>(), 1e-6);
+  g.rows_XC = g.rows_XC.contiguous();
+  EXPECT_LE((got - at::cat({ops::dcmha_maps(x, g, "rows")[0].gate_BTN, ops::dcmha_maps(x, g, "rows")[1].gate_BTN}, 2))
+                .abs()
+                .max()
+                .item<double>(),
+            1e-6);
 }
 
 TEST(Ops, GradientsMatchDifferences) {

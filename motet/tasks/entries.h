@@ -5,6 +5,8 @@
 
 namespace motet {
 
+inline constexpr int64_t kMostComposite = 1'000'000;  // tokens of a task that are made of parts
+
 TaskEntry where_select_entry();
 TaskEntry noisy_recall_entry();
 TaskEntry passkey_entry();

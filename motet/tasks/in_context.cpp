@@ -1,6 +1,7 @@
 // Classes whose names hold for one episode: examples with their labels, then one more example, whose label is asked
 // for. Many-shot learning and its dependence on the order of examples (differential attention, arXiv:2410.05258,
-// figures 6 and 7) without a text that could have been learned by heart.
+// figures 6 and 7) without a text that could have been learned by heart. Each word of an example is one composite token
+// with its label, so that a model need not first learn to join what stands side by side.
 #include <algorithm>
 
 #include "motet/core/error.h"
@@ -39,28 +40,39 @@ const Fields<Options>& table() {
   return all;
 }
 
-using Ids = std::vector<int32_t>;
-
 struct Example {
   int64_t label_of;  // the class
-  Ids words;
+  std::vector<int64_t> words;
 };
 
 class Episodes : public Task {
  public:
   explicit Episodes(const Options& o) : o_(o) {}
 
-  // Labels, words that may be typical, common words, the token in front of a label.
-  int64_t vocabulary() const override { return first_common() + o_.common + 1; }
-  int64_t length() const override { return o_.ways * o_.shots * (o_.words + 2) + o_.words + 1; }
+  // Labels, filler, words of the question, words of examples with their labels.
+  int64_t vocabulary() const override { return first_shown() + words() * o_.labels; }
+  int64_t length() const override { return (o_.ways * o_.shots + 1) * o_.words; }
   int64_t answers() const override { return o_.labels; }
-  std::vector<std::string> kinds() const override {
-    return {"its label", "its examples", "other labels", "other examples", "filler", "question"};
-  }
+  std::vector<std::string> kinds() const override { return {"its examples", "other examples", "filler", "question"}; }
   std::string word(int32_t id) const override {
+    const auto word = [&](int64_t i) {
+      return i < o_.vocabulary ? text("word ", i) : text("common ", i - o_.vocabulary);
+    };
     if (id < o_.labels) return text("label ", id);
-    if (id < first_common()) return text("word ", id - o_.labels);
-    return id < vocabulary() - 1 ? text("common ", id - first_common()) : "->";
+    if (id < first_asked()) return "-";
+    if (id < first_shown()) return word(id - first_asked()) + "?";
+    return text(word((id - first_shown()) / o_.labels), " of label ", (id - first_shown()) % o_.labels);
+  }
+
+  // A word of the question is made of itself and that it asks, a word of an example of itself and its label.
+  std::vector<std::vector<int32_t>> parts() const override {
+    const int64_t word = first_asked(), asks = word + words(), label = asks + 1;
+    std::vector<std::vector<int32_t>> all;
+    for (int64_t id = 0; id < first_asked(); ++id) all.push_back({static_cast<int32_t>(id)});
+    for (int64_t i = 0; i < words(); ++i) all.push_back({static_cast<int32_t>(word + i), static_cast<int32_t>(asks)});
+    for (int64_t i = 0; i < words() * o_.labels; ++i)
+      all.push_back({static_cast<int32_t>(word + i / o_.labels), static_cast<int32_t>(label + i % o_.labels)});
+    return all;
   }
 
   // Episodes orders * i ... orders * i + orders - 1 are one set of examples and one question.
@@ -73,29 +85,26 @@ class Episodes : public Task {
     std::vector<Example> examples;  // one class after the other
     for (int64_t i = 0; i < o_.ways * shots; ++i) {
       const auto own = typical.begin() + i / shots * o_.typical;
-      examples.push_back({i / shots, words(draws, {own, own + o_.typical})});
+      examples.push_back({i / shots, drawn(draws, {own, own + o_.typical})});
     }
     const int64_t asked = draws.below(o_.ways);
-    std::vector<int64_t> shown;  // the typical words that its examples have
+    std::vector<int64_t> seen;  // the typical words that its examples have
     for (const Example& example : examples)
-      for (const int32_t word : example.words)
-        if (example.label_of == asked && word < first_common()) shown.push_back(word - o_.labels);
-    const Ids question = words(draws, shown);
+      for (const int64_t word : example.words)
+        if (example.label_of == asked && word < o_.vocabulary) seen.push_back(word);
 
     Episode out;
-    const auto add = [&](const Ids& ids, int64_t kind) {
-      out.ids.insert(out.ids.end(), ids.begin(), ids.end());
-      out.kinds.resize(out.ids.size(), kind);
+    const auto add = [&](int64_t id, int64_t kind) {
+      out.ids.push_back(static_cast<int32_t>(id)), out.kinds.push_back(kind);
     };
-    const auto arrow = static_cast<int32_t>(vocabulary() - 1);
-    for (int64_t i = (o_.shots - shots) * o_.ways * (o_.words + 2); i > 0; --i) add({common(draws)}, 4);
+    for (int64_t i = (o_.shots - shots) * o_.ways * o_.words; i > 0; --i) add(o_.labels, 2);
     for (const int64_t i : order(turns, shots)) {
       const Example& example = examples[static_cast<size_t>(i)];
-      const int64_t other = example.label_of == asked ? 0 : 2;
-      add(example.words, 1 + other), add({arrow}, 1 + other);
-      add({static_cast<int32_t>(labels[static_cast<size_t>(example.label_of)])}, other);
+      const int64_t label = labels[static_cast<size_t>(example.label_of)];
+      for (const int64_t word : example.words)
+        add(first_shown() + word * o_.labels + label, example.label_of == asked ? 0 : 1);
     }
-    add(question, 5), add({arrow}, 5);
+    for (const int64_t word : drawn(draws, seen)) add(first_asked() + word, 3);
     for (int64_t i = 0; i < o_.ways; ++i) {
       const auto label = static_cast<int32_t>(labels[static_cast<size_t>(i)]);
       i == asked ? (void)(out.answer = {label}) : out.others.push_back({label});
@@ -106,18 +115,17 @@ class Episodes : public Task {
   }
 
  private:
-  int64_t first_common() const { return o_.labels + o_.vocabulary; }
-  int32_t common(Draws& draws) const { return static_cast<int32_t>(first_common() + draws.below(o_.common)); }
+  int64_t words() const { return o_.vocabulary + o_.common; }  // those that may be typical, then common ones
+  int64_t first_asked() const { return o_.labels + 1; }
+  int64_t first_shown() const { return first_asked() + words(); }
 
-  // One of them is typical at least, of the others about half.
-  Ids words(Draws& draws, const std::vector<int64_t>& typical) const {
+  // Words of an example: one of them is typical at least, of the others about half.
+  std::vector<int64_t> drawn(Draws& draws, const std::vector<int64_t>& typical) const {
     const int64_t sure = draws.below(o_.words);
-    Ids out;
+    std::vector<int64_t> out;
     for (int64_t i = 0; i < o_.words; ++i)
-      out.push_back(
-          draws.below(2) == 0 || i == sure
-              ? static_cast<int32_t>(o_.labels + typical[static_cast<size_t>(draws.below(std::ssize(typical)))])
-              : common(draws));
+      out.push_back(draws.below(2) == 0 || i == sure ? typical[static_cast<size_t>(draws.below(std::ssize(typical)))]
+                                                     : o_.vocabulary + draws.below(o_.common));
     return out;
   }
 
@@ -146,6 +154,9 @@ std::unique_ptr<Task> make(const nlohmann::json& given, const std::string& secti
   if (o.ways > o.labels || o.ways * o.typical > o.vocabulary)
     fail_usage(section, ": ways is ", o.ways, ", want at most the ", o.labels, " labels and ", o.vocabulary / o.typical,
                " times the ", o.typical, " typical words of a class in the vocabulary");
+  if (const int64_t all = (o.vocabulary + o.common) * o.labels; all > kMostComposite)
+    fail_usage(section, ": ", o.vocabulary + o.common, " words and ", o.labels, " labels make ", all,
+               " tokens, want at most a million");
   return std::make_unique<Episodes>(o);
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// 7 labels, 40 words that may be typical, 10 common words, an arrow.
+// 7 labels, filler, 40 words that may be typical and 10 common ones as a question has them, and 350 that
+// have a label too.
 json options(const json& more = json::object()) {
   json all{{"name", "episodes"}, {"ways", 4},    {"shots", 3},       {"labels", 7},
            {"words", 3},         {"typical", 5}, {"vocabulary", 40}, {"common", 10}};
@@ -20,7 +21,7 @@ json options(const json& more = json::object()) {
   return all;
 }
 std::unique_ptr<Task> task(const json& given) { return make_task(given, "task"); }
-constexpr int kEpisodes = 4000, kArrow = 57;
+constexpr int kEpisodes = 4000, kFiller = 7, kAsked = 8, kShown = 58;
 
 struct Example {
   std::vector<int32_t> words;
@@ -33,20 +34,28 @@ struct Read {
   size_t filler;
 };
 Read read(const Episode& e) {
-  Read out{.filler = 0};
-  EXPECT_EQ(e.ids.back(), kArrow);
-  for (size_t i = 0; i + 1 < e.ids.size(); ++i)
-    if (e.ids[i] == kArrow) out.examples.push_back({{&e.ids[i - 3], &e.ids[i]}, e.ids[i + 1]});
-  out.question = {&e.ids[e.ids.size() - 4], &e.ids[e.ids.size() - 1]};
-  out.filler = e.ids.size() - 4 - 5 * out.examples.size();
-  for (size_t i = 0; i < out.filler; ++i) EXPECT_TRUE(e.ids[i] >= 47 && e.ids[i] < kArrow);
+  Read out{};
+  while (e.ids[out.filler] == kFiller) ++out.filler;
+  for (size_t i = out.filler; i + 3 < e.ids.size(); i += 3) {
+    Example example{{}, (e.ids[i] - kShown) % 7};
+    for (size_t word = i; word < i + 3; ++word) {
+      EXPECT_GE(e.ids[word], kShown);
+      EXPECT_EQ((e.ids[word] - kShown) % 7, example.label);
+      example.words.push_back((e.ids[word] - kShown) / 7);
+    }
+    out.examples.push_back(example);
+  }
+  for (size_t i = e.ids.size() - 3; i < e.ids.size(); ++i) {
+    EXPECT_TRUE(e.ids[i] >= kAsked && e.ids[i] < kShown);
+    out.question.push_back(e.ids[i] - kAsked);
+  }
   return out;
 }
 
 TEST(Episodes, TheWordsThatAreNotCommonTellTheLabel) {
   const auto own = task(options());
-  EXPECT_EQ(own->vocabulary(), 58);
-  EXPECT_EQ(own->length(), 4 * 3 * 5 + 4);
+  EXPECT_EQ(own->vocabulary(), 408);
+  EXPECT_EQ(own->length(), 4 * 3 * 3 + 3);
   EXPECT_EQ(own->answers(), 7);
   std::map<std::string, int> slices;
   std::map<int32_t, int> labels;
@@ -58,7 +67,7 @@ TEST(Episodes, TheWordsThatAreNotCommonTellTheLabel) {
     for (const Example& example : r.examples) {
       ++count[example.label];
       for (const int32_t word : example.words)
-        if (word < 47 && std::ranges::find(r.question, word) != r.question.end()) found.insert(example.label);
+        if (word < 40 && std::ranges::find(r.question, word) != r.question.end()) found.insert(example.label);
     }
     EXPECT_EQ(found, std::set<int32_t>{e.answer[0]}) << "words are of one class, and one of the question was shown";
     ASSERT_EQ(count.size(), 4u);
@@ -137,6 +146,17 @@ TEST(Episodes, TheOrderChangesNoExample) {
     all.insert(r.examples);
   }
   EXPECT_EQ(all.size(), 1u);
+}
+
+TEST(Episodes, AWordOfAnExampleIsMadeOfItselfAndItsLabel) {
+  const auto own = task(options());
+  const auto parts = own->parts();
+  ASSERT_EQ(std::ssize(parts), own->vocabulary());
+  EXPECT_EQ(parts[kFiller], (std::vector<int32_t>{kFiller}));
+  EXPECT_EQ(own->word(kAsked + 42), "common 2?");
+  EXPECT_EQ(own->word(kShown + 11 * 7 + 3), "word 11 of label 3");
+  EXPECT_EQ(parts[kAsked + 42], (std::vector<int32_t>{8 + 42, 58}));
+  EXPECT_EQ(parts[kShown + 11 * 7 + 3], (std::vector<int32_t>{8 + 11, 59 + 3}));
 }
 
 }  // namespace

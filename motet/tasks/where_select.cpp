@@ -123,7 +123,7 @@ std::unique_ptr<Task> make(const nlohmann::json& given, const std::string& secti
   const Options o = table().parse(given, section);
   double items = 1;
   for (int64_t i = 0; i < o.fields; ++i) items *= static_cast<double>(o.values);
-  if (items > 1e6)
+  if (items > kMostComposite)
     fail_usage(section, ": ", o.fields, " fields of ", o.values, " values make ", items,
                " items, want at most a million");
   auto task = std::make_unique<WhereSelect>(o);

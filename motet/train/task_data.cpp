@@ -11,6 +11,7 @@ namespace motet {
 namespace {
 
 constexpr const char* kTable = "model.embed_tokens.weight";
+constexpr int64_t kMostNumbers = 1 << 28;  // of the table that says which parts a token has
 
 // Numbers of the parts of composite tokens; 0: it has none.
 int32_t parts_of(const Task& task) {
@@ -44,6 +45,9 @@ TextData task_data(const RunConfig& run) {
 void fit_to_task(ModelOptions& options, const Task& task) {
   const int64_t parts = parts_of(task);
   if (parts == 0) return;
+  if (task.vocabulary() > kMostNumbers / parts)
+    fail_usage("data.task: ", task.vocabulary(), " tokens of ", parts, " parts make a table of ",
+               task.vocabulary() * parts, " numbers, want at most ", kMostNumbers);
   if (options.embedding_size != 0 && options.embedding_size != parts)
     fail_usage("model.embedding_size: ", options.embedding_size, ", want the ", parts, " parts of the task's tokens");
   options.embedding_size = parts;

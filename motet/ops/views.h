@@ -1,0 +1,10 @@
+#pragma once
+#include "motet/ops/torch.h"
+
+namespace motet::ops {
+
+/// Rows [first, first + count) of x [B,T,...], which lie where they lay: narrow() along T, in inference mode on the CPU
+/// without torch's dispatcher, whose calls cost more than what decoding does with a row.
+Tensor rows(const Tensor& x, int64_t first, int64_t count);
+
+}  // namespace motet::ops
