@@ -118,14 +118,15 @@ TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
 
 // Small caches make blocks of 16 queries, large ones of 128.
 TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
-  for (const int64_t l2 : {int64_t{16} << 10, int64_t{64} << 20}) {
-    SCOPED_TRACE(l2);
+  using enum Instructions;
+  for (const auto& [l2, instructions] : {std::pair{16 << 10, best}, {64 << 20, best}, {16 << 10, emulated_amx}}) {
+    SCOPED_TRACE(std::to_string(l2) + " with " + name(instructions));
     Options options;
-    options.B = 32, options.T = options.S = 133, options.causal = true;
+    options.B = instructions == best ? 32 : 2, options.T = options.S = 133, options.causal = true;
     options.pre = options.post = kDcmha, options.pre_identity = options.post_identity = true;
     Sample s(options);
     const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-    Runtime run = runtime(2, Instructions::best);
+    Runtime run = runtime(2, instructions);
     run.caches = {32 << 10, l2, 0};
     expect_close(run_all(s, dout, run), s, dout, 2e-6);
   }
@@ -161,8 +162,9 @@ TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) { expect_same_bits(cases(), I
 TEST_F(Fused, BitsOfTilesDoNotDependOnTheNumberOfThreads) {
   std::vector<Named> some;
   for (const Named& c : cases())
-    if (c.name == std::string("wide") || c.name == std::string("bfloat")) some.push_back(c);
-  ASSERT_EQ(some.size(), 2u);
+    if (c.name == std::string("wide") || c.name == std::string("ragged") || c.name == std::string("bfloat"))
+      some.push_back(c);
+  ASSERT_EQ(some.size(), 3u);
   expect_same_bits(some, Instructions::emulated_amx, {3});
 }
 
@@ -335,6 +337,36 @@ TEST_F(Fused, Float32InThreePartsIsAsGoodAsFloat32) {
     }
     RecordProperty("parts_over_floats_" + std::to_string(static_cast<int>(logits)), std::to_string(parts / floats));
     EXPECT_LE(parts, floats) << logits;
+  }
+}
+
+// Over two blocks of queries and more, the last one ragged, and of each gradient.
+TEST_F(Fused, GradientsInThreePartsAreAsGoodAsFloat32) {
+  const auto squares = [](const std::vector<float>& x, const std::vector<double>& want) {
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - want[i]) * (x[i] - want[i]);
+    return sum;
+  };
+  for (const bool mixed : {false, true}) {
+    std::array<double, 3> floats{}, parts{};  // of q, k and v
+    for (uint32_t seed = 1; seed <= 3; ++seed) {
+      Options options;
+      options.T = options.S = 277, options.D = options.E = 64, options.causal = true, options.seed = seed;
+      if (mixed) options.pre = options.post = kDcmha, options.pre_identity = options.post_identity = true;
+      Sample s(options);
+      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      const NaiveGradients want = naive_backward(s.p, widened(dout));
+      const auto add = [&](std::array<double, 3>& sums, Instructions instructions) {
+        const Results r = run_all(s, dout, runtime(2, instructions));
+        sums[0] += squares(r.q, want.q), sums[1] += squares(r.k, want.k), sums[2] += squares(r.v, want.v);
+      };
+      add(floats, Instructions::best), add(parts, Instructions::emulated_amx);
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string which = std::string(mixed ? "mixed d" : "plain d") + "qkv"[i];
+      RecordProperty("parts_over_floats_" + which, std::to_string(parts[i] / floats[i]));
+      EXPECT_LE(parts[i], floats[i]) << which;
+    }
   }
 }
 

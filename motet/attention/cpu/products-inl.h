@@ -124,6 +124,14 @@ class Products {
     for (int r = 0; r < kRows; ++r) split_row<kParts>(from + r * stride, width, to + r * row, kRows * row);
   }
 
+  /// Parts of numbers in a row, `stride` apart, in pairs.
+  HWY_INLINE void split_numbers(const float* from, int64_t count, float* to, int64_t stride) const {
+    split_row<kParts>(from, count, to, stride);
+  }
+
+  /// Sums [16 columns][32 keys] over a block's queries.
+  HWY_NOINLINE void over_queries(const TileProduct& x) const { by_tiles<kOfColumns, false>(x, kPanel); }
+
   /// Scores [8][kForwardKeys] of a head over the columns of a part: k from the part's first key on.
   HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to) const {
     if (unit_ == Multiplier::floats) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, rows, columns, to);
@@ -142,8 +150,8 @@ class Products {
   HWY_NOINLINE void score_by_tiles(const float* q, const float* k, int64_t width, int columns, float* to) const {
     const int64_t row = pairs(width);
     for (int c = 0; c < columns; c += kPanel)
-      by_tiles<false>({q, row, kRows * row, k + c * row_floats(width), kPanel, row * kPanel, to + c, kKeys, row},
-                      kPanel);
+      by_tiles<kOfQueries, false>(
+          {q, row, kRows * row, k + c * row_floats(width), kPanel, row * kPanel, to + c, kKeys, row}, kPanel);
   }
 
   /// out [8][padded E] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole
@@ -181,23 +189,27 @@ class Products {
     for (int64_t column = 0; column < padded_width(width); column += kPanel) {
       const ColumnPanel panel = column_panel(width, column);
       const float* first = v + panel_floats(column * kKeys) + part.begin / 2 * panel.width;
-      by_tiles<true>({weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width, out + column,
-                      padded_width(width), columns / 2},
-                     panel.width);
+      by_tiles<kOfQueries, true>({weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width,
+                                  out + column, padded_width(width), columns / 2},
+                                 panel.width);
     }
   }
 
  private:
-  template <bool kAdd>
+  template <int kFirst, bool kAdd>
   HWY_INLINE void by_tiles(const TileProduct& x, int64_t width) const {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-    if (unit_ == Multiplier::tiles && storage_ == Storage::pairs) return tile_product<HardwareTiles, kAdd, 1>(x, width);
-    if (unit_ == Multiplier::tiles) return tile_product<HardwareTiles, kAdd, kParts>(x, width);
+    if (unit_ == Multiplier::tiles) return split_product<HardwareTiles, kFirst, kAdd>(x, width);
 #endif
+    split_product<EmulatedTiles, kFirst, kAdd>(x, width);
+  }
+
+  template <class Tiles, int kFirst, bool kAdd>
+  HWY_INLINE void split_product(const TileProduct& x, int64_t width) const {
     if (storage_ == Storage::pairs)
-      tile_product<EmulatedTiles, kAdd, 1>(x, width);
+      tile_product<Tiles, kFirst, kAdd, 1>(x, width);
     else
-      tile_product<EmulatedTiles, kAdd, kParts>(x, width);
+      tile_product<Tiles, kFirst, kAdd, kParts>(x, width);
   }
 
   HWY_NOINLINE void scale_scores(int rows, int columns, float* to) const {
