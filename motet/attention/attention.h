@@ -98,9 +98,9 @@ struct Attended {
 ///         float64. X is the sum of the absolute values of the terms that make the element, M the largest such sum
 ///         of a visible logit; of lse, X = 1. Plain torch keeps no better bound. Results in 16 bits are off by
 ///         another 1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
-///         in bfloat16, whose weights are rounded; sdpa has 4 units and, in 16 bits, 2^-15 (1 + M) X + 2^-14.
-///         cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X + 2^-14.
-///         property_test.cpp holds every row of the kernel table to this.
+///         in bfloat16, whose weights are rounded, fused_amx to the gradients of q, k and v too; sdpa has 4 units and,
+///         in 16 bits, 2^-15 (1 + M) X + 2^-14. cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X +
+///         2^-14. property_test.cpp holds every row of the kernel table to this.
 /// Kernel  names a row of the kernel table; without it the first that runs the problem does (motet/ops/table.h).
 /// Throws  c10::ValueError naming the argument, what it was and what it must be; a second derivative is refused.
 /// Source  DCMHA arXiv:2405.08553, talking heads arXiv:2003.02436, differential attention arXiv:2410.05258; README.md.

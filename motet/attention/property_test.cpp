@@ -190,6 +190,7 @@ struct Bound {
   Gradients expected, terms;  // gradients and, for each element, the sum of the absolute values of its terms
   Tensor out_terms;
   bool narrow = false;       // q has 16 bits
+  bool tiles = false;        // the row fused multiplies by tiles
   double largest_logit = 0;  // sum of the absolute values of the terms of a visible logit, at most
 };
 
@@ -226,11 +227,19 @@ Bound bound_of(const Arguments& wide, const Tensor& cotangent) {
   return b;
 }
 
-/// The u of attention.h: what a result may be off for each X, and each M X. `narrow`: q has 16 bits.
-double allowed(const Kernel& kernel, const std::string& result, at::ScalarType type, double largest_logit,
-               bool narrow) {
+/// Whether weights, or their gradients, were rounded to bfloat16 on the way to the result.
+bool weights_are_rounded(const Kernel& kernel, const std::string& result, bool tiles) {
+  if (&kernel != &kFused && &kernel != &kFusedAmx) return false;
+  const bool product = result == "gradient of q" || result == "gradient of k" || result == "gradient of v";
+  return result == "out" || (product && (tiles || &kernel == &kFusedAmx));
+}
+
+/// The u of attention.h: what a result may be off for each X, and each M X.
+double allowed(const Kernel& kernel, const std::string& result, at::ScalarType type, const Bound& bound) {
+  const bool narrow = bound.narrow;
+  const double largest_logit = bound.largest_logit;
   const double last_place = type == at::kHalf ? 0x1p-10 : type == at::kBFloat16 ? 0x1p-7 : 0;
-  const bool fused_products = (&kernel == &kFused || &kernel == &kFusedAmx) && result == "out" && type == at::kBFloat16;
+  const bool fused_products = type == at::kBFloat16 && weights_are_rounded(kernel, result, bound.tiles);
   const double places = &kernel == &kSdpa ? 4 : fused_products ? 1 : 0.5;
   const double wide = 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
   const bool rough = &kernel == &kSdpa && narrow;
@@ -249,7 +258,7 @@ std::string too_far(const Kernel& kernel, const std::string& name, const Tensor&
   const auto type = got.scalar_type();
   const bool by_halves = &kernel == &kSdpa || (&kernel == &kEmulated && bound.narrow);
   const double smallest = by_halves ? 0x1p-14 : type != at::kHalf ? 1e-35 : 0x1p-24;  // below it numbers vanish
-  const double relative = allowed(kernel, name, type, bound.largest_logit, bound.narrow);
+  const double relative = allowed(kernel, name, type, bound);
   const Tensor excess = (x - reference).masked_fill(~finite, 0).abs() / (terms * relative + smallest);
   const double worst = excess.numel() ? excess.max().item<double>() : 0;
   if (worst <= 1) return "";  // not so for NaN
@@ -322,6 +331,7 @@ std::string compare(const Case& c) {
   const Tensor cotangent = random({c.shape.B, c.shape.T, c.shape.Ho, c.shape.E}, 1, c.type);
   Bound bound = bound_of(as(a, at::kDouble), cotangent.to(at::kDouble));
   bound.narrow = at::elementSize(c.type) == 2;
+  bound.tiles = c.instructions == cpu::Instructions::emulated_amx;
   const Problem p = checked_problem(spoilt, "test");
   for (const Kernel* kernel : kernels(c)) {
     if (!kernel->why_not(p).empty()) continue;

@@ -156,18 +156,23 @@ HWY_INLINE void finish_keys(const Call& call, const Mixes& mixes, const Backward
 }
 
 /// The rows of a sub-block of one head as scores want them: [8][stride], and where tiles multiply (else null) their
-/// parts.
+/// parts, and whether they are queries, whose scores are scaled.
 struct ScoreRows {
   const float* floats;
   int64_t stride;
   const float* parts;
+  bool queries;
 };
 
 /// A tile of 32 keys: x [8][width] times packed rows of keys or values.
 HWY_INLINE void backward_scores(const Products& products, const ScoreRows& x, const float* packed, int64_t width,
                                 int rows, float* to) {
-  if (HWY_UNLIKELY(x.parts != nullptr))
-    return products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
+  if (HWY_UNLIKELY(x.parts != nullptr)) {
+    products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
+    if (x.queries && products.storage() == Storage::pairs)
+      products.scale_scores<kBackwardKeys>(rows, kBackwardKeys, to);
+    return;
+  }
   score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to);
 }
 
@@ -176,7 +181,7 @@ template <class Worker>
 HWY_INLINE Status run_backward(const Call& call, const Incoming& from, const Gradients& to) {
   const Mixes mixes(call);
   const int64_t rows = call.plan.backward_rows, blocks = call.blocks(rows), tiles = call.tiles(kBackwardKeys);
-  const Products products(call, true);
+  const Products products(call, from);
   PackedKeys<kBackwardKeys> keys(call, mixes, true, products);
   BackwardShared shared(call, mixes, products, to, blocks);
   if (!keys.allocate() || !shared.allocate()) return Status::out_of_memory;

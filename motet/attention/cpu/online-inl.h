@@ -169,8 +169,8 @@ class OnlineBackward {
         block_rows_(call.plan.backward_rows),
         d_(padded_width(p_.D)),
         e_(padded_width(p_.E)),
-        turned_keys_(block_rows_, p_.D),
-        turned_values_(block_rows_, p_.E) {
+        turned_keys_(products, block_rows_, p_.D, 1),
+        turned_values_(products, block_rows_, p_.E, 1) {
     q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
     dout_ = space_.reserve(block_rows_ * e_);
     weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
@@ -180,8 +180,8 @@ class OnlineBackward {
     if (!by_tiles_) return;
     q_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.D));
     dout_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.E));
-    q_turned_ = space_.reserve(kParts * turned_keys_.part);
-    dout_turned_ = space_.reserve(kParts * turned_values_.part);
+    q_turned_ = space_.reserve(turned_keys_.size);
+    dout_turned_ = space_.reserve(turned_values_.size);
   }
   bool allocate() { return space_.allocate(); }
 
@@ -227,8 +227,8 @@ class OnlineBackward {
       const auto rows = [&](size_t vectors, int64_t width) {
         return [=, this](int64_t s) { return space_.get(vectors) + s * kRows * padded_width(width); };
       };
-      turn_queries(products_, turned_keys_, count(), p_.D, rows(q_, p_.D), space_.get(q_turned_));
-      turn_queries(products_, turned_values_, count(), p_.E, rows(dout_, p_.E), space_.get(dout_turned_));
+      turn_queries(products_, turned_keys_, count(), rows(q_, p_.D), space_.get(q_turned_));
+      turn_queries(products_, turned_values_, count(), rows(dout_, p_.E), space_.get(dout_turned_));
     }
     std::fill_n(space_.get(dq_), count() * kRows * d_, 0.f);
     return seen.empty() ? Span{} : seen;
@@ -256,7 +256,7 @@ class OnlineBackward {
   void make_logits(int64_t s, int64_t j, float* p) {
     constexpr int kKeys = kBackwardKeys;
     const SubBlock& sub = subs_[s];
-    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s)},
+    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s), true},
                     keys_.k(task_.b, j, p_.key_of[task_.unit.score0]), p_.D, sub.rows, p);
     if (!sees_all(call_, task_.b, sub, j * kKeys, {0, kKeys}))
       hide_unseen<kKeys>(call_, task_.b, sub, j * kKeys, {0, kKeys}, 1, p);
@@ -284,7 +284,7 @@ class OnlineBackward {
     float* const p = space_.get(weights_) + s * kRows * kKeys;
     float* const g = space_.get(grads_) + s * kRows * kKeys;
     make_logits(s, j, p);
-    backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s)},
+    backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s), false},
                     keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]), p_.E, sub.rows, g);
     for (int r = 0; r < sub.rows; ++r) {
       const int64_t row = s * kRows + r;
@@ -325,13 +325,12 @@ class OnlineBackward {
   void add_values(float* dv) {
     see(weights_, dout_, e_);
     if (HWY_UNLIKELY(by_tiles_))
-      return add_turned_by_tiles(products_, rows_, turned_values_, space_.get(dout_turned_), p_.E, dv);
+      return add_turned_by_tiles(products_, rows_, turned_values_, space_.get(dout_turned_), dv);
     add_turned(rows_.data(), static_cast<int>(rows_.size()), p_.E, dv);
   }
   void add_keys(float* dk) {
     see(grads_, q_, d_);
-    if (HWY_UNLIKELY(by_tiles_))
-      return add_turned_by_tiles(products_, rows_, turned_keys_, space_.get(q_turned_), p_.D, dk);
+    if (HWY_UNLIKELY(by_tiles_)) return add_turned_by_tiles(products_, rows_, turned_keys_, space_.get(q_turned_), dk);
     add_turned(rows_.data(), static_cast<int>(rows_.size()), p_.D, dk);
   }
 
@@ -366,7 +365,7 @@ class OnlineBackward {
 /// Forward without mixes: every head and block is a task of its own, the longest blocks first.
 HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
   const Mixes mixes(call);
-  const Products products(call, false);
+  const Products products(call);
   PackedKeys<kForwardKeys> keys(call, mixes, false, products);
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();

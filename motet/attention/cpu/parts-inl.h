@@ -33,21 +33,28 @@ HWY_INLINE VecWords upper_half(Vec x) {
   return hn::IfThenElse(hn::RebindMask(d, hn::Ne(x, x)), hn::Set(d, 0x7fc00000), finite);
 }
 
-/// Three bfloat16 whose sum is x: 24 bits are three times 8. Infinity and NaN are the first alone; below 2^-110 the
-/// last part has no exponent left and is lost.
+/// Bfloat16 numbers in upper halves, one that is x rounded or three whose sum is x: 24 bits are three times 8. Infinity
+/// and NaN are the first alone; below 2^-110 the last part has no exponent left and is lost.
+template <int kSplit>
 HWY_INLINE void split(Vec x, VecWords* part) {
   const Words d;
   const Floats f;
   part[0] = upper_half(x);
+  if (kSplit == 1) return;
   const Vec rest = hn::Sub(x, hn::BitCast(f, part[0]));
   part[1] = upper_rounded(hn::BitCast(d, rest));
   part[2] = hn::And(hn::BitCast(d, hn::Sub(rest, hn::BitCast(f, part[1]))), hn::Set(d, 0xffff0000));
 }
 
+/// Upper halves of two vectors to pairs, number by number.
+HWY_INLINE Vec paired(VecWords low, VecWords high) {
+  return hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(low), high));
+}
+
 /// Upper halves of two vectors of numbers in a row to pairs.
 HWY_INLINE Vec in_pairs(VecWords low, VecWords high) {
   const Words d;
-  return hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(hn::ConcatEven(d, high, low)), hn::ConcatOdd(d, high, low)));
+  return paired(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
 }
 
 /// Numbers of a row to (count + 1) / 2 pairs, in kSplit parts that lie `stride` apart: 1 rounds, 3 are exact.
@@ -59,11 +66,8 @@ HWY_NOINLINE void split_row(const float* from, int64_t count, float* to, int64_t
     const bool whole = have == 2 * kLanes;
     if (!whole) std::copy_n(from + i, have, rest);
     const float* x = whole ? from + i : rest;
-    VecWords low[kParts], high[kParts];
-    if (kSplit == kParts)
-      split(load(x), low), split(load(x + kLanes), high);
-    else
-      low[0] = upper_half(load(x)), high[0] = upper_half(load(x + kLanes));
+    VecWords low[kSplit], high[kSplit];
+    split<kSplit>(load(x), low), split<kSplit>(load(x + kLanes), high);
     for (int p = 0; p < kSplit; ++p) {
       float* const out = to + p * stride + i / 2;
       store(whole ? out : made, in_pairs(low[p], high[p]));
@@ -99,9 +103,8 @@ HWY_NOINLINE void pack_parts_columns(const Rows& rows, int first, int last, int6
       row(i, low), row(i + 1, high);
       for (int64_t j = 0; j < panel.width; j += kLanes) {
         VecWords a[kParts], b[kParts];
-        split(load(low + j), a), split(load(high + j), b);
-        for (int p = 0; p < kParts; ++p)
-          store(o + p * (kKeys / 2) * panel.width + j, hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(a[p]), b[p])));
+        split<kParts>(load(low + j), a), split<kParts>(load(high + j), b);
+        for (int p = 0; p < kParts; ++p) store(o + p * (kKeys / 2) * panel.width + j, paired(a[p], b[p]));
       }
     }
   }

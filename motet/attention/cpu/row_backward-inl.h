@@ -30,8 +30,8 @@ class RowBackward {
         from_(from),
         to_(to),
         block_rows_(call.plan.backward_rows),
-        turned_keys_(block_rows_, p_.D),
-        turned_values_(block_rows_, p_.E) {
+        turned_keys_(products, block_rows_, p_.D, products.scale_left()),
+        turned_values_(products, block_rows_, p_.E, 1) {
     const Unit& unit = call.plan.units.front();
     const int64_t subs = block_rows_ / kRows;
     const int64_t span = p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S;
@@ -59,8 +59,8 @@ class RowBackward {
     if (!by_tiles_) return;
     q_parts_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
     dout_parts_ = space_.reserve(subs * unit.outputs * kRows * products.row_floats(p_.E));
-    q_turned_ = space_.reserve(unit.scores * kParts * turned_keys_.part);
-    dout_turned_ = space_.reserve(unit.outputs * kParts * turned_values_.part);
+    q_turned_ = space_.reserve(unit.scores * turned_keys_.size);
+    dout_turned_ = space_.reserve(unit.outputs * turned_values_.size);
   }
   bool allocate() { return space_.allocate(); }
 
@@ -103,8 +103,8 @@ class RowBackward {
   float* dout_parts(int64_t s, int64_t o) const {
     return !by_tiles_ ? nullptr : of(dout_parts_, s * task_.unit.outputs + o, kRows * products_.row_floats(p_.E));
   }
-  float* q_turned(int64_t h) const { return of(q_turned_, h, kParts * turned_keys_.part); }
-  float* dout_turned(int64_t o) const { return of(dout_turned_, o, kParts * turned_values_.part); }
+  float* q_turned(int64_t h) const { return of(q_turned_, h, turned_keys_.size); }
+  float* dout_turned(int64_t o) const { return of(dout_turned_, o, turned_values_.size); }
   float* dq(int64_t s, int64_t h) const { return of(dq_, s * task_.unit.scores + h, kRows * d_); }
   float* dout(int64_t s, int64_t o) const { return of(dout_, s * task_.unit.outputs + o, kRows * e_); }
   float* row_sums(int64_t s) const { return of(row_sums_, s, kRows * padded_heads(task_.unit.softmax)); }
@@ -138,16 +138,16 @@ class RowBackward {
 
   void turn() {
     for (int64_t h = 0; h < task_.unit.scores; ++h)
-      turn_queries(products_, turned_keys_, count(), p_.D, [&](int64_t s) { return q(s, h); }, q_turned(h));
+      turn_queries(products_, turned_keys_, count(), [&](int64_t s) { return q(s, h); }, q_turned(h));
     for (int64_t o = 0; o < task_.unit.outputs; ++o)
-      turn_queries(products_, turned_values_, count(), p_.E, [&](int64_t s) { return dout(s, o); }, dout_turned(o));
+      turn_queries(products_, turned_values_, count(), [&](int64_t s) { return dout(s, o); }, dout_turned(o));
   }
 
   void gather(int64_t s) {
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
     for (int64_t h = 0; h < unit.scores; ++h)
-      gather_queries(p_.q, task_.b, sub, unit.score0 + h, p_.D, d_, static_cast<float>(p_.scale), q(s, h));
+      gather_queries(p_.q, task_.b, sub, unit.score0 + h, p_.D, d_, products_.query_scale(), q(s, h));
     for (int64_t o = 0; o < unit.outputs; ++o)
       gather_queries(from_.dout, task_.b, sub, unit.output0 + o, p_.E, e_, 1, dout(s, o));
     for (int64_t h = 0; by_tiles_ && h < unit.scores; ++h) products_.split_rows(q(s, h), d_, p_.D, q_parts(s, h));
@@ -173,8 +173,8 @@ class RowBackward {
     for (int64_t h = 0; h < unit.scores; ++h) {
       if (!mixes_.pre.passes()) fetch_tile(p + h * kRows * kKeys);
       for (int64_t i = 0; i < kRows * d_; i += 16) prefetch_l1(q(s, h) + kRows * d_ + i);
-      backward_scores(products_, {q(s, h), d_, q_parts(s, h)}, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]), p_.D,
-                      sub.rows, a + h * kRows * kKeys);
+      backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]),
+                      p_.D, sub.rows, a + h * kRows * kKeys);
     }
     if (!mixes_.pre.passes())
       mixes_.pre.apply_narrow(mixes_.pre, {a, p, nullptr, of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j),
@@ -210,7 +210,7 @@ class RowBackward {
     for (int64_t o = 0; o < unit.outputs; ++o) {
       if (!mixes_.post.passes() && !mixes_.post.backward_in_place()) fetch_tile(grads(s, j) + o * kRows * kKeys);
       for (int64_t i = 0; i < kRows * e_; i += 16) prefetch_l1(dout(s, o) + kRows * e_ + i);
-      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o)},
+      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false},
                       keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
                       du + o * kRows * kKeys);
     }
@@ -290,7 +290,7 @@ class RowBackward {
           [&](int64_t s) { return QueryRows{mixed(s, j) + o * kRows * kBackwardKeys, dout(s, o), subs_[s].rows, s}; });
       float* const dv = shared_.dv.at(task_.b, j, p_.value_of[task_.unit.output0 + o]);
       if (HWY_UNLIKELY(by_tiles_))
-        add_turned_by_tiles(products_, active_, turned_values_, dout_turned(o), p_.E, dv);
+        add_turned_by_tiles(products_, active_, turned_values_, dout_turned(o), dv);
       else
         add_turned(active_.data(), static_cast<int>(active_.size()), p_.E, dv);
     }
@@ -304,7 +304,7 @@ class RowBackward {
       });
       float* const dk = shared_.dk.at(task_.b, j, p_.key_of[task_.unit.score0 + h]);
       if (HWY_UNLIKELY(by_tiles_))
-        add_turned_by_tiles(products_, active_, turned_keys_, q_turned(h), p_.D, dk);
+        add_turned_by_tiles(products_, active_, turned_keys_, q_turned(h), dk);
       else
         add_turned(active_.data(), static_cast<int>(active_.size()), p_.D, dk);
     }

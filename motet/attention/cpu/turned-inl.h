@@ -70,20 +70,26 @@ HWY_INLINE void add_turned(const QueryRows* subs, int count, int64_t width, floa
 // Sub-blocks whose queries are the pairs of one tile.
 constexpr int64_t kSubsOfTile = 2 * kTilePairs / kRows;
 
-/// Vectors of a block's queries, turned: [part][padded width][pairs of queries].
+/// Vectors of a block's queries, turned: [part][padded width][pairs of queries]. What they sum to is multiplied by
+/// `factor`.
 struct TurnedBlock {
-  int64_t pairs, part;  // of a row, floats of a part
+  int64_t width, pairs, part, size;  // pairs of a row; floats of a part and of all
+  float factor;
 
-  TurnedBlock(int64_t block_rows, int64_t width)
-      : pairs(round_up(block_rows, 2 * kTilePairs) / 2), part(padded_width(width) * pairs) {}
+  TurnedBlock(const Products& products, int64_t block_rows, int64_t columns, float times)
+      : width(columns),
+        pairs(round_up(block_rows, 2 * kTilePairs) / 2),
+        part(padded_width(width) * pairs),
+        size(products.parts() * part),
+        factor(times) {}
 };
 
 /// Turns `rows(s)` [8][padded width] of the sub-blocks 0 to `subs`.
 template <class Rows>
-HWY_INLINE void turn_queries(const Products& products, const TurnedBlock& block, int64_t subs, int64_t width, Rows rows,
-                             float* to) {
+HWY_INLINE void turn_queries(const Products& products, const TurnedBlock& block, int64_t subs, Rows rows, float* to) {
   static thread_local std::vector<float> staging;
-  std::fill_n(to, kParts * block.part, 0.f);
+  const int64_t width = block.width;
+  std::fill_n(to, block.size, 0.f);
   for (int64_t first = 0; first < subs; first += kSubsOfTile) {
     staging.assign(static_cast<size_t>(width * 2 * kTilePairs), 0.f);
     for (int64_t s = first; s < std::min(first + kSubsOfTile, subs); ++s)
@@ -97,18 +103,18 @@ HWY_INLINE void turn_queries(const Products& products, const TurnedBlock& block,
 
 /// Weights of sub-blocks from `first` on to pairs along the queries, [part][pairs][32 keys]; those of queries that are
 /// not there are 0.
-HWY_INLINE void pack_turned_weights(const QueryRows* subs, int count, int64_t first, int64_t pairs, float* to) {
+template <int kSplit>
+HWY_INLINE void pack_turned_weights(const std::vector<QueryRows>& subs, int64_t first, int64_t pairs, float* to) {
   const int64_t part = pairs * kBackwardKeys;
-  std::fill_n(to, kParts * part, 0.f);
-  for (int i = 0; i < count; ++i)
-    for (int r = 0; r < subs[i].rows; r += 2) {
-      const float* w = subs[i].weights + r * kBackwardKeys;
-      float* const o = to + ((subs[i].sub - first) * kRows + r) / 2 * kBackwardKeys;
+  std::fill_n(to, kSplit * part, 0.f);
+  for (const QueryRows& sub : subs)
+    for (int r = 0; r < sub.rows; r += 2) {
+      const float* w = sub.weights + r * kBackwardKeys;
+      float* const o = to + ((sub.sub - first) * kRows + r) / 2 * kBackwardKeys;
       for (int key = 0; key < kBackwardKeys; key += kLanes) {
-        VecWords low[kParts], high[kParts];
-        split(load(w + key), low), split(load(w + kBackwardKeys + key), high);
-        for (int p = 0; p < kParts; ++p)
-          store(o + p * part + key, hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(low[p]), high[p])));
+        VecWords low[kSplit], high[kSplit];
+        split<kSplit>(load(w + key), low), split<kSplit>(load(w + kBackwardKeys + key), high);
+        for (int p = 0; p < kSplit; ++p) store(o + p * part + key, paired(low[p], high[p]));
       }
     }
 }
@@ -116,19 +122,23 @@ HWY_INLINE void pack_turned_weights(const QueryRows* subs, int count, int64_t fi
 /// to [padded width][32 keys] += the same sums by tiles. A block's queries are summed apart and added in one step, so
 /// that the small products of a sum do not round by what earlier blocks made of it.
 HWY_NOINLINE void add_turned_by_tiles(const Products& products, const std::vector<QueryRows>& subs,
-                                      const TurnedBlock& block, const float* turned, int64_t width, float* to) {
+                                      const TurnedBlock& block, const float* turned, float* to) {
   static thread_local std::vector<float> weights;
   HWY_ALIGN float sums[kTileRows * kBackwardKeys];
   if (subs.empty()) return;
   const int64_t first = subs.front().sub / kSubsOfTile * kSubsOfTile, end = round_up(subs.back().sub + 1, kSubsOfTile);
   const int64_t pairs = (end - first) * kRows / 2;
-  weights.resize(static_cast<size_t>(kParts * pairs * kBackwardKeys));
-  pack_turned_weights(subs.data(), static_cast<int>(subs.size()), first, pairs, weights.data());
-  for (int64_t column = 0; column < width; column += kTileRows) {
+  weights.resize(static_cast<size_t>(products.parts() * pairs * kBackwardKeys));
+  if (products.parts() == 1)
+    pack_turned_weights<1>(subs, first, pairs, weights.data());
+  else
+    pack_turned_weights<kParts>(subs, first, pairs, weights.data());
+  const Vec factor = set(block.factor);
+  for (int64_t column = 0; column < block.width; column += kTileRows) {
     products.over_queries({turned + column * block.pairs + first * kRows / 2, block.pairs, block.part, weights.data(),
                            kBackwardKeys, pairs * kBackwardKeys, sums, kBackwardKeys, pairs});
     float* const c = to + column * kBackwardKeys;
-    for (int i = 0; i < kTileRows * kBackwardKeys; i += kLanes) store(c + i, hn::Add(load(c + i), load(sums + i)));
+    for (int i = 0; i < kTileRows * kBackwardKeys; i += kLanes) store(c + i, fma(factor, load(sums + i), load(c + i)));
   }
 }
 
