@@ -30,6 +30,9 @@ struct Case {
   double logits = 1;
   cpu::Instructions instructions = cpu::Instructions::best;
   int seed = 0;
+
+  bool tiles() const { return instructions == cpu::Instructions::emulated_amx; }
+  bool high() const { return tiles() && seed % 3 == 0; }  // the precision
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -189,8 +192,9 @@ struct Bound {
   AttentionMaps reference;
   Gradients expected, terms;  // gradients and, for each element, the sum of the absolute values of its terms
   Tensor out_terms;
-  bool narrow = false;       // q has 16 bits
-  bool tiles = false;        // the row fused multiplies by tiles
+  bool narrow = false;  // q has 16 bits
+  bool tiles = false;   // the row fused multiplies by tiles, and in three products
+  bool high = false;
   double largest_logit = 0;  // sum of the absolute values of the terms of a visible logit, at most
 };
 
@@ -241,7 +245,7 @@ double allowed(const Kernel& kernel, const std::string& result, at::ScalarType t
   const double last_place = type == at::kHalf ? 0x1p-10 : type == at::kBFloat16 ? 0x1p-7 : 0;
   const bool fused_products = type == at::kBFloat16 && weights_are_rounded(kernel, result, bound.tiles);
   const double places = &kernel == &kSdpa ? 4 : fused_products ? 1 : 0.5;
-  const double wide = 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
+  const double wide = &kernel == &kFused && bound.high ? 0x1p-14 : 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
   const bool rough = &kernel == &kSdpa && narrow;
   if (&kernel == &kEmulated && narrow)  // tensor cores: scores, weights and parts of mixes pass through float16
     return (0.5 + (type == at::kBFloat16)) * last_place + 0x1p-9 * (1 + largest_logit);
@@ -285,9 +289,9 @@ Arguments with_spoilt_padding(const Arguments& given) {
 }
 
 // Outputs and gradients of one kernel; a random choice of gradients is not wanted.
-std::string check_whole(const Kernel& kernel, const Case& c, const Problem& p, const Tensor& cotangent,
-                        const Bound& bound) {
+std::string check_whole(const Kernel& kernel, const Case& c, Problem p, const Tensor& cotangent, const Bound& bound) {
   const bool fused = &kernel == &kFused;
+  if (fused && c.high()) p.precision = Precision::high;
   const Attended got = fused ? fused_forward(p, threads(c)) : kernel.forward(p);
   const Tensor ones = at::ones_like(bound.reference.lse_BHT);
   std::string bad = too_far(kernel, "out", got.out_BTHE, bound.reference.out_BTHE, bound.out_terms, bound);
@@ -331,7 +335,7 @@ std::string compare(const Case& c) {
   const Tensor cotangent = random({c.shape.B, c.shape.T, c.shape.Ho, c.shape.E}, 1, c.type);
   Bound bound = bound_of(as(a, at::kDouble), cotangent.to(at::kDouble));
   bound.narrow = at::elementSize(c.type) == 2;
-  bound.tiles = c.instructions == cpu::Instructions::emulated_amx;
+  bound.tiles = c.tiles(), bound.high = c.high();
   const Problem p = checked_problem(spoilt, "test");
   for (const Kernel* kernel : kernels(c)) {
     if (!kernel->why_not(p).empty()) continue;

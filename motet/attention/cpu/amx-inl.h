@@ -37,9 +37,11 @@ HWY_INLINE TileShapes tile_shapes() {
   return shapes;
 }
 
-// Of float32 operands in three parts: which of A and of B are multiplied, the smallest products first, so that a sum
-// rounds by what it is in the end. The three that are left out are 2^-24 of the whole or less.
+// Of operands in three parts: which of A and of B are multiplied, the smallest products first, so that a sum rounds by
+// what it is in the end. The three that are left out are 2^-24 of the whole or less. Of two parts the last three are
+// multiplied, and 2^-16 is left out; of one the last.
 constexpr int kPartsOfProduct[][2] = {{2, 0}, {1, 1}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
+constexpr int kFirstProduct[] = {6, 5, 3, 0};  // by the number of parts
 
 template <class Tiles, int kFirst, bool kAdd, int kSplit>
 HWY_INLINE void tile_product(const TileProduct& x, int64_t width) {
@@ -51,7 +53,7 @@ HWY_INLINE void tile_product(const TileProduct& x, int64_t width) {
   } else {
     Tiles::template zero<kFirst>(), Tiles::template zero<kSecond>();
   }
-  for (int i = kSplit == kParts ? 0 : 5; i < 6; ++i) {
+  for (int i = kFirstProduct[kSplit]; i < 6; ++i) {
     const float* a = x.a + kPartsOfProduct[i][0] * x.a_part;
     const float* b = x.b + kPartsOfProduct[i][1] * x.b_part;
     for (int64_t k = 0; k < x.depth; k += kTilePairs, a += kTilePairs, b += kTilePairs * x.b_row) {

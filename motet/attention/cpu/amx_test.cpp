@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "motet/attention/cpu/fused_testing.h"
 
@@ -10,6 +11,13 @@ namespace motet::cpu {
 namespace {
 
 using namespace motet::cpu::testing;
+
+// Of the 2-norm.
+double distance(const std::vector<float>& x, const std::vector<double>& exact) {
+  double square = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) square += (x[i] - exact[i]) * (x[i] - exact[i]), size += exact[i] * exact[i];
+  return std::sqrt(square / size);
+}
 
 // Each thread has tiles of its own.
 TEST_F(Fused, BitsOfTilesDoNotDependOnTheNumberOfThreads) {
@@ -102,15 +110,68 @@ TEST_F(Fused, GradientsOfBfloat16TilesRoundWeightsAlone) {
     const NaiveGradients want = naive_backward(s.p, widened(dout));
     const Results r = run_all(s, dout, runtime(2, Instructions::emulated_amx));
     const auto expect_rounded = [](const char* which, const std::vector<float>& x, const std::vector<double>& exact) {
-      double square = 0, size = 0;
-      for (size_t i = 0; i < x.size(); ++i)
-        square += (x[i] - exact[i]) * (x[i] - exact[i]), size += exact[i] * exact[i];
-      const double off = std::sqrt(square / size);
+      const double off = distance(x, exact);
       RecordProperty(which, std::to_string(off));
       EXPECT_LT(off, 0x1.2p-9) << which;
       EXPECT_GT(off, 0x1p-12) << which << " is no product of bfloat16";
     };
     expect_rounded("dq", r.q, want.q), expect_rounded("dk", r.k, want.k), expect_rounded("dv", r.v, want.v);
+  }
+}
+
+// Three products of two parts: what they leave out is 2^-16 of a term and less, and more than six leave out.
+TEST_F(Fused, HighPrecisionIsThreeProducts) {
+  Runtime run = runtime(2, Instructions::emulated_amx);
+  run.precision = Precision::high;
+  for (const bool mixed : {false, true}) {
+    SCOPED_TRACE(mixed ? "mixed" : "plain");
+    Options options;
+    options.T = options.S = 133, options.D = 48, options.E = 64, options.causal = true;
+    if (mixed) options.pre = options.post = kDcmha, options.pre_identity = options.post_identity = true;
+    Sample s(options);
+    const std::vector<float> dout = cotangent(s);
+    const NaiveGradients want = naive_backward(s.p, widened(dout));
+    const Results r = run_all(s, dout, run);
+    const auto expect_between = [](const char* which, const std::vector<float>& x, const std::vector<double>& exact) {
+      const double off = distance(x, exact);
+      RecordProperty(which, std::to_string(1e6 * off));
+      EXPECT_LT(off, 0x1p-16) << which;
+      EXPECT_GT(off, 0x1p-20) << which;
+    };
+    expect_between("out", r.out, naive_forward(s.p).out);
+    expect_between("dq", r.q, want.q), expect_between("dk", r.k, want.k), expect_between("dv", r.v, want.v);
+  }
+}
+
+// Of any size, mix and type.
+TEST_F(Fused, HighPrecisionIsWithinItsBound) {
+  Runtime run = runtime(2, Instructions::emulated_amx);
+  run.precision = Precision::high;
+  for (const Named& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Sample s(c.options);
+    const std::vector<float> dout = cotangent(s);
+    expect_close(run_all(s, dout, run), s, dout, 0x1p-14);
+  }
+}
+
+// Bfloat16 numbers are one part as they lie, and vectors have none.
+TEST_F(Fused, PrecisionIsThatOfTilesOfPartsAlone) {
+  for (const auto& [type, instructions, same] : {std::tuple{Type::float32, Instructions::emulated_amx, false},
+                                                 {Type::bfloat16, Instructions::emulated_amx, true},
+                                                 {Type::float32, Instructions::best, true}}) {
+    Options options;
+    options.T = options.S = 40, options.D = options.E = 32, options.causal = true, options.type = type;
+    options.pre = options.post = kDcmha, options.pre_identity = options.post_identity = true;
+    Sample s(options);
+    const std::vector<float> dout = cotangent(s);
+    Runtime run = runtime(1, instructions);
+    const Results highest = run_all(s, dout, run);
+    run.precision = Precision::high;
+    const Results high = run_all(s, dout, run);
+    EXPECT_EQ(same_bits(high.out, highest.out), same) << name(instructions);
+    EXPECT_EQ(same_bits(high.q, highest.q) && same_bits(high.k, highest.k), same) << name(instructions);
+    EXPECT_EQ(same_bits(high.v, highest.v), same) << name(instructions);
   }
 }
 

@@ -112,8 +112,10 @@ class PackedKeys {
       const Rows rows = rows_of(x, b, head, in, width, staging());
       const int first = static_cast<int>(in.begin - s0), last = static_cast<int>(in.end - s0);
       if (storage_ == Storage::parts)
-        pack_parts_transposed(rows, first, last, width, products_.pairs(width), parts(),
-                              out + panel * products_.row_floats(width));
+        with_parts(products_.parts(), [&](auto number) HWY_ATTR {
+          pack_parts_transposed<number()>(rows, first, last, width, products_.pairs(width), parts(),
+                                          out + panel * products_.row_floats(width));
+        });
       else
         pack_transposed(rows, first, last, width, out + panel * width, kPanel);
     }
@@ -129,7 +131,8 @@ class PackedKeys {
     const Rows rows = rows_of(x, b, head, keys, width, staging());
     const int first = static_cast<int>(keys.begin - j * kKeys), last = static_cast<int>(keys.end - j * kKeys);
     if (storage_ == Storage::parts)
-      pack_parts_columns<kKeys>(rows, first, last, width, out);
+      with_parts(products_.parts(),
+                 [&](auto number) HWY_ATTR { pack_parts_columns<kKeys, number()>(rows, first, last, width, out); });
     else
       pack_columns<kKeys>(rows, first, last, width, out);
   }

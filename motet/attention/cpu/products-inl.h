@@ -63,7 +63,7 @@ HWY_INLINE bool lies_in_pairs(const Problem& p, bool backward) {
          (!backward || rows_in_pairs(p.v, p.E));
 }
 
-/// How operands are stored: as float32, as the bfloat16 pairs that they are, or as three bfloat16 parts.
+/// How operands are stored: as float32, as the bfloat16 pairs that they are, or as bfloat16 parts.
 enum class Storage : uint8_t { floats, pairs, parts };
 
 class Products {
@@ -130,10 +130,7 @@ class Products {
 
   /// Parts of numbers in a row, `stride` apart, in pairs.
   HWY_INLINE void split_numbers(const float* from, int64_t count, float* to, int64_t stride) const {
-    if (parts_ == 1)
-      split_row<1>(from, count, to, stride);
-    else
-      split_row<kParts>(from, count, to, stride);
+    with_parts(parts_, [&](auto number) HWY_ATTR { split_row<number()>(from, count, to, stride); });
   }
 
   /// Sums [16 columns][32 keys] over a block's queries.
@@ -216,7 +213,7 @@ class Products {
     if (narrow)
       storage_ = Storage::pairs;
     else
-      storage_ = Storage::parts, parts_ = kParts;
+      storage_ = Storage::parts, parts_ = call.runtime.precision == Precision::high ? 2 : kParts;
   }
 
   template <int kFirst, bool kAdd>
@@ -229,10 +226,7 @@ class Products {
 
   template <class Tiles, int kFirst, bool kAdd>
   HWY_INLINE void split_product(const TileProduct& x, int64_t width) const {
-    if (parts_ == 1)
-      tile_product<Tiles, kFirst, kAdd, 1>(x, width);
-    else
-      tile_product<Tiles, kFirst, kAdd, kParts>(x, width);
+    with_parts(parts_, [&](auto number) HWY_ATTR { tile_product<Tiles, kFirst, kAdd, number()>(x, width); });
   }
 
   // Weights are rounded on the way.

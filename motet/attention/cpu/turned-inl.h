@@ -129,10 +129,8 @@ HWY_NOINLINE void add_turned_by_tiles(const Products& products, const std::vecto
   const int64_t first = subs.front().sub / kSubsOfTile * kSubsOfTile, end = round_up(subs.back().sub + 1, kSubsOfTile);
   const int64_t pairs = (end - first) * kRows / 2;
   weights.resize(static_cast<size_t>(products.parts() * pairs * kBackwardKeys));
-  if (products.parts() == 1)
-    pack_turned_weights<1>(subs, first, pairs, weights.data());
-  else
-    pack_turned_weights<kParts>(subs, first, pairs, weights.data());
+  with_parts(products.parts(),
+             [&](auto number) HWY_ATTR { pack_turned_weights<number()>(subs, first, pairs, weights.data()); });
   const Vec factor = set(block.factor);
   for (int64_t column = 0; column < block.width; column += kTileRows) {
     products.over_queries({turned + column * block.pairs + first * kRows / 2, block.pairs, block.part, weights.data(),
