@@ -81,7 +81,7 @@ def test_json_is_a_format_like_others():
 
 SAMPLING = {"--temp": "-1", "--top-p": "2", "--top-k": "-1", "--min-p": "-1", "--n-predict": "0", "--repeat-penalty": "0",
             "--frequency-penalty": "101", "--presence-penalty": "-101", "--typical-p": "0", "--seed": "-1", "--samples": "0",
-            "--cache-type": "int9", "--weights": "float8", "--logprobs": "-1"}  # fmt: skip
+            "--cache-type": "int9", "--weights": "float8", "--precision": "medium", "--logprobs": "-1"}  # fmt: skip
 
 
 @pytest.mark.parametrize("flag", SAMPLING)
@@ -154,7 +154,7 @@ def test_defaults_are_those_of_the_documents():
                   "learning_rate": 0.003, "muon_learning_rate": 0.02, "schedule": "cosine", "final_learning_rate": 0.1,
                   "warmup": 0.05, "decay": 0.2, "decay_shape": "linear", "weight_decay": 0.1, "no_decay": "",
                   "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "momentum": 0.95, "clip": 1.0, "label_smoothing": 0.0,
-                  "z_loss": 0.0, "dropout": 0.0, "average": "", "skip_outliers": 0.0, "dtype": "float32", "device": "auto", "micro_batch_size": 0,
+                  "z_loss": 0.0, "dropout": 0.0, "average": "", "skip_outliers": 0.0, "dtype": "float32", "matmul_precision": "highest", "device": "auto", "micro_batch_size": 0,
                   "loss_rows": 0, "recompute": "none", "eval_every": 0, "eval_windows": 64, "final_eval_windows": 0,
                   "diagnose_every": 100, "checkpoint_every": 0, "keep_last": 2, "keep_best": 1, "async_checkpoint": False, "seed": 1,
                   "data_seed": 0, "shard_optimizer": False, "timeout": 60, "start_timeout": 300},

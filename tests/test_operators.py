@@ -85,7 +85,7 @@ CASES = {
     "rectangular": dict(pre=RECTANGULAR, post=RECTANGULAR, causal=True, sizes=dict(Ha=3, Ho=2)),
     "differential v1": dict(lam="", sizes=dict(Gk=4, Gv=2), key_of=[0, 1, 2, 3], causal=True),
     "grouped pairs": dict(lam="H", sizes=dict(Gk=2, Gv=1), key_of=[0, 1, 0, 1], causal=True),
-    "differential v2": dict(lam="BTH", sizes=dict(Gk=2, Gv=2), scale=0.3),
+    "differential v2": dict(lam="BTH", sizes=dict(Gk=2, Gv=2), scale=0.3, precision="highest"),
     "bias": dict(pre=["weight"], post=["weight"], bias="1HTS"),
     "bias of sequences": dict(bias="B1TS", causal=True),
     "window": dict(pre=DCMHA, post=DCMHA, causal=True, window=2),

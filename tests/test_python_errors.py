@@ -53,6 +53,11 @@ ATTENTION = {
     "scale is nan, want a finite number": dict(scale=math.nan),
     "scale is a tensor": dict(scale=torch.tensor(1.0)),
     "causal is 2, want True or False": dict(causal=2),
+    "precision is 2, want 'highest' or 'high'": dict(precision=2),
+    "precision is medium, want highest or high": dict(precision="medium"),
+    "precision is high, want highest: it is of float32 products by AMX tiles .amx_tile, amx_bf16., not Double": dict(
+        q=Q.double(), k=K.double(), v=V.double(), precision="high"
+    ),
     "pre_identity is None, want True or False": dict(pre_identity=None),
     "window is 1.5, want 0": dict(causal=True, window=1.5),
     "window is 1208925819614629174706176, want 0": dict(causal=True, window=2**80),

@@ -23,6 +23,7 @@ Subcommand eval_subcommand() {
                                             {"items", {.value = "FILE"}},
                                             {"dtype", {.value = "TYPE"}},
                                             {"weights", {.value = "TYPE"}},
+                                            {"precision", {.value = "HOW"}},
                                             {"device", {.value = "NAME"}}}) +
           std::vector<Flag>{
               {.long_name = "set",

@@ -8,6 +8,7 @@ std::vector<Flag> sampling_flags() {
   return flags_of(sampling_options().table(), {{"n_predict", {.letter = "n"}},
                                                {"cache_type", {.value = "TYPE"}},
                                                {"weights", {.value = "TYPE"}},
+                                               {"precision", {.value = "HOW"}},
                                                {"device", {.value = "NAME"}},
                                                {"seed", {.letter = "s"}}}) +
          std::vector<Flag>{{.long_name = "stop",

@@ -13,7 +13,7 @@ namespace {
 OptionTable holding_options() {
   OptionTable picked;
   for (const Option& option : sampling_options().table())
-    for (const char* name : {"cache_type", "compact_cache", "weights", "device"})
+    for (const char* name : {"cache_type", "compact_cache", "weights", "precision", "device"})
       if (option.name == name) picked.push_back(option);
   return picked;
 }

@@ -66,7 +66,8 @@ Attended composed_attention(const Queries& queries, const Keys& keys, const KeyS
   shapes.k_BSGD = number.expand(keys.k_BSGD.sizes()), shapes.v_BSGE = number.expand(keys.v_BSGE.sizes());
   Problem p = checked_problem(checked(queries, shapes, attention, "composed_attention"), "composed_attention");
   p.k_BSGD = keys.k_BSGD, p.v_BSGE = keys.v_BSGE, p.k_scale_BSG = scales.k_BSG, p.v_scale_BSG = scales.v_BSG;
-  if (choose(p, Form::attend, {}).name == kFused.name) return kFused.forward(p);
+  const Kernel& kernel = choose(p, Form::attend, {});
+  if (kernel.name == kFused.name || kernel.name == kFusedAmx.name) return kernel.forward(p);
   return composed_attention(queries, widened_keys(keys, scales), attention);
 }
 

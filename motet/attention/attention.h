@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "motet/core/precision.h"
 #include "motet/ops/torch.h"
 
 // Composed attention: the one operator behind every mechanism.
@@ -79,7 +80,11 @@ struct Attention {
   StaticMix pre, post;
   Visibility visibility;
   std::optional<double> scale;  // default 1 / sqrt(D)
+  Precision precision = Precision::highest;
 };
+
+/// Why calls on tensors of this device and dtype (of q) cannot have the precision high; "" where they can.
+std::string why_not_high(at::Device, at::ScalarType);
 
 /// out [B,T,Ho,E] in q's dtype; lse [B,Ha,T] = log sum_s exp L in float32 (float64 for float64 inputs), -inf where a
 /// query sees nothing. lse is not differentiable.
@@ -98,9 +103,12 @@ struct Attended {
 ///         float64. X is the sum of the absolute values of the terms that make the element, M the largest such sum
 ///         of a visible logit; of lse, X = 1. Plain torch keeps no better bound. Results in 16 bits are off by
 ///         another 1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
-///         in bfloat16, whose weights are rounded; sdpa has 4 units and, in 16 bits, 2^-15 (1 + M) X + 2^-14.
-///         cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X + 2^-14.
-///         property_test.cpp holds every row of the kernel table to this.
+///         in bfloat16, whose weights are rounded, fused_amx to the gradients of q, k and v too; sdpa has 4 units and,
+///         in 16 bits, 2^-15 (1 + M) X + 2^-14. cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X +
+///         2^-14. property_test.cpp holds every row of the kernel table to this.
+/// Precision  high is refused wherever the row fused_amx cannot run the problem and where q is not float32, and is
+///         its own request for that row. It then replaces 4 eps above by 2^-14; up to 16 queries against more keys are
+///         multiplied as ever.
 /// Kernel  names a row of the kernel table; without it the first that runs the problem does (motet/ops/table.h).
 /// Throws  c10::ValueError naming the argument, what it was and what it must be; a second derivative is refused.
 /// Source  DCMHA arXiv:2405.08553, talking heads arXiv:2003.02436, differential attention arXiv:2410.05258; README.md.

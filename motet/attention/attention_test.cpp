@@ -1,8 +1,10 @@
 // The operator against its definition: every kernel, every mix part, every kind of visibility, forward and backward.
 #include <gtest/gtest.h>
 
+#include "motet/attention/fused.h"
 #include "motet/attention/stack.h"
 #include "motet/attention/testing.h"
+#include "motet/core/testing.h"
 
 namespace motet {
 namespace {
@@ -258,6 +260,65 @@ TEST(Attention, ExplainSaysWhyNot) {
                                  {"fused_amx", "float64 stays on the plain paths"},
                                  {"sdpa", "heads are mixed"}});
   EXPECT_EQ(mixed.passed_over, reasons);
+}
+
+// What a call says on a CPU without AMX; on one with it, the same of what else it wants.
+TEST(Attention, PrecisionHighIsRefusedWhereNoTilesMultiplyFloat32) {
+  const std::string wanted = "it is of float32 products by AMX tiles (amx_tile, amx_bf16)";
+  const auto said = [](at::ScalarType type, const char* kernel) {
+    const Tensor x = at::randn({1, 4, 2, 8}).to(type);
+    Attention attention;
+    attention.precision = Precision::high;
+    try {
+      composed_attention({x, {}, {}, {}}, {x, x, {}, {}}, attention, kernel);
+    } catch (const c10::ValueError& error) {
+      return std::string(error.what_without_backtrace());
+    }
+    return std::string();
+  };
+  const std::string why = cpu::why_not(cpu::Instructions::amx);
+  for (const char* kernel : {static_cast<const char*>(nullptr), "fused_amx"})
+    EXPECT_EQ(said(at::kFloat, kernel),
+              why.empty() ? "" : "composed_attention: precision is high, want highest: " + wanted + ", and " + why);
+  for (const auto type : {at::kBFloat16, at::kHalf, at::kDouble})
+    EXPECT_EQ(said(type, nullptr),
+              "composed_attention: precision is high, want highest: " + wanted + ", not " + c10::toString(type));
+  EXPECT_EQ(why_not_high(at::Device("cuda:0"), at::kFloat), wanted + " on a CPU, not cuda:0");
+  const Problem p = [] {
+    Arguments a = arguments({.T = 9, .D = 8, .E = 8}, {}, at::kFloat);
+    a.precision = "high";
+    return checked_problem(a, "test");
+  }();
+  const KernelTable names{"attention", {"fused"}};
+  const Kernel* const rows[] = {&kFused};
+  try {
+    choose_of(rows, names, p, Form::attend, "fused");
+    FAIL();
+  } catch (const c10::ValueError& error) {
+    EXPECT_NE(std::string(error.what()).find("precision is high, which fused_amx alone has"), std::string::npos);
+  }
+}
+
+// Through the operator's own problem: three products, forward and backward, of six.
+TEST(Attention, PrecisionReachesTheTiles) {
+  if (cpu::available_instructions().empty()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
+  Arguments a = arguments({.B = 1, .T = 40, .S = 40, .D = 32, .E = 32}, {kDcmha, kDcmha}, at::kFloat);
+  a.causal = true;
+  const cpu::Runtime run{motet::testing::own_threads(1), cpu::Instructions::emulated_amx};
+  const Tensor cotangent = random({1, 40, 4, 32}, 1, at::kFloat);
+  const auto made = [&](const char* precision) {
+    a.precision = precision;
+    const Problem p = checked_problem(a, "test");
+    const Attended done = fused_forward(p, run);
+    Gradients g = fused_backward(p, {cotangent, done.out_BTHE, done.lse_BHT, all_wanted(a)}, run);
+    g[kBias] = done.out_BTHE;
+    return g;
+  };
+  const Gradients six = made("highest"), three = made("high");
+  for (const int i : {kQ, kK, kV, kBias}) {
+    EXPECT_LE(relative_error(three[i], six[i]), 0x1p-13) << i;
+    EXPECT_GE(relative_error(three[i], six[i]), 0x1p-20) << i;
+  }
 }
 
 // Stored heads in any order, some read by several heads and one by none: with mixes and without, on every kernel.

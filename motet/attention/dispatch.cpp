@@ -1,5 +1,5 @@
 // The whole kernel choice of the operator: one ordered table, best first; the last row takes everything. fused_amx
-// takes nothing that fused does not, and so runs only by its name.
+// takes nothing that fused does not, and so runs only by its name; but precision high it takes alone.
 #include "motet/attention/kernels.h"
 
 namespace motet {
@@ -10,7 +10,15 @@ constexpr const Kernel* kTable[] = {&kFlash, &kCuda, &kFused, &kFusedAmx, &kSdpa
 std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
   if (form == Form::two_phase && (!kernel.lse || !kernel.given_lse)) return "it has no two-phase form";
   if (form == Form::train && !kernel.backward) return "it has no backward pass";
+  if (p.precision == Precision::high && &kernel != &kFusedAmx) return "precision is high, which fused_amx alone has";
   return kernel.why_not(p);
+}
+
+void check_precision(const Problem& p) {
+  if (p.precision != Precision::high) return;
+  std::string reason = why_not_high(p.q_BTHD.device(), p.q_BTHD.scalar_type());
+  if (reason.empty()) reason = kFusedAmx.why_not(p);
+  TORCH_CHECK_VALUE(reason.empty(), "composed_attention: precision is high, want highest: ", reason);
 }
 
 }  // namespace
@@ -29,6 +37,7 @@ const Kernel& choose_of(std::span<const Kernel* const> rows, const KernelTable& 
 }
 
 const Kernel& choose(const Problem& p, Form form, const std::optional<std::string>& kernel) {
+  check_precision(p);
   return choose_of(kTable, attention_table(), p, form, kernel);
 }
 
@@ -36,7 +45,7 @@ Choice explain(const Problem& p, const std::optional<std::string>& named) {
   Choice choice{choose(p, Form::attend, named).name, {}};
   for (const Kernel* kernel : kTable) {
     if (kernel->name == choice.kernel) break;
-    choice.passed_over.emplace_back(kernel->name, kernel->why_not(p));
+    choice.passed_over.emplace_back(kernel->name, reason_against(*kernel, p, Form::attend));
   }
   return choice;
 }

@@ -57,6 +57,7 @@ const std::vector<Wrong>& wrongs() {
       {"query_start holds -1152921504606846977, want a position within 2^60",
        [](Arguments& a) { a.table[kQueryStart] = at::tensor({-(int64_t{1} << 60) - 1, int64_t{0}}, at::kLong); }},
       {"scale is nan, want a finite number", [](Arguments& a) { a.scale = std::nan(""); }},
+      {"precision is medium, want highest or high", [](Arguments& a) { a.precision = "medium"; }},
       {"key_of names head 4, want 0 to 3", [](Arguments& a) { a.key_of = {0, 1, 2, 4}; }},
       {"documents has dtype Double, want int32 or int64", [](Arguments& a) { a.table[kDocuments] = d({2, 9}); }},
       {"bias has shape [1, 2, 7, 9], want [1 or 2,1 or 4,7,9]", [](Arguments& a) { a.input[kBias] = d({1, 2, 7, 9}); }},

@@ -27,15 +27,20 @@ void check(cpu::Status status) {
   TORCH_CHECK(status == cpu::Status::ok, "composed_attention: out of memory in the fused kernel");
 }
 
+cpu::Runtime with_precision(cpu::Runtime run, const Problem& p) {
+  run.precision = p.precision;
+  return run;
+}
+
 template <cpu::Instructions kInstructions>
-cpu::Runtime runtime() {
-  return {torch_threads(), kInstructions};
+cpu::Runtime runtime(const Problem& p) {
+  return with_precision({torch_threads(), kInstructions}, p);
 }
 
 template <cpu::Instructions kInstructions>
 Tensor lse(const Problem& p) {
   const Tensor lse_BHT = empty_lse(p);
-  check(cpu::lse(plain_problem(p).get(), lse_BHT.mutable_data_ptr<float>(), runtime<kInstructions>()));
+  check(cpu::lse(plain_problem(p).get(), lse_BHT.mutable_data_ptr<float>(), runtime<kInstructions>(p)));
   return lse_BHT;
 }
 
@@ -43,7 +48,7 @@ template <cpu::Instructions kInstructions>
 Tensor given_lse(const Problem& p, const Tensor& lse_BHT) {
   const Tensor out_BTHE = empty_out(p);
   PlainProblem plain = plain_problem(p);
-  check(cpu::given_lse(plain.get(), plain.floats(lse_BHT), out_BTHE.mutable_data_ptr(), runtime<kInstructions>()));
+  check(cpu::given_lse(plain.get(), plain.floats(lse_BHT), out_BTHE.mutable_data_ptr(), runtime<kInstructions>(p)));
   return out_BTHE;
 }
 
@@ -51,20 +56,28 @@ template <cpu::Instructions kInstructions>
 constexpr Kernel row(const char* name, std::string (*why)(const Problem&)) {
   return {name,
           why,
-          [](const Problem& p) { return fused_forward(p, runtime<kInstructions>()); },
-          [](const Problem& p, const Backward& b) { return fused_backward(p, b, runtime<kInstructions>()); },
+          [](const Problem& p) { return fused_forward(p, runtime<kInstructions>(p)); },
+          [](const Problem& p, const Backward& b) { return fused_backward(p, b, runtime<kInstructions>(p)); },
           lse<kInstructions>,
           given_lse<kInstructions>};
 }
 
 }  // namespace
 
+std::string why_not_high(at::Device device, at::ScalarType type) {
+  const std::string wanted = "it is of float32 products by AMX tiles (amx_tile, amx_bf16)";
+  if (!device.is_cpu()) return wanted + " on a CPU, not " + device.str();
+  if (type != at::kFloat) return wanted + ", not " + c10::toString(type);
+  const std::string reason = cpu::why_not(cpu::Instructions::amx);
+  return reason.empty() ? "" : wanted + ", and " + reason;
+}
+
 void release_fused_memory() { cpu::release_workspaces(); }
 
 Attended fused_forward(const Problem& p, const cpu::Runtime& runtime) {
   Attended done{empty_out(p), empty_lse(p)};
   check(cpu::forward(plain_problem(p).get(), {done.out_BTHE.mutable_data_ptr(), done.lse_BHT.mutable_data_ptr<float>()},
-                     runtime));
+                     with_precision(runtime, p)));
   return done;
 }
 
@@ -75,7 +88,7 @@ Gradients fused_backward(const Problem& p, const Backward& b, const cpu::Runtime
     to.pre[i] = gradients.floats(kPre + i), to.post[i] = gradients.floats(kPost + i);
   PlainProblem plain = plain_problem(p);
   const cpu::Incoming from{plain.operand(b.dout_BTHE), plain.operand(b.out_BTHE), plain.floats(b.lse_BHT)};
-  check(cpu::backward(plain.get(), from, to, runtime));
+  check(cpu::backward(plain.get(), from, to, with_precision(runtime, p)));
   return std::move(gradients).finish();
 }
 

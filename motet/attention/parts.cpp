@@ -50,6 +50,7 @@ Arguments flatten(const Queries& queries, const Keys& keys, const Attention& att
   a.key_of = attention.heads.key_of;
   a.value_of = attention.heads.value_of;
   a.scale = attention.scale;
+  if (attention.precision == Precision::high) a.precision = "high";
   return a;
 }
 

@@ -58,7 +58,8 @@ struct Arguments {
   std::vector<int64_t> key_of, value_of;  // empty: contiguous groups
   int64_t window = 0;
   std::optional<double> scale;
-  std::optional<std::string> kernel;  // a row of the kernel table
+  std::optional<std::string> precision;  // "highest" or "high"
+  std::optional<std::string> kernel;     // a row of the kernel table
 };
 
 Arguments flatten(const Queries&, const Keys&, const Attention&);

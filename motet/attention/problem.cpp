@@ -195,6 +195,10 @@ Problem checked_problem(const Arguments& a, const char* name) {
   check_visibility(p, function);
   p.scale = a.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.D)));
   if (!std::isfinite(p.scale)) refuse(function, "scale is ", p.scale, ", want a finite number");
+  const std::string precision = a.precision.value_or("highest");
+  if (precision != "highest" && precision != "high")
+    refuse(function, "precision is ", precision, ", want highest or high");
+  p.precision = precision == "high" ? Precision::high : Precision::highest;
   return p;
 }
 

@@ -11,6 +11,7 @@ struct Problem {
   bool causal = false;
   int64_t window = 0;
   double scale = 0;
+  Precision precision = Precision::highest;
   int64_t B = 0, T = 0, S = 0, D = 0, E = 0;
   int64_t score_heads = 0, softmax_heads = 0, output_heads = 0;
   std::vector<int64_t> key_of, value_of;  // complete

@@ -30,6 +30,9 @@ struct Case {
   double logits = 1;
   cpu::Instructions instructions = cpu::Instructions::best;
   int seed = 0;
+
+  bool tiles() const { return instructions == cpu::Instructions::emulated_amx; }
+  bool high() const { return tiles() && seed % 3 == 0; }  // the precision
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -189,7 +192,9 @@ struct Bound {
   AttentionMaps reference;
   Gradients expected, terms;  // gradients and, for each element, the sum of the absolute values of its terms
   Tensor out_terms;
-  bool narrow = false;       // q has 16 bits
+  bool narrow = false;  // q has 16 bits
+  bool tiles = false;   // the row fused multiplies by tiles, and in three products
+  bool high = false;
   double largest_logit = 0;  // sum of the absolute values of the terms of a visible logit, at most
 };
 
@@ -226,13 +231,21 @@ Bound bound_of(const Arguments& wide, const Tensor& cotangent) {
   return b;
 }
 
-/// The u of attention.h: what a result may be off for each X, and each M X. `narrow`: q has 16 bits.
-double allowed(const Kernel& kernel, const std::string& result, at::ScalarType type, double largest_logit,
-               bool narrow) {
+/// Whether weights, or their gradients, were rounded to bfloat16 on the way to the result.
+bool weights_are_rounded(const Kernel& kernel, const std::string& result, bool tiles) {
+  if (&kernel != &kFused && &kernel != &kFusedAmx) return false;
+  const bool product = result == "gradient of q" || result == "gradient of k" || result == "gradient of v";
+  return result == "out" || (product && (tiles || &kernel == &kFusedAmx));
+}
+
+/// The u of attention.h: what a result may be off for each X, and each M X.
+double allowed(const Kernel& kernel, const std::string& result, at::ScalarType type, const Bound& bound) {
+  const bool narrow = bound.narrow;
+  const double largest_logit = bound.largest_logit;
   const double last_place = type == at::kHalf ? 0x1p-10 : type == at::kBFloat16 ? 0x1p-7 : 0;
-  const bool fused_products = (&kernel == &kFused || &kernel == &kFusedAmx) && result == "out" && type == at::kBFloat16;
+  const bool fused_products = type == at::kBFloat16 && weights_are_rounded(kernel, result, bound.tiles);
   const double places = &kernel == &kSdpa ? 4 : fused_products ? 1 : 0.5;
-  const double wide = 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
+  const double wide = &kernel == &kFused && bound.high ? 0x1p-14 : 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
   const bool rough = &kernel == &kSdpa && narrow;
   if (&kernel == &kEmulated && narrow)  // tensor cores: scores, weights and parts of mixes pass through float16
     return (0.5 + (type == at::kBFloat16)) * last_place + 0x1p-9 * (1 + largest_logit);
@@ -249,7 +262,7 @@ std::string too_far(const Kernel& kernel, const std::string& name, const Tensor&
   const auto type = got.scalar_type();
   const bool by_halves = &kernel == &kSdpa || (&kernel == &kEmulated && bound.narrow);
   const double smallest = by_halves ? 0x1p-14 : type != at::kHalf ? 1e-35 : 0x1p-24;  // below it numbers vanish
-  const double relative = allowed(kernel, name, type, bound.largest_logit, bound.narrow);
+  const double relative = allowed(kernel, name, type, bound);
   const Tensor excess = (x - reference).masked_fill(~finite, 0).abs() / (terms * relative + smallest);
   const double worst = excess.numel() ? excess.max().item<double>() : 0;
   if (worst <= 1) return "";  // not so for NaN
@@ -276,9 +289,9 @@ Arguments with_spoilt_padding(const Arguments& given) {
 }
 
 // Outputs and gradients of one kernel; a random choice of gradients is not wanted.
-std::string check_whole(const Kernel& kernel, const Case& c, const Problem& p, const Tensor& cotangent,
-                        const Bound& bound) {
+std::string check_whole(const Kernel& kernel, const Case& c, Problem p, const Tensor& cotangent, const Bound& bound) {
   const bool fused = &kernel == &kFused;
+  if (fused && c.high()) p.precision = Precision::high;
   const Attended got = fused ? fused_forward(p, threads(c)) : kernel.forward(p);
   const Tensor ones = at::ones_like(bound.reference.lse_BHT);
   std::string bad = too_far(kernel, "out", got.out_BTHE, bound.reference.out_BTHE, bound.out_terms, bound);
@@ -322,6 +335,7 @@ std::string compare(const Case& c) {
   const Tensor cotangent = random({c.shape.B, c.shape.T, c.shape.Ho, c.shape.E}, 1, c.type);
   Bound bound = bound_of(as(a, at::kDouble), cotangent.to(at::kDouble));
   bound.narrow = at::elementSize(c.type) == 2;
+  bound.tiles = c.tiles(), bound.high = c.high();
   const Problem p = checked_problem(spoilt, "test");
   for (const Kernel* kernel : kernels(c)) {
     if (!kernel->why_not(p).empty()) continue;

@@ -24,7 +24,7 @@ class Reader {
   size_t begin_, next_;
 };
 
-constexpr size_t kNumArguments = kNumInputs + kNumTables + 8;
+constexpr size_t kNumArguments = kNumInputs + kNumTables + 9;
 
 }  // namespace
 
@@ -34,7 +34,8 @@ std::string schema_arguments() {
   for (int i = 0; i < kNumTables; ++i) s += ", Tensor? " + std::string(table_name(i)) + "=None";
   return s +
          ", bool pre_identity=False, bool post_identity=False, bool causal=False, int window=0, int[]? key_of=None, "
-         "int[]? value_of=None, float? scale=None, str? kernel=None";
+         "int[]? value_of=None, float? scale=None, str? precision=None, "
+         "str? kernel=None";
 }
 
 std::string schema_mix_arguments() {
@@ -51,6 +52,7 @@ void push(Stack& stack, const Arguments& a) {
   stack.push_back(optional(a.key_of));
   stack.push_back(optional(a.value_of));
   stack.push_back(a.scale ? c10::IValue(*a.scale) : c10::IValue());
+  stack.push_back(a.precision ? c10::IValue(*a.precision) : c10::IValue());
   stack.push_back(a.kernel ? c10::IValue(*a.kernel) : c10::IValue());
 }
 
@@ -66,6 +68,7 @@ Arguments pop_arguments(Stack& stack) {
   a.key_of = list_of(in.next());
   a.value_of = list_of(in.next());
   if (const c10::IValue scale = in.next(); !scale.isNone()) a.scale = scale.toDouble();
+  if (const c10::IValue precision = in.next(); !precision.isNone()) a.precision = precision.toStringRef();
   if (const c10::IValue kernel = in.next(); !kernel.isNone()) a.kernel = kernel.toStringRef();
   return a;
 }

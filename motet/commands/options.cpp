@@ -7,6 +7,9 @@ constexpr const char* kDevice = "cpu, cuda or cuda:N; auto: a GPU if there is on
 constexpr const char* kWeights =
     "how the model's matrices are kept; auto: in 8 bits where the folder has them so (convert --weights), else float32";
 
+constexpr const char* kPrecision =
+    "high: attention multiplies float32 in three products of AMX tiles, not in six (wants AMX)";
+
 const Words<std::optional<WeightType>>& weight_words() {
   static const Words<std::optional<WeightType>> all = [] {
     Words<std::optional<WeightType>> words{{"auto", std::nullopt}};
@@ -92,6 +95,7 @@ const Fields<EvalRequest>& eval_options() {
         {"float16", TrainDtype::float16}},
        "auto: as it was trained, if that is recorded; bfloat16, float16: autocast"},
       {"weights", &E::weights, weight_words(), kWeights},
+      {"precision", &E::precision, precisions(), kPrecision},
       {"device", &E::device, kDevice}};
   return table;
 }
@@ -115,6 +119,7 @@ const Fields<SamplingRequest>& sampling_options() {
       {"compact_cache", &S::compact_cache,
        "keys in the mechanism's smaller form, made whole in every step (CoCA: 3/4 of the bytes)"},
       {"weights", &S::weights, weight_words(), kWeights},
+      {"precision", &S::precision, precisions(), kPrecision},
       {"device", &S::device, kDevice},
       {"stepwise_base", &S::stepwise_base,
        "dynamic position scaling by the length reached, as published, not by the planned one"},

@@ -42,6 +42,7 @@ struct EvalRequest {
   std::string items;
   std::optional<TrainDtype> dtype;    // none: as it was trained
   std::optional<WeightType> weights;  // none: as stored
+  Precision precision = Precision::highest;
   std::string device = "auto";
   int64_t logit_bits = 0;
   LogitRounding::Per logit_scale = LogitRounding::Per::tensor;
@@ -57,6 +58,7 @@ struct SamplingRequest {
   CacheType cache_type = CacheType::model;
   bool compact_cache = false;
   std::optional<WeightType> weights;  // none: as stored
+  Precision precision = Precision::highest;
   std::string device = "auto";
   bool stepwise_base = false;
   int64_t seed = 0;

@@ -193,6 +193,7 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
                    .companions = companions_of(checkpoint),
                    .weights = weights};
   made.model->set_autocast({});  // decoding computes in float32
+  made.model->set_precision(sampling.precision, "--precision");
   if (device.is_cpu()) made.model->prepare(weights);
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
@@ -210,6 +211,7 @@ Model load_for_scoring(const Checkpoint& checkpoint, const EvalRequest& asked, a
                                         .device = device,
                                         .mapped = weights == WeightType::int8});
   model->set_autocast(autocast_of(dtype));
+  model->set_precision(asked.precision, "--precision");
   if (narrow) model->prepare(weights);
   return model;
 }

@@ -3,6 +3,8 @@
 #include <set>
 #include <thread>
 
+#include "motet/checkpoints/checkpoint.h"
+#include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
@@ -57,7 +59,8 @@ TEST(RunFolder, RunsThatBeginAtOnceGetFoldersOfTheirOwn) {
 TEST(Sampling, DefaultsAreThoseOfTheHelp) {
   EXPECT_EQ(sampling_options().write({}), json::parse(R"({
     "n_predict": 200, "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0, "typical_p": 1.0, "repeat_penalty": 1.0,
-    "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "auto", "device": "auto", "compact_cache": false,
+    "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "auto", "precision": "highest", "device": "auto",
+    "compact_cache": false,
     "stepwise_base": false, "seed": 0})"));
 }
 
@@ -142,6 +145,31 @@ TEST(ModelFolder, ARunWithoutACheckpointSaysSo) {
   EXPECT_EQ(message_of<Error>([&] { chosen(folder.path()); }), wanted);
   EXPECT_EQ(message_of<UsageError>([] { model_folder(json::object(), "model"); }),
             "--model is missing, want a model folder");
+}
+
+// On a CPU without AMX always, and on any for another dtype than float32.
+TEST(LoadedModel, PrecisionHighIsRefusedWhereItChangesNothing) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "m";
+  save_model_folder(path, *testing::fresh(testing::tiny({}, {}, 3)),
+                    {{"tokenizer.json", CharTokenizer("abc").to_json().dump()}});
+  EvalRequest scored;
+  scored.precision = Precision::high, scored.dtype = TrainDtype::bfloat16;
+  const auto score = [&] { load_for_scoring(open_checkpoint(path), scored, at::kCPU); };
+  const std::string refused = "--precision: high, want highest: ";
+  EXPECT_EQ(message_of<UsageError>(score), refused + why_not_high(at::kCPU, at::kBFloat16));
+  scored.dtype = TrainDtype::float32;
+  SamplingRequest drawn;
+  drawn.precision = Precision::high, drawn.device = "cpu";
+  const auto load = [&] { return load_for_inference(path, drawn); };
+  if (const std::string reason = why_not_high(at::kCPU, at::kFloat); !reason.empty()) {
+    EXPECT_EQ(message_of<UsageError>(score), refused + reason);
+    EXPECT_EQ(message_of<UsageError>(load), refused + reason);
+  } else {
+    EXPECT_EQ(load().model->blocks()[0]->self_attn->precision, Precision::high);
+  }
+  drawn.precision = Precision::highest;
+  EXPECT_EQ(load().model->blocks()[0]->self_attn->precision, Precision::highest);
 }
 
 TEST(LoadTokenizer, MoreTokensThanTheModelHasAreRefused) {

@@ -176,6 +176,7 @@ Tensor Cache::attend(Entering& tokens, int64_t number, Mechanism& mechanism, con
   const Positions& held = found->second;
   if (options_.compact) all.keys = mechanism.restore(all.keys, held);
   Attention attention = mechanism.attention(tokens.at, held, tokens.fresh ? Pass::whole : Pass::cached);
+  attention.precision = mechanism.precision;
   if (tokens.padding_B.defined()) attention.visibility.key_begin_B = (tokens.padding_B - layer.begin()).clamp_min_(0);
   const Attended made = all.scales.k_BSG.defined() ? composed_attention(queries, all.keys, all.scales, attention)
                                                    : composed_attention(queries, all.keys, attention);

@@ -39,6 +39,24 @@ TEST(Cache, StepsComputeInTheModelsPrecision) {
   }
 }
 
+// On a CPU without AMX the operator says so; on another a prompt is computed in it.
+TEST(Cache, StepsAskForThePrecisionOfTheMechanism) {
+  at::NoGradGuard no_grad;
+  Model model = fresh(tiny({}, {}, 11, 64));
+  const Tensor ids = random_ids(model, 1, 40);
+  model->blocks().back()->self_attn->precision = Precision::high;
+  Cache cache(model->config(), 40, {0});
+  try {
+    const Tensor high = cache.step(*model, ids, 40);
+    EXPECT_TRUE(at::equal(high, model->hidden(ids)));
+  } catch (const c10::ValueError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("composed_attention: precision is high, want highest: "));
+    EXPECT_NE(why_not_high(at::kCPU, at::kFloat), "");
+    return;
+  }
+  EXPECT_EQ(why_not_high(at::kCPU, at::kFloat), "");
+}
+
 TEST(Cache, CachedDecodingEqualsFullForward) {
   at::NoGradGuard no_grad;
   at::manual_seed(1);

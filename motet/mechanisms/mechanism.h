@@ -79,6 +79,9 @@ class Mechanism : public Preparable {
   /// What makes a comparison with this configuration unfair, after its authors: "4 pairs of heads, ..."; "": nothing.
   virtual std::string caveat() const { return ""; }
 
+  /// Of the operator's products in whatever pass.
+  Precision precision = Precision::highest;
+
   /// All of it: x [B,T,C] attends to memory [B,S,M] (itself when undefined).
   Tensor forward(const Tensor& x_BTC, const Positions& at, const Tensor& memory_BSC = {},
                  const Positions& memory_at = {});

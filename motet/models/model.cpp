@@ -52,6 +52,13 @@ ModelImpl::ModelImpl(ModelConfig config, at::Device device) : config_(std::move(
                                                 config_.vocab_size, false, device));
 }
 
+void ModelImpl::set_precision(Precision precision, const std::string& what) {
+  const auto type = config_.autocast.value_or(dtype() == at::kDouble ? at::kDouble : at::kFloat);
+  const std::string reason = precision == Precision::high ? why_not_high(device(), type) : "";
+  if (!reason.empty()) fail_usage(what, ": high, want highest: ", reason);
+  for (const Block& block : blocks_) block->self_attn->precision = precision;
+}
+
 void ModelImpl::initialize(uint64_t seed) {
   at::NoGradGuard no_grad;
   const Streams random(seed);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "motet/core/error.h"
+#include "motet/core/testing.h"
 #include "motet/models/cost.h"
 #include "motet/models/testing.h"
 
@@ -209,6 +210,29 @@ TEST(Model, DynamicScalingHasOneBaseForAPlannedLength) {
 }
 
 TEST(Model, TooLongInputIsRefused) { EXPECT_THROW(fresh(tiny({}, {}, 11, 4))->forward(kIds), UsageError); }
+
+TEST(Model, PrecisionIsThatOfEachLayersAttention) {
+  Model model = fresh(tiny({{"num_layers", 3}}));
+  const auto set = [&] { model->set_precision(Precision::high, "--precision"); };
+  if (const std::string reason = why_not_high(at::kCPU, at::kFloat); !reason.empty())
+    EXPECT_EQ(message_of<UsageError>(set), "--precision: high, want highest: " + reason);
+  else
+    set();
+  model->set_autocast(at::kBFloat16);
+  EXPECT_NE(message_of<UsageError>(set).find(", not BFloat16"), std::string::npos);
+  model->set_autocast({});
+  // The last layer alone: the operator says what it was asked for, or computes it.
+  model->set_precision(Precision::highest, "--precision");
+  const Tensor highest = model->hidden(kIds);
+  model->blocks().back()->self_attn->precision = Precision::high;
+  try {
+    EXPECT_FALSE(at::equal(model->hidden(kIds), highest));
+  } catch (const c10::ValueError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("composed_attention: precision is high, want highest: "));
+  }
+  model->set_precision(Precision::highest, "--precision");
+  EXPECT_TRUE(at::equal(model->hidden(kIds), highest));
+}
 
 TEST(Model, StatesAreTheEmbeddingAndTheOutputOfEachLayer) {
   at::NoGradGuard no_grad;

@@ -72,6 +72,8 @@ const Fields<TrainOptions>& train_options() {
        {0, 1e6},
        "leaves out steps whose loss or gradient is so many deviations above the last 128; 0 = none"},
       {"dtype", &T::dtype, train_dtypes(), "bfloat16, float16: autocast of the forward pass"},
+      {"matmul_precision", &T::matmul_precision, precisions(),
+       "high: attention multiplies float32 in three products of AMX tiles, not in six (wants AMX)"},
       {"device", &T::device, "cpu, cuda or cuda:N; auto: a GPU if there is one"},
       {"micro_batch_size", &T::micro_batch_size, {0, 1e6}, "examples at once, to save memory; 0 = the whole batch"},
       {"loss_rows", &T::loss_rows, {0, 1e9}, "tokens whose logits are held at once; 0 = all"},

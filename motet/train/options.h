@@ -1,5 +1,6 @@
 #pragma once
 #include "motet/core/fields.h"
+#include "motet/core/precision.h"
 
 namespace motet {
 
@@ -58,6 +59,7 @@ struct TrainOptions {
   double label_smoothing = 0, z_loss = 0, dropout = 0, skip_outliers = 0;
   std::string average;
   TrainDtype dtype = TrainDtype::float32;
+  Precision matmul_precision = Precision::highest;
   std::string device = "auto";
   int64_t micro_batch_size = 0, loss_rows = 0;
   Recompute recompute = Recompute::none;

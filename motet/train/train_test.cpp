@@ -162,6 +162,21 @@ TEST(Trainer, Bfloat16IsTorchsAutocastInTrainingAndEvaluation) {
   }
 }
 
+// On a CPU without AMX always, and on any for another dtype than float32.
+TEST(Trainer, PrecisionHighIsRefusedWhereItChangesNothing) {
+  const TextData data = two_texts();
+  const Overrides high{{"train.matmul_precision", "high"}, {"train.device", "cpu"}};
+  Overrides narrow = high;
+  narrow.emplace_back("train.dtype", "bfloat16");
+  const std::string refused = "train.matmul_precision: high, want highest: ";
+  EXPECT_EQ(message_of<UsageError>([&] { trainer(small_run(narrow), data); }),
+            refused + why_not_high(at::kCPU, at::kBFloat16));
+  if (const std::string reason = why_not_high(at::kCPU, at::kFloat); !reason.empty())
+    EXPECT_EQ(message_of<UsageError>([&] { trainer(small_run(high), data); }), refused + reason);
+  else
+    EXPECT_EQ(trainer(small_run(high), data).model().blocks()[0]->self_attn->precision, Precision::high);
+}
+
 TEST(Trainer, Float64ComputesAndKeepsMomentsInFloat64) {
   const TextData data = two_texts();
   Trainer t = trainer(small_run({{"train.dtype", "float64"}}), data, "dcmha");

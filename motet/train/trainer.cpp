@@ -56,6 +56,7 @@ Model placed(Model model, const TextData& data, const TrainOptions& train) {
                " with a table of positions, want 0 or model.positions = rope");
   model->to(parse_device(train.device), train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   model->set_autocast(autocast_of(train.dtype));
+  model->set_precision(train.matmul_precision, "train.matmul_precision");
   model->set_recompute(train.recompute == Recompute::block);
   return model;
 }

@@ -51,6 +51,9 @@ def _check(name, value):
     elif name == "scale":
         if not (value is None or isinstance(value, (int, float, torch.SymFloat)) and not isinstance(value, bool)):
             raise ValueError(f"composed_attention: scale is {shown(value)}, want a number")
+    elif name == "precision":
+        if not (value is None or isinstance(value, str)):
+            raise ValueError(f"composed_attention: precision is {shown(value)}, want 'highest' or 'high'")
     elif name == "kernel":
         if not (value is None or isinstance(value, str)):
             raise ValueError(f"composed_attention: kernel is {shown(value)}, want the name of one or None")
@@ -95,6 +98,8 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
         pair_lambda, a number, [Ho] or [B,T,Ho]: U[i] = P[2i] - pair_lambda[i] P[2i+1].
     Mix tensors, pair_lambda and bias have q's dtype or float32; sums, softmax and mixing run in at least float32.
 
+    precision: 'highest', or 'high', which multiplies float32 in three products of bfloat16 tiles (AMX) in place of six,
+        off by at most 2^-15 of each term. A ValueError where there are none.
     kernel: the name of an implementation (`motet doctor` lists them); default the best that runs the problem. A
         ValueError when it cannot run it.
 

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
-/// C (+)= A B of a sub-block, with pairs along the summed axis: A [part][8][depth], B [part][depth][width].
+/// C (+)= A B, with pairs along the summed axis: A [part][8 or 16][depth], B [part][depth][width].
 struct TileProduct {
   const float* a;
   int64_t a_row, a_part;
@@ -27,40 +27,45 @@ struct TileProduct {
   int64_t depth;  // pairs, whole tiles of them
 };
 
-/// Tiles 0 and 1: 16 sums of 8 rows each; 2, and 3 and 4: 16 pairs of both operands.
+/// The first of three tiles, two of sums and one of A: of 8 rows, queries, and of 16, columns. 3 and 4 are B's.
+constexpr int kOfQueries = 0, kOfColumns = 5;
+
 HWY_INLINE TileShapes tile_shapes() {
   TileShapes shapes;
-  for (const int sums_or_first : {0, 1, 2}) shapes.set(sums_or_first, kRows, kTilePairs);
-  for (const int second : {3, 4}) shapes.set(second, kTilePairs, kTilePairs);
+  for (int i = 0; i < 3; ++i) shapes.set(kOfQueries + i, kRows, kTilePairs);
+  for (int i = 3; i < kTiles; ++i) shapes.set(i, kTilePairs, kTilePairs);
   return shapes;
 }
 
-// Of float32 operands in three parts: which of A and of B are multiplied, the smallest products first, so that a sum
-// rounds by what it is in the end. The three that are left out are 2^-24 of the whole or less.
+// Of operands in three parts: which of A and of B are multiplied, the smallest products first, so that a sum rounds by
+// what it is in the end. The three that are left out are 2^-24 of the whole or less. Of two parts the last three are
+// multiplied, and 2^-16 is left out; of one the last.
 constexpr int kPartsOfProduct[][2] = {{2, 0}, {1, 1}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
+constexpr int kFirstProduct[] = {6, 5, 3, 0};  // by the number of parts
 
-template <class Tiles, bool kAdd, int kSplit>
+template <class Tiles, int kFirst, bool kAdd, int kSplit>
 HWY_INLINE void tile_product(const TileProduct& x, int64_t width) {
+  constexpr int kSecond = kFirst + 1, kA = kFirst + 2;
   const bool wide = width == kPanel;
   if (kAdd) {
-    Tiles::template load<0>(x.c, x.c_row);
-    if (wide) Tiles::template load<1>(x.c + kTilePairs, x.c_row);
+    Tiles::template load<kFirst>(x.c, x.c_row);
+    if (wide) Tiles::template load<kSecond>(x.c + kTilePairs, x.c_row);
   } else {
-    Tiles::template zero<0>(), Tiles::template zero<1>();
+    Tiles::template zero<kFirst>(), Tiles::template zero<kSecond>();
   }
-  for (int i = kSplit == kParts ? 0 : 5; i < 6; ++i) {
+  for (int i = kFirstProduct[kSplit]; i < 6; ++i) {
     const float* a = x.a + kPartsOfProduct[i][0] * x.a_part;
     const float* b = x.b + kPartsOfProduct[i][1] * x.b_part;
     for (int64_t k = 0; k < x.depth; k += kTilePairs, a += kTilePairs, b += kTilePairs * x.b_row) {
-      Tiles::template load<2>(a, x.a_row), Tiles::template load<3>(b, x.b_row);
-      Tiles::template multiply<0, 2, 3>();
+      Tiles::template load<kA>(a, x.a_row), Tiles::template load<3>(b, x.b_row);
+      Tiles::template multiply<kFirst, kA, 3>();
       if (!wide) continue;
       Tiles::template load<4>(b + kTilePairs, x.b_row);
-      Tiles::template multiply<1, 2, 4>();
+      Tiles::template multiply<kSecond, kA, 4>();
     }
   }
-  Tiles::template store<0>(x.c, x.c_row);
-  if (wide) Tiles::template store<1>(x.c + kTilePairs, x.c_row);
+  Tiles::template store<kFirst>(x.c, x.c_row);
+  if (wide) Tiles::template store<kSecond>(x.c + kTilePairs, x.c_row);
 }
 
 }  // namespace motet::cpu::HWY_NAMESPACE

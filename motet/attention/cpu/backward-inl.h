@@ -1,5 +1,5 @@
-// What the backward passes of all cases share: the products over queries, the gradients of keys that blocks of queries
-// add to in turns, and the run around the workers.
+// What the backward passes of all cases share: the gradients of keys that blocks of queries add to in turns, and the
+// run around the workers.
 //
 // Gradients of a tile of keys are added block of queries by block of queries in a fixed order (turns), the last block
 // first, whatever the number of threads.
@@ -11,51 +11,10 @@
 #endif
 
 #include "motet/attention/cpu/row_forward-inl.h"
+#include "motet/attention/cpu/turned-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
-
-/// The rows of one sub-block in a product over queries: weights [rows][kBackwardKeys] and vectors [rows][x_row].
-struct QueryRows {
-  const float *weights, *x;
-  int rows;
-};
-
-template <int kMR, int kNR>
-HWY_INLINE void add_turned_block(const QueryRows* subs, int count, int64_t x_row, float* c, int64_t c_row, int key,
-                                 int column) {
-  Vec sum[kMR][kNR];
-  MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) sum[i][j] = zero();
-  for (int s = 0; s < count; ++s) {
-    const float* w = subs[s].weights + key;
-    const float* x = subs[s].x + column;
-    for (int r = 0; r < subs[s].rows; ++r, w += kBackwardKeys, x += x_row) {
-      Vec v[kNR];
-      MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) v[j] = load(x + j * kLanes);
-      MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) {
-        const Vec a = set(w[i]);
-        MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) sum[i][j] = fma(a, v[j], sum[i][j]);
-      }
-    }
-  }
-  float* to = c + key * c_row + column;
-  MOTET_UNROLL(8)
-  for (int i = 0; i < kMR; ++i) MOTET_UNROLL(4)
-  for (int j = 0; j < kNR; ++j)
-    store(to + i * c_row + j * kLanes, hn::Add(load(to + i * c_row + j * kLanes), sum[i][j]));
-}
-
-/// c[key][column] += sum over the queries of weights[query][key] * x[query][column], for a tile of 32 keys and one
-/// panel of `width` columns.
-template <int kWidth>
-HWY_INLINE void add_turned(const QueryRows* subs, int count, int64_t x_row, float* c) {
-  constexpr int kMR = kBlockRows, kNR = kBlockVectors<kWidth>;
-  for (int key = 0; key < kBackwardKeys; key += kMR) {
-    for (int i = 0; i < kMR * kWidth; i += 16) prefetch_l1(c + (key + 2 * kMR) * kWidth + i);
-    for (int column = 0; column < kWidth; column += kNR * kLanes)
-      add_turned_block<kMR, kNR>(subs, count, x_row, c, kWidth, key, column);
-  }
-}
 
 /// What the workers of a backward run share.
 struct BackwardShared {
@@ -66,9 +25,9 @@ struct BackwardShared {
   int64_t weights = 0;                     // floats of one such sum
   Turns first_pass, second_pass;           // [B][cluster][tile]
 
-  BackwardShared(const Call& call, const Mixes& mixes, const Gradients& g, int64_t blocks)
-      : dk(space, g.k, call.p.B, call.p.S, call.p.key_heads, call.p.D),
-        dv(space, g.v, call.p.B, call.p.S, call.p.value_heads, call.p.E),
+  BackwardShared(const Call& call, const Mixes& mixes, const Products& products, const Gradients& g, int64_t blocks)
+      : dk(space, g.k, {call.p.B, call.p.S, call.p.key_heads, call.p.D}, products.tiles()),
+        dv(space, g.v, {call.p.B, call.p.S, call.p.value_heads, call.p.E}, products.tiles()),
         first_pass(places(call)),
         second_pass(places(call)) {
     const int64_t tiles = call.tiles(kBackwardKeys);
@@ -197,18 +156,23 @@ HWY_INLINE void finish_keys(const Call& call, const Mixes& mixes, const Backward
 }
 
 /// The rows of a sub-block of one head as scores want them: [8][stride], and where tiles multiply (else null) their
-/// parts.
+/// parts, and whether they are queries, whose scores are scaled.
 struct ScoreRows {
   const float* floats;
   int64_t stride;
   const float* parts;
+  bool queries;
 };
 
 /// A tile of 32 keys: x [8][width] times packed rows of keys or values.
 HWY_INLINE void backward_scores(const Products& products, const ScoreRows& x, const float* packed, int64_t width,
                                 int rows, float* to) {
-  if (HWY_UNLIKELY(x.parts != nullptr))
-    return products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
+  if (HWY_UNLIKELY(x.parts != nullptr)) {
+    products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
+    if (x.queries && products.storage() == Storage::pairs)
+      products.scale_scores<kBackwardKeys>(rows, kBackwardKeys, to);
+    return;
+  }
   score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to);
 }
 
@@ -217,9 +181,9 @@ template <class Worker>
 HWY_INLINE Status run_backward(const Call& call, const Incoming& from, const Gradients& to) {
   const Mixes mixes(call);
   const int64_t rows = call.plan.backward_rows, blocks = call.blocks(rows), tiles = call.tiles(kBackwardKeys);
-  const Products products(call, true);
+  const Products products(call, from);
   PackedKeys<kBackwardKeys> keys(call, mixes, true, products);
-  BackwardShared shared(call, mixes, to, blocks);
+  BackwardShared shared(call, mixes, products, to, blocks);
   if (!keys.allocate() || !shared.allocate()) return Status::out_of_memory;
   keys.pack();
   call.runtime.threads.run(call.p.B * tiles, [&](int64_t task) { shared.clear(task / tiles, task % tiles); });

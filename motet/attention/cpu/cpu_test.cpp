@@ -2,86 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 
-#include "motet/attention/cpu/testing.h"
-#include "motet/attention/cpu/workspace.h"
-#include "motet/core/testing.h"
+#include "motet/attention/cpu/fused_testing.h"
 
 namespace motet::cpu {
 namespace {
 
 using namespace motet::cpu::testing;
 
-Runtime runtime(int threads, Instructions instructions) { return {motet::testing::own_threads(threads), instructions}; }
-
-std::vector<float> attended(const Sample& s, std::vector<float>& lse, const Runtime& run) {
-  const size_t size = static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E);
-  std::vector<float> out(size, NAN);
-  lse.assign(static_cast<size_t>(s.p.B * s.p.softmax_heads * s.p.T), NAN);
-  if (s.o.type == Type::float32) {
-    EXPECT_EQ(forward(s.p, {out.data(), lse.data()}, run), Status::ok);
-    return out;
-  }
-  std::vector<uint16_t> half(size, 0x7fff);
-  EXPECT_EQ(forward(s.p, {half.data(), lse.data()}, run), Status::ok);
-  for (size_t i = 0; i < size; ++i) out[i] = widen_bits(half[i], s.o.type);
-  return out;
-}
-
-Results run_all(const Sample& s, const std::vector<float>& dout, const Runtime& run) {
-  const Problem& p = s.p;
-  Results r;
-  r.out = attended(s, r.lse, run);
-  const auto make = [](std::vector<float>& x, int64_t size) {
-    return x.assign(static_cast<size_t>(size), NAN), x.data();
-  };
-  Gradients g;
-  g.q = make(r.q, p.B * p.T * p.score_heads * p.D);
-  g.k = make(r.k, p.B * p.S * p.key_heads * p.D);
-  g.v = make(r.v, p.B * p.S * p.value_heads * p.E);
-  if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
-  r.for_each_part(p, [&](int part, bool post, int64_t numbers, std::vector<float>& memory) {
-    (post ? g.post : g.pre)[part] = make(memory, numbers);
-  });
-  EXPECT_EQ(backward(p, {outputs(p, dout), outputs(p, r.out), r.lse.data()}, g, run), Status::ok);
-  return r;
-}
-
-// Outputs in 16 bits carry their own rounding, and `out`, from which the backward pass of plain attention starts, with
-// them; gradients are float32 sums.
-Limits limits_of(const Sample& s, double limit) {
-  const double rounding = s.o.type == Type::bfloat16 ? 8e-3 : s.o.type == Type::float16 ? 1e-3 : 0;
-  if (rounding > 0) return {rounding, rounding, rounding, rounding};
-  return {limit, limit, 4 * limit, 4 * limit};
-}
-void expect_close(const Results& r, const Sample& s, const std::vector<float>& dout, double limit) {
-  testing::expect_close(r, s, dout, limits_of(s, limit));
-}
-
-// Those of this CPU, and the emulation of tiles, which every CPU can run.
-std::vector<Instructions> all_instructions() {
-  std::vector<Instructions> all = available_instructions();
-  all.push_back(Instructions::emulated_amx);
-  return all;
-}
-
-class Fused : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (available_instructions().empty()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
-    poison_workspaces(true);
-  }
-  void TearDown() override { poison_workspaces(false); }
-};
-
 TEST_F(Fused, ForwardAndAllGradientsMatchTheOracle) {
   for (const Instructions instructions : all_instructions())
     for (const Named& c : cases()) {
       SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
       Sample s(c.options);
-      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      const std::vector<float> dout = cotangent(s);
       expect_close(run_all(s, dout, runtime(2, instructions)), s, dout, 2e-6);
     }
 }
@@ -95,7 +30,7 @@ TEST_F(Fused, KeysInEightBitsMatchTheOracle) {
       Options options = c.options;
       options.keys8 = true;
       Sample s(options);
-      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      const std::vector<float> dout = cotangent(s);
       expect_close(run_all(s, dout, runtime(2, instructions)), s, dout, 2e-6);
     }
 }
@@ -111,60 +46,28 @@ TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
       options.key_heads = options.value_heads = 1;
       if (mixed) options.pre = options.post = {kWeight};
       Sample s(options);
-      const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+      const std::vector<float> dout = cotangent(s);
       expect_close(run_all(s, dout, runtime(1, Instructions::best)), s, dout, 2e-6);
     }
 }
 
 // Small caches make blocks of 16 queries, large ones of 128.
 TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
-  for (const int64_t l2 : {int64_t{16} << 10, int64_t{64} << 20}) {
-    SCOPED_TRACE(l2);
+  using enum Instructions;
+  for (const auto& [l2, instructions] : {std::pair{16 << 10, best}, {64 << 20, best}, {16 << 10, emulated_amx}}) {
+    SCOPED_TRACE(std::to_string(l2) + " with " + name(instructions));
     Options options;
-    options.B = 32, options.T = options.S = 133, options.causal = true;
+    options.B = instructions == best ? 32 : 2, options.T = options.S = 133, options.causal = true;
     options.pre = options.post = kDcmha, options.pre_identity = options.post_identity = true;
     Sample s(options);
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-    Runtime run = runtime(2, Instructions::best);
+    const std::vector<float> dout = cotangent(s);
+    Runtime run = runtime(2, instructions);
     run.caches = {32 << 10, l2, 0};
     expect_close(run_all(s, dout, run), s, dout, 2e-6);
   }
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
-}
-
-void expect_same_bits(const std::vector<Named>& cases, const Instructions instructions,
-                      const std::vector<int>& several) {
-  for (const Named& c : cases) {
-    SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
-    Options options = c.options;
-    if (options.T > 16) options.T = std::min<int64_t>(options.T * 3, 200), options.S = std::max(options.S, options.T);
-    Sample s(options);
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-    const Results one = run_all(s, dout, runtime(1, instructions));
-    for (const int threads : several) {
-      const Results many = run_all(s, dout, runtime(threads, instructions));
-      EXPECT_TRUE(same_bits(one.out, many.out) && same_bits(one.lse, many.lse)) << threads;
-      EXPECT_TRUE(same_bits(one.q, many.q) && same_bits(one.k, many.k) && same_bits(one.v, many.v)) << threads;
-      for (int part = 0; part < kNumMixParts; ++part)
-        EXPECT_TRUE(same_bits(one.pre[part], many.pre[part]) && same_bits(one.post[part], many.post[part]))
-            << threads << " part " << part;
-    }
-  }
-}
-
 TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) { expect_same_bits(cases(), Instructions::best, {2, 4, 7}); }
-
-// Each thread has tiles of its own.
-TEST_F(Fused, BitsOfTilesDoNotDependOnTheNumberOfThreads) {
-  std::vector<Named> some;
-  for (const Named& c : cases())
-    if (c.name == std::string("wide") || c.name == std::string("bfloat")) some.push_back(c);
-  ASSERT_EQ(some.size(), 2u);
-  expect_same_bits(some, Instructions::emulated_amx, {3});
-}
 
 // Decoding computes in float32 whatever the type, so that its narrow output is the wide one, rounded once.
 TEST_F(Fused, NarrowOutputIsTheNearestAndOfTwoTheEven) {
@@ -231,7 +134,7 @@ TEST_F(Fused, QueryThatSeesNoKeyGivesZeroAndMinusInfinity) {
     Sample s(c.options);
     std::vector<int64_t> none(s.p.B, 0);
     s.p.key_end = none.data(), s.p.key_begin = nullptr;
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const std::vector<float> dout = cotangent(s);
     const Results r = run_all(s, dout, runtime(2, Instructions::best));
     for (const std::vector<float>* x : {&r.out, &r.q, &r.k, &r.v})
       for (const float f : *x) ASSERT_EQ(f, 0);
@@ -248,7 +151,7 @@ TEST_F(Fused, LargeLogitsStayAccurate) {
     Options options = c.options;
     options.logits = 2000;  // logits up to about 1e4
     Sample s(options);
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const std::vector<float> dout = cotangent(s);
     const Results r = run_all(s, dout, runtime(1, Instructions::best));
     const NaiveResult expected = naive_forward(s.p);
     EXPECT_LE(error(widened(r.lse), expected.lse), 1e-5);
@@ -265,7 +168,7 @@ TEST_F(Fused, GatesOfMinusOneAndDenormalsAreHarmless) {
     Sample s(options);
     std::vector<float> gates(static_cast<size_t>(s.p.T * s.p.softmax_heads), static_cast<float>(gate));
     for (HeadMix* mix : {&s.p.pre, &s.p.post}) mix->part[kQueryGate].data = gates.data();
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const std::vector<float> dout = cotangent(s);
     expect_close(run_all(s, dout, runtime(1, Instructions::best)), s, dout, 2e-6);
   }
 }
@@ -277,7 +180,7 @@ TEST_F(Fused, KeysOutsideTheirLengthsNeverLeak) {
     Sample s(c.options);
     std::vector<int64_t> begin(s.p.B, s.p.S / 4), end(s.p.B, s.p.S - s.p.S / 4);
     s.p.key_begin = begin.data(), s.p.key_end = end.data();
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const std::vector<float> dout = cotangent(s);
     for (const Operand* x : {&s.p.k, &s.p.v})
       for (int64_t b = 0; b < s.p.B; ++b)
         for (int64_t row = 0; row < s.p.S; ++row)
@@ -298,74 +201,6 @@ TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
     const int64_t row = s.p.output_heads * s.p.E;
     for (int64_t t = 40; t < s.p.T; ++t) EXPECT_TRUE(std::isnan(out[t * row])) << t;
     for (int64_t t = 0; t < 32; ++t) EXPECT_FALSE(std::isnan(out[t * row])) << t;
-  }
-}
-
-// What the CPU's tiles and their loops make of the same call, to the bit.
-TEST_F(Fused, TilesOfTheCpuGiveTheBitsOfTheirEmulation) {
-  if (const std::string reason = why_not(Instructions::amx); !reason.empty()) GTEST_SKIP() << reason;
-  for (const Named& c : cases()) {
-    SCOPED_TRACE(c.name);
-    Sample s(c.options);
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-    const Results own = run_all(s, dout, runtime(1, Instructions::amx));
-    const Results loops = run_all(s, dout, runtime(1, Instructions::emulated_amx));
-    EXPECT_TRUE(same_bits(own.out, loops.out) && same_bits(own.lse, loops.lse));
-    EXPECT_TRUE(same_bits(own.q, loops.q) && same_bits(own.k, loops.k) && same_bits(own.v, loops.v));
-  }
-}
-
-// Large logits carry the rounding of the scores to the outputs. Squares of the errors, all together.
-TEST_F(Fused, Float32InThreePartsIsAsGoodAsFloat32) {
-  const auto error_with = [](const Sample& s, const std::vector<double>& want, Instructions instructions) {
-    std::vector<float> lse;
-    const std::vector<float> out = attended(s, lse, runtime(1, instructions));
-    double sum = 0;
-    for (size_t i = 0; i < out.size(); ++i) sum += (out[i] - want[i]) * (out[i] - want[i]);
-    return sum;
-  };
-  for (const double logits : {1.0, 20.0, 200.0}) {
-    double floats = 0, parts = 0;
-    for (uint32_t seed = 1; seed <= 4; ++seed) {
-      Options options;
-      options.T = options.S = 96, options.D = options.E = 64, options.logits = logits, options.seed = seed;
-      const Sample s(options);
-      const std::vector<double> want = naive_forward(s.p).out;
-      floats += error_with(s, want, Instructions::best), parts += error_with(s, want, Instructions::emulated_amx);
-    }
-    RecordProperty("parts_over_floats_" + std::to_string(static_cast<int>(logits)), std::to_string(parts / floats));
-    EXPECT_LE(parts, floats) << logits;
-  }
-}
-
-// The largest float would round to infinity; it is cut instead, and the other parts make it whole.
-TEST_F(Fused, TheLargestFloatsStayFiniteInParts) {
-  Options options;
-  options.T = options.S = 24, options.D = options.E = 16, options.causal = true;
-  Sample s(options);
-  const int64_t row = s.p.output_heads * s.p.E;
-  float* const v = const_cast<float*>(static_cast<const float*>(s.p.v.data));
-  v[0] = INFINITY, v[1] = -3.4028235e38f;
-  std::vector<float> lse, same_lse;
-  const std::vector<float> out = attended(s, lse, runtime(1, Instructions::emulated_amx));
-  const std::vector<float> want = attended(s, same_lse, runtime(1, Instructions::best));
-  for (int64_t t = 0; t < s.p.T; ++t) {
-    EXPECT_FALSE(std::isfinite(out[t * row])) << t;
-    EXPECT_NEAR(out[t * row + 1] / want[t * row + 1], 1, 1e-6) << t;
-  }
-}
-
-TEST_F(Fused, TilesAreTakenOnlyWhenAskedFor) {
-  const std::vector<Instructions> own = available_instructions();
-  const auto strongest = std::find_if(own.rbegin(), own.rend(), [](Instructions i) { return i != Instructions::amx; });
-  for (const int i : {0, 3}) {  // plain and mixed
-    Sample s(cases()[static_cast<size_t>(i)].options);
-    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
-    const Results best = run_all(s, dout, runtime(1, Instructions::best));
-    const Results tiles = run_all(s, dout, runtime(1, Instructions::emulated_amx));
-    const Results same = run_all(s, dout, runtime(1, *strongest));
-    EXPECT_FALSE(same_bits(best.out, tiles.out) || same_bits(best.q, tiles.q));
-    EXPECT_TRUE(same_bits(best.out, same.out) && same_bits(best.q, same.q));
   }
 }
 

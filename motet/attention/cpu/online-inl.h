@@ -168,7 +168,9 @@ class OnlineBackward {
         to_(to),
         block_rows_(call.plan.backward_rows),
         d_(padded_width(p_.D)),
-        e_(padded_width(p_.E)) {
+        e_(padded_width(p_.E)),
+        turned_keys_(products, block_rows_, p_.D, 1),
+        turned_values_(products, block_rows_, p_.E, 1) {
     q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
     dout_ = space_.reserve(block_rows_ * e_);
     weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
@@ -178,6 +180,8 @@ class OnlineBackward {
     if (!by_tiles_) return;
     q_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.D));
     dout_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.E));
+    q_turned_ = space_.reserve(turned_keys_.size);
+    dout_turned_ = space_.reserve(turned_values_.size);
   }
   bool allocate() { return space_.allocate(); }
 
@@ -192,8 +196,8 @@ class OnlineBackward {
       for (int64_t s = 0; s < count(); ++s)
         if (!subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty()) add_tile(s, j), active_.push_back(s);
       shared_.first_pass.wait(place, turn);
-      add_panels(weights_, dout_, e_, p_.E, shared_.dv.at(task.b, j, p_.value_of[task.unit.output0]));
-      add_panels(grads_, q_, d_, p_.D, shared_.dk.at(task.b, j, p_.key_of[task.unit.score0]));
+      add_values(shared_.dv.at(task.b, j, p_.value_of[task.unit.output0]));
+      add_keys(shared_.dk.at(task.b, j, p_.key_of[task.unit.score0]));
       shared_.first_pass.finish(place, turn);
     }
     write_out();
@@ -218,6 +222,13 @@ class OnlineBackward {
         products_.split_rows(space_.get(dout_) + (t - t0) * e_, e_, p_.E, dout_parts(count() - 1));
       }
       for (int r = 0; r < kRows; ++r) gather_row(t0, sub, r);
+    }
+    if (HWY_UNLIKELY(by_tiles_)) {
+      const auto rows = [&](size_t vectors, int64_t width) {
+        return [=, this](int64_t s) { return space_.get(vectors) + s * kRows * padded_width(width); };
+      };
+      turn_queries(products_, turned_keys_, count(), rows(q_, p_.D), space_.get(q_turned_));
+      turn_queries(products_, turned_values_, count(), rows(dout_, p_.E), space_.get(dout_turned_));
     }
     std::fill_n(space_.get(dq_), count() * kRows * d_, 0.f);
     return seen.empty() ? Span{} : seen;
@@ -245,7 +256,7 @@ class OnlineBackward {
   void make_logits(int64_t s, int64_t j, float* p) {
     constexpr int kKeys = kBackwardKeys;
     const SubBlock& sub = subs_[s];
-    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s)},
+    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s), true},
                     keys_.k(task_.b, j, p_.key_of[task_.unit.score0]), p_.D, sub.rows, p);
     if (!sees_all(call_, task_.b, sub, j * kKeys, {0, kKeys}))
       hide_unseen<kKeys>(call_, task_.b, sub, j * kKeys, {0, kKeys}, 1, p);
@@ -273,7 +284,7 @@ class OnlineBackward {
     float* const p = space_.get(weights_) + s * kRows * kKeys;
     float* const g = space_.get(grads_) + s * kRows * kKeys;
     make_logits(s, j, p);
-    backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s)},
+    backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s), false},
                     keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]), p_.E, sub.rows, g);
     for (int r = 0; r < sub.rows; ++r) {
       const int64_t row = s * kRows + r;
@@ -303,18 +314,24 @@ class OnlineBackward {
     return !by_tiles_ ? nullptr : space_.get(dout_parts_) + s * kRows * products_.row_floats(p_.E);
   }
 
-  void add_panels(size_t weights, size_t vectors, int64_t row, int64_t width, float* to) {
-    for (int64_t column = 0; column < width; column += kPanel) {
-      rows_.clear();
-      for (const int64_t s : active_)
-        rows_.push_back({space_.get(weights) + s * kRows * kBackwardKeys,
-                         space_.get(vectors) + s * kRows * row + column, subs_[s].rows});
-      const int subs = static_cast<int>(rows_.size());
-      if (column_panel(width, column).width == kPanel)
-        add_turned<kPanel>(rows_.data(), subs, row, to + column * kBackwardKeys);
-      else
-        add_turned<16>(rows_.data(), subs, row, to + column * kBackwardKeys);
-    }
+  HWY_INLINE void see(size_t weights, size_t vectors, int64_t row) {
+    rows_.clear();
+    for (const int64_t s : active_)
+      rows_.push_back(
+          {space_.get(weights) + s * kRows * kBackwardKeys, space_.get(vectors) + s * kRows * row, subs_[s].rows, s});
+  }
+
+  // dV += P^T dout, dK += dS^T Q of a tile.
+  void add_values(float* dv) {
+    see(weights_, dout_, e_);
+    if (HWY_UNLIKELY(by_tiles_))
+      return add_turned_by_tiles(products_, rows_, turned_values_, space_.get(dout_turned_), dv);
+    add_turned(rows_.data(), static_cast<int>(rows_.size()), p_.E, dv);
+  }
+  void add_keys(float* dk) {
+    see(grads_, q_, d_);
+    if (HWY_UNLIKELY(by_tiles_)) return add_turned_by_tiles(products_, rows_, turned_keys_, space_.get(q_turned_), dk);
+    add_turned(rows_.data(), static_cast<int>(rows_.size()), p_.D, dk);
   }
 
   void write_out() {
@@ -335,8 +352,9 @@ class OnlineBackward {
   const Incoming& from_;
   const Gradients& to_;
   const int64_t block_rows_, d_, e_;
+  const TurnedBlock turned_keys_, turned_values_;
   Workspace space_;
-  size_t q_parts_ = 0, dout_parts_ = 0;
+  size_t q_parts_ = 0, dout_parts_ = 0, q_turned_ = 0, dout_turned_ = 0;
   size_t q_, dq_, dout_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
   BackwardTask task_{};
   std::vector<SubBlock> subs_;
@@ -347,7 +365,7 @@ class OnlineBackward {
 /// Forward without mixes: every head and block is a task of its own, the longest blocks first.
 HWY_INLINE Status run_online_forward(const Call& call, const Output& to) {
   const Mixes mixes(call);
-  const Products products(call, false);
+  const Products products(call);
   PackedKeys<kForwardKeys> keys(call, mixes, false, products);
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();

@@ -112,8 +112,10 @@ class PackedKeys {
       const Rows rows = rows_of(x, b, head, in, width, staging());
       const int first = static_cast<int>(in.begin - s0), last = static_cast<int>(in.end - s0);
       if (storage_ == Storage::parts)
-        pack_parts_transposed(rows, first, last, width, products_.pairs(width), parts(),
-                              out + panel * products_.row_floats(width));
+        with_parts(products_.parts(), [&](auto number) HWY_ATTR {
+          pack_parts_transposed<number()>(rows, first, last, width, products_.pairs(width), parts(),
+                                          out + panel * products_.row_floats(width));
+        });
       else
         pack_transposed(rows, first, last, width, out + panel * width, kPanel);
     }
@@ -129,7 +131,8 @@ class PackedKeys {
     const Rows rows = rows_of(x, b, head, keys, width, staging());
     const int first = static_cast<int>(keys.begin - j * kKeys), last = static_cast<int>(keys.end - j * kKeys);
     if (storage_ == Storage::parts)
-      pack_parts_columns<kKeys>(rows, first, last, width, out);
+      with_parts(products_.parts(),
+                 [&](auto number) HWY_ATTR { pack_parts_columns<kKeys, number()>(rows, first, last, width, out); });
     else
       pack_columns<kKeys>(rows, first, last, width, out);
   }
@@ -177,18 +180,27 @@ class PackedKeys {
   Pieces k_, v_columns_, v_turned_, k_columns_, pre_, post_;
 };
 
-/// Sums of gradients of one stored tensor, in column panels of tiles. Where the panels are as large as the gradient
-/// itself they lie in its memory, so that they cost nothing, and are put in order at the end.
+/// Sums of gradients of one stored tensor [B,S,heads,width], in column panels of tiles or, turned, in columns. Where
+/// these are as large as the gradient itself they lie in its memory, so that they cost nothing, and are put in order at
+/// the end.
 class GradientTiles {
  public:
-  GradientTiles(Workspace& space, float* gradient, int64_t B, int64_t S, int64_t heads, int64_t width)
-      : gradient_(gradient), S_(S), heads_(heads), width_(width), in_memory_(gradient && padded_width(width) == width) {
-    tiles_ = (S + kBackwardKeys - 1) / kBackwardKeys;
-    tile_ = heads * padded_width(width) * kBackwardKeys;
-    const int64_t own = in_memory_ ? (S % kBackwardKeys ? 1 : 0) : tiles_;  // the last, short tile never fits
+  struct Shape {
+    int64_t B, S, heads, width;
+  };
+  GradientTiles(Workspace& space, float* gradient, const Shape& shape, bool turned)
+      : gradient_(gradient),
+        S_(shape.S),
+        heads_(shape.heads),
+        width_(shape.width),
+        in_memory_(gradient && padded_width(width_) == width_),
+        turned_(turned) {
+    tiles_ = (S_ + kBackwardKeys - 1) / kBackwardKeys;
+    tile_ = heads_ * padded_width(width_) * kBackwardKeys;
+    const int64_t own = in_memory_ ? (S_ % kBackwardKeys ? 1 : 0) : tiles_;  // the last, short tile never fits
     first_own_ = tiles_ - own;
     own_per_batch_ = own * tile_;
-    handle_ = space.reserve(B * own_per_batch_);
+    handle_ = space.reserve(shape.B * own_per_batch_);
   }
   void allocated(const Workspace& space) { own_ = space.get(handle_); }
 
@@ -201,9 +213,14 @@ class GradientTiles {
     scratch.assign(tile(b, j), tile(b, j) + tile_);
     const int64_t s0 = j * kBackwardKeys;
     const int count = static_cast<int>(std::min<int64_t>(kBackwardKeys, S_ - s0));
-    for (int64_t g = 0; g < heads_; ++g)
-      unpack_columns<kBackwardKeys>(scratch.data() + g * padded_width(width_) * kBackwardKeys, count, width_,
-                                    gradient_ + ((b * S_ + s0) * heads_ + g) * width_, heads_ * width_);
+    for (int64_t g = 0; g < heads_; ++g) {
+      const float* const from = scratch.data() + g * padded_width(width_) * kBackwardKeys;
+      float* const to = gradient_ + ((b * S_ + s0) * heads_ + g) * width_;
+      if (turned_)
+        unpack_transposed(from, kBackwardKeys, count, width_, to, heads_ * width_);
+      else
+        unpack_columns<kBackwardKeys>(from, count, width_, to, heads_ * width_);
+    }
   }
 
  private:
@@ -213,7 +230,7 @@ class GradientTiles {
   }
   float* gradient_;
   int64_t S_, heads_, width_;
-  bool in_memory_;
+  bool in_memory_, turned_;
   int64_t tiles_ = 0, tile_ = 0, first_own_ = 0, own_per_batch_ = 0;
   size_t handle_ = 0;
   float* own_ = nullptr;

@@ -7,6 +7,8 @@
 #define MOTET_CPU_PARTS_INL_H
 #endif
 
+#include <type_traits>
+
 #include "motet/attention/cpu/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -15,7 +17,15 @@ namespace motet::cpu::HWY_NAMESPACE {
 using Words = hn::Rebind<uint32_t, Floats>;
 using VecWords = hn::Vec<Words>;
 
-constexpr int kParts = 3;
+constexpr int kParts = 3;  // at most
+
+/// f(std::integral_constant of the number of parts).
+template <class Function>
+HWY_INLINE void with_parts(int parts, const Function& f) {
+  if (parts == 1) return f(std::integral_constant<int, 1>());
+  if (parts == 2) return f(std::integral_constant<int, 2>());
+  f(std::integral_constant<int, kParts>());
+}
 
 /// To the nearest bfloat16, of two the even one, in the upper half; without a care for what is not finite.
 HWY_INLINE VecWords upper_rounded(VecWords x) {
@@ -33,24 +43,33 @@ HWY_INLINE VecWords upper_half(Vec x) {
   return hn::IfThenElse(hn::RebindMask(d, hn::Ne(x, x)), hn::Set(d, 0x7fc00000), finite);
 }
 
-/// Three bfloat16 whose sum is x: 24 bits are three times 8. Infinity and NaN are the first alone; below 2^-110 the
-/// last part has no exponent left and is lost.
+/// Bfloat16 numbers in upper halves, one that is x rounded, two whose sum misses x by 2^-17 of it, or three whose sum
+/// is x: 24 bits are three times 8. Infinity and NaN are the first alone; below 2^-110 the last of three has no
+/// exponent left and is lost.
+template <int kSplit>
 HWY_INLINE void split(Vec x, VecWords* part) {
   const Words d;
   const Floats f;
   part[0] = upper_half(x);
+  if (kSplit == 1) return;
   const Vec rest = hn::Sub(x, hn::BitCast(f, part[0]));
   part[1] = upper_rounded(hn::BitCast(d, rest));
+  if (kSplit == 2) return;
   part[2] = hn::And(hn::BitCast(d, hn::Sub(rest, hn::BitCast(f, part[1]))), hn::Set(d, 0xffff0000));
+}
+
+/// Upper halves of two vectors to pairs, number by number.
+HWY_INLINE Vec paired(VecWords low, VecWords high) {
+  return hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(low), high));
 }
 
 /// Upper halves of two vectors of numbers in a row to pairs.
 HWY_INLINE Vec in_pairs(VecWords low, VecWords high) {
   const Words d;
-  return hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(hn::ConcatEven(d, high, low)), hn::ConcatOdd(d, high, low)));
+  return paired(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
 }
 
-/// Numbers of a row to (count + 1) / 2 pairs, in kSplit parts that lie `stride` apart: 1 rounds, 3 are exact.
+/// Numbers of a row to (count + 1) / 2 pairs, in kSplit parts that lie `stride` apart.
 template <int kSplit>
 HWY_NOINLINE void split_row(const float* from, int64_t count, float* to, int64_t stride) {
   for (int64_t i = 0; i < count; i += 2 * kLanes) {
@@ -59,11 +78,8 @@ HWY_NOINLINE void split_row(const float* from, int64_t count, float* to, int64_t
     const bool whole = have == 2 * kLanes;
     if (!whole) std::copy_n(from + i, have, rest);
     const float* x = whole ? from + i : rest;
-    VecWords low[kParts], high[kParts];
-    if (kSplit == kParts)
-      split(load(x), low), split(load(x + kLanes), high);
-    else
-      low[0] = upper_half(load(x)), high[0] = upper_half(load(x + kLanes));
+    VecWords low[kSplit], high[kSplit];
+    split<kSplit>(load(x), low), split<kSplit>(load(x + kLanes), high);
     for (int p = 0; p < kSplit; ++p) {
       float* const out = to + p * stride + i / 2;
       store(whole ? out : made, in_pairs(low[p], high[p]));
@@ -74,17 +90,18 @@ HWY_NOINLINE void split_row(const float* from, int64_t count, float* to, int64_t
 
 /// Rows of 32 keys to pairs along the width, in parts: out[part][pairs][32 keys], of which those beyond the width are
 /// 0. `staging` holds as much.
+template <int kSplit>
 HWY_NOINLINE void pack_parts_transposed(const Rows& rows, int first, int last, int64_t width, int64_t pairs,
                                         float* staging, float* out) {
-  std::fill_n(staging, kPanel * kParts * pairs, 0.f);
+  std::fill_n(staging, kPanel * kSplit * pairs, 0.f);
   for (int i = first; i < last; ++i)
-    split_row<kParts>(rows.data + (i - first) * rows.stride, width, staging + (i - first) * kParts * pairs, pairs);
-  for (int p = 0; p < kParts; ++p)
-    pack_transposed({staging + p * pairs, kParts * pairs}, first, last, pairs, out + p * pairs * kPanel, kPanel);
+    split_row<kSplit>(rows.data + (i - first) * rows.stride, width, staging + (i - first) * kSplit * pairs, pairs);
+  for (int p = 0; p < kSplit; ++p)
+    pack_transposed({staging + p * pairs, kSplit * pairs}, first, last, pairs, out + p * pairs * kPanel, kPanel);
 }
 
 /// Rows of a tile to pairs along the keys, in parts: column panels of out[part][keys / 2][panel width].
-template <int kKeys>
+template <int kKeys, int kSplit>
 HWY_NOINLINE void pack_parts_columns(const Rows& rows, int first, int last, int64_t width, float* out) {
   HWY_ALIGN float low[kPanel], high[kPanel];
   for (int64_t column = 0; column < width; column += kPanel) {
@@ -94,14 +111,13 @@ HWY_NOINLINE void pack_parts_columns(const Rows& rows, int first, int last, int6
       std::fill_n(to, kPanel, 0.f);
       if (i >= first && i < last) std::copy_n(rows.data + (i - first) * rows.stride + column, have, to);
     };
-    float* o = out + column * (kKeys / 2) * kParts;
+    float* o = out + column * (kKeys / 2) * kSplit;
     for (int i = 0; i < kKeys; i += 2, o += panel.width) {
       row(i, low), row(i + 1, high);
       for (int64_t j = 0; j < panel.width; j += kLanes) {
-        VecWords a[kParts], b[kParts];
-        split(load(low + j), a), split(load(high + j), b);
-        for (int p = 0; p < kParts; ++p)
-          store(o + p * (kKeys / 2) * panel.width + j, hn::BitCast(Floats(), hn::Or(hn::ShiftRight<16>(a[p]), b[p])));
+        VecWords a[kSplit], b[kSplit];
+        split<kSplit>(load(low + j), a), split<kSplit>(load(high + j), b);
+        for (int p = 0; p < kSplit; ++p) store(o + p * (kKeys / 2) * panel.width + j, paired(a[p], b[p]));
       }
     }
   }

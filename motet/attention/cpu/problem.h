@@ -3,6 +3,7 @@
 
 #include "motet/attention/plain.h"
 #include "motet/core/caches.h"
+#include "motet/core/precision.h"
 #include "motet/core/threads.h"
 
 // The whole interface of the fused CPU kernels of composed attention: plain numbers in (mix tensors in float32), a
@@ -34,11 +35,13 @@ struct Gradients {
 /// amx and its emulation run when they are asked for; `best` is never one of them, for amx has not been measured.
 enum class Instructions : uint8_t { best, neon, avx2, avx512, avx512_bf16, amx, emulated_amx };
 
-/// Results do not depend on the threads, bit for bit; they do on the instructions and the caches.
+/// Results do not depend on the threads, bit for bit; they do on the instructions and the caches. The precision is that
+/// of tiles whose operands are not in bfloat16, and changes nothing else.
 struct Runtime {
   Threads threads;
   Instructions instructions = Instructions::best;
   CacheSizes caches = cache_sizes();
+  Precision precision = Precision::highest;
 };
 
 enum class Status : uint8_t { ok, out_of_memory, no_instructions };

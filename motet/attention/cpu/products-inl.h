@@ -51,39 +51,43 @@ HWY_INLINE void score_tile(const float* q, int64_t q_stride, const float* k, int
   }
 }
 
-/// Whether q, k and v are pairs of bfloat16 as they lie: every row of k starts at a whole pair.
-HWY_INLINE bool lies_in_pairs(const Problem& p) {
-  if (p.q.type != Type::bfloat16 || p.k.type != Type::bfloat16 || p.v.type != Type::bfloat16 || p.D % 2) return false;
-  const bool even = (p.k.row_stride | p.k.head_stride | p.k.batch_stride) % 2 == 0;
-  return even && reinterpret_cast<uintptr_t>(p.k.data) % sizeof(float) == 0;
+/// Whether rows of bfloat16 numbers are pairs as they lie: every one starts at a whole pair.
+HWY_INLINE bool rows_in_pairs(const Operand& x, int64_t width) {
+  const bool even = (x.row_stride | x.head_stride | x.batch_stride | width) % 2 == 0;
+  return x.type == Type::bfloat16 && even && reinterpret_cast<uintptr_t>(x.data) % sizeof(float) == 0;
 }
 
-/// How operands are stored: as float32, as the bfloat16 pairs that they are, or as three bfloat16 parts.
+/// Whether q, k and v are in bfloat16 and what is turned, k and in a backward pass v, lies in pairs.
+HWY_INLINE bool lies_in_pairs(const Problem& p, bool backward) {
+  return p.q.type == Type::bfloat16 && p.v.type == Type::bfloat16 && rows_in_pairs(p.k, p.D) &&
+         (!backward || rows_in_pairs(p.v, p.E));
+}
+
+/// How operands are stored: as float32, as the bfloat16 pairs that they are, or as bfloat16 parts.
 enum class Storage : uint8_t { floats, pairs, parts };
 
 class Products {
  public:
-  /// Of a forward or a backward pass; the latter has no pairs, for its gradients are those of float32 products.
-  Products(const Call& call, bool backward) : p_(call.p), unit_(call.unit) {
-    const bool narrow = !backward && lies_in_pairs(p_);
-    if (narrow && (tiles() || (kHasPairs && unit_ == Multiplier::pairs)))
-      storage_ = Storage::pairs;
-    else if (tiles())
-      storage_ = Storage::parts;
-    if (storage_ == Storage::floats) unit_ = Multiplier::floats;
+  explicit Products(const Call& call) : Products(call, lies_in_pairs(call.p, false)) {
+    if (kHasPairs && call.unit == Multiplier::pairs && lies_in_pairs(p_, false))
+      unit_ = Multiplier::pairs, storage_ = Storage::pairs;
   }
+  /// Of a backward pass, where vectors have no pairs: their gradients are those of float32 products.
+  Products(const Call& call, const Incoming& from)
+      : Products(call, from.dout.type == Type::bfloat16 && lies_in_pairs(call.p, true)) {}
 
   Storage storage() const { return storage_; }
+  /// Of how many bfloat16 numbers an operand of tiles, or a weight on its way to them, is made.
+  int parts() const { return parts_; }
+  /// What queries are multiplied by on their way to a product, and what is left for its sums.
+  float query_scale() const { return storage_ == Storage::pairs ? 1 : static_cast<float>(p_.scale); }
+  float scale_left() const { return storage_ == Storage::pairs ? static_cast<float>(p_.scale) : 1; }
   bool tiles() const { return unit_ == Multiplier::tiles || unit_ == Multiplier::emulated_tiles; }
   /// Pairs of a row along the summed axis; tiles want whole ones, and what is beyond the width is 0.
   int64_t pairs(int64_t width) const { return tiles() ? round_up((width + 1) / 2, kTilePairs) : width / 2; }
   /// Floats' room of a row along the summed axis, and of numbers in column panels.
-  int64_t row_floats(int64_t width) const {
-    return storage_ == Storage::floats ? width : pairs(width) * (storage_ == Storage::parts ? kParts : 1);
-  }
-  int64_t panel_floats(int64_t numbers) const {
-    return storage_ == Storage::floats ? numbers : numbers / 2 * (storage_ == Storage::parts ? kParts : 1);
-  }
+  int64_t row_floats(int64_t width) const { return storage_ == Storage::floats ? width : pairs(width) * parts_; }
+  int64_t panel_floats(int64_t numbers) const { return storage_ == Storage::floats ? numbers : numbers / 2 * parts_; }
 
   /// What a thread does before its first product and after its last.
   void begin() const {
@@ -120,16 +124,24 @@ class Products {
   /// Parts of 8 rows of `width` numbers, [part][8][pairs].
   HWY_NOINLINE void split_rows(const float* from, int64_t stride, int64_t width, float* to) const {
     const int64_t row = pairs(width);
-    std::fill_n(to, kParts * kRows * row, 0.f);
-    for (int r = 0; r < kRows; ++r) split_row<kParts>(from + r * stride, width, to + r * row, kRows * row);
+    std::fill_n(to, parts_ * kRows * row, 0.f);
+    for (int r = 0; r < kRows; ++r) split_numbers(from + r * stride, width, to + r * row, kRows * row);
   }
+
+  /// Parts of numbers in a row, `stride` apart, in pairs.
+  HWY_INLINE void split_numbers(const float* from, int64_t count, float* to, int64_t stride) const {
+    with_parts(parts_, [&](auto number) HWY_ATTR { split_row<number()>(from, count, to, stride); });
+  }
+
+  /// Sums [16 columns][32 keys] over a block's queries.
+  HWY_NOINLINE void over_queries(const TileProduct& x) const { by_tiles<kOfColumns, false>(x, kPanel); }
 
   /// Scores [8][kForwardKeys] of a head over the columns of a part: k from the part's first key on.
   HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to) const {
     if (unit_ == Multiplier::floats) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, rows, columns, to);
     if (unit_ != Multiplier::pairs) {
       score_by_tiles<kForwardKeys>(q, k, p_.D, columns, to);
-      if (storage_ == Storage::pairs) scale_scores(rows, columns, to);
+      if (storage_ == Storage::pairs) scale_scores<kForwardKeys>(rows, columns, to);
       return;
     }
     for (int c = 0; c < columns; c += kPanel)
@@ -142,8 +154,16 @@ class Products {
   HWY_NOINLINE void score_by_tiles(const float* q, const float* k, int64_t width, int columns, float* to) const {
     const int64_t row = pairs(width);
     for (int c = 0; c < columns; c += kPanel)
-      by_tiles<false>({q, row, kRows * row, k + c * row_floats(width), kPanel, row * kPanel, to + c, kKeys, row},
-                      kPanel);
+      by_tiles<kOfQueries, false>(
+          {q, row, kRows * row, k + c * row_floats(width), kPanel, row * kPanel, to + c, kKeys, row}, kPanel);
+  }
+
+  /// Scores of queries that were not scaled.
+  template <int kKeys>
+  HWY_NOINLINE void scale_scores(int rows, int columns, float* to) const {
+    const Vec scale = set(static_cast<float>(p_.scale));
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < columns; c += kLanes) store(to + r * kKeys + c, hn::Mul(scale, load(to + r * kKeys + c)));
   }
 
   /// out [8][padded E] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole
@@ -171,40 +191,42 @@ class Products {
     HWY_ALIGN float weights[kParts * kRows * kPairs];
     for (int r = 0; r < kRows; ++r) {
       const float* from = u + r * kKeys;
-      if (storage_ == Storage::parts)
-        split_row<kParts>(from, columns, weights + r * kPairs, kRows * kPairs);
-      else if (unit_ == Multiplier::emulated_tiles)  // whose CPU may have no instruction for it
-        split_row<1>(from, columns, weights + r * kPairs, 0);
+      if (storage_ == Storage::parts || unit_ == Multiplier::emulated_tiles)  // whose CPU may not round pairs
+        split_numbers(from, columns, weights + r * kPairs, kRows * kPairs);
       else
         to_pairs(from, columns, weights + r * kPairs);
     }
     for (int64_t column = 0; column < padded_width(width); column += kPanel) {
       const ColumnPanel panel = column_panel(width, column);
       const float* first = v + panel_floats(column * kKeys) + part.begin / 2 * panel.width;
-      by_tiles<true>({weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width, out + column,
-                      padded_width(width), columns / 2},
-                     panel.width);
+      by_tiles<kOfQueries, true>({weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width,
+                                  out + column, padded_width(width), columns / 2},
+                                 panel.width);
     }
   }
 
  private:
-  template <bool kAdd>
-  HWY_INLINE void by_tiles(const TileProduct& x, int64_t width) const {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-    if (unit_ == Multiplier::tiles && storage_ == Storage::pairs) return tile_product<HardwareTiles, kAdd, 1>(x, width);
-    if (unit_ == Multiplier::tiles) return tile_product<HardwareTiles, kAdd, kParts>(x, width);
-#endif
-    if (storage_ == Storage::pairs)
-      tile_product<EmulatedTiles, kAdd, 1>(x, width);
+  // By tiles, or by vectors of floats.
+  Products(const Call& call, bool narrow) : p_(call.p) {
+    if (call.unit != Multiplier::tiles && call.unit != Multiplier::emulated_tiles) return;
+    unit_ = call.unit;
+    if (narrow)
+      storage_ = Storage::pairs;
     else
-      tile_product<EmulatedTiles, kAdd, kParts>(x, width);
+      storage_ = Storage::parts, parts_ = call.runtime.precision == Precision::high ? 2 : kParts;
   }
 
-  HWY_NOINLINE void scale_scores(int rows, int columns, float* to) const {
-    const Vec scale = set(static_cast<float>(p_.scale));
-    for (int r = 0; r < rows; ++r)
-      for (int c = 0; c < columns; c += kLanes)
-        store(to + r * kForwardKeys + c, hn::Mul(scale, load(to + r * kForwardKeys + c)));
+  template <int kFirst, bool kAdd>
+  HWY_INLINE void by_tiles(const TileProduct& x, int64_t width) const {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+    if (unit_ == Multiplier::tiles) return split_product<HardwareTiles, kFirst, kAdd>(x, width);
+#endif
+    split_product<EmulatedTiles, kFirst, kAdd>(x, width);
+  }
+
+  template <class Tiles, int kFirst, bool kAdd>
+  HWY_INLINE void split_product(const TileProduct& x, int64_t width) const {
+    with_parts(parts_, [&](auto number) HWY_ATTR { tile_product<Tiles, kFirst, kAdd, number()>(x, width); });
   }
 
   // Weights are rounded on the way.
@@ -222,8 +244,9 @@ class Products {
   }
 
   const Problem& p_;
-  Multiplier unit_;
+  Multiplier unit_ = Multiplier::floats;
   Storage storage_ = Storage::floats;
+  int parts_ = 1;
 };
 
 /// Tiles are a thread's own while it lives.

@@ -29,7 +29,9 @@ class RowBackward {
         turns_(turns),
         from_(from),
         to_(to),
-        block_rows_(call.plan.backward_rows) {
+        block_rows_(call.plan.backward_rows),
+        turned_keys_(products, block_rows_, p_.D, products.scale_left()),
+        turned_values_(products, block_rows_, p_.E, 1) {
     const Unit& unit = call.plan.units.front();
     const int64_t subs = block_rows_ / kRows;
     const int64_t span = p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S;
@@ -57,6 +59,8 @@ class RowBackward {
     if (!by_tiles_) return;
     q_parts_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
     dout_parts_ = space_.reserve(subs * unit.outputs * kRows * products.row_floats(p_.E));
+    q_turned_ = space_.reserve(unit.scores * turned_keys_.size);
+    dout_turned_ = space_.reserve(unit.outputs * turned_values_.size);
   }
   bool allocate() { return space_.allocate(); }
 
@@ -99,6 +103,8 @@ class RowBackward {
   float* dout_parts(int64_t s, int64_t o) const {
     return !by_tiles_ ? nullptr : of(dout_parts_, s * task_.unit.outputs + o, kRows * products_.row_floats(p_.E));
   }
+  float* q_turned(int64_t h) const { return of(q_turned_, h, turned_keys_.size); }
+  float* dout_turned(int64_t o) const { return of(dout_turned_, o, turned_values_.size); }
   float* dq(int64_t s, int64_t h) const { return of(dq_, s * task_.unit.scores + h, kRows * d_); }
   float* dout(int64_t s, int64_t o) const { return of(dout_, s * task_.unit.outputs + o, kRows * e_); }
   float* row_sums(int64_t s) const { return of(row_sums_, s, kRows * padded_heads(task_.unit.softmax)); }
@@ -120,6 +126,7 @@ class RowBackward {
         seen = {std::min(seen.begin, subs_.back().keys.begin), std::max(seen.end, subs_.back().keys.end)};
       gather(count() - 1);
     }
+    if (HWY_UNLIKELY(by_tiles_)) turn();
     if (seen.empty()) seen = {};
     first_tile_ = seen.begin / kBackwardKeys, end_tile_ = (seen.end + kBackwardKeys - 1) / kBackwardKeys;
     std::fill_n(space_.get(dq_), count() * task.unit.scores * kRows * d_, 0.f);
@@ -129,11 +136,18 @@ class RowBackward {
     std::fill_n(space_.get(post_sums_), count() * mixes_.post.row_gradients + mixes_.post.shared_gradients, 0.f);
   }
 
+  void turn() {
+    for (int64_t h = 0; h < task_.unit.scores; ++h)
+      turn_queries(products_, turned_keys_, count(), [&](int64_t s) { return q(s, h); }, q_turned(h));
+    for (int64_t o = 0; o < task_.unit.outputs; ++o)
+      turn_queries(products_, turned_values_, count(), [&](int64_t s) { return dout(s, o); }, dout_turned(o));
+  }
+
   void gather(int64_t s) {
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
     for (int64_t h = 0; h < unit.scores; ++h)
-      gather_queries(p_.q, task_.b, sub, unit.score0 + h, p_.D, d_, static_cast<float>(p_.scale), q(s, h));
+      gather_queries(p_.q, task_.b, sub, unit.score0 + h, p_.D, d_, products_.query_scale(), q(s, h));
     for (int64_t o = 0; o < unit.outputs; ++o)
       gather_queries(from_.dout, task_.b, sub, unit.output0 + o, p_.E, e_, 1, dout(s, o));
     for (int64_t h = 0; by_tiles_ && h < unit.scores; ++h) products_.split_rows(q(s, h), d_, p_.D, q_parts(s, h));
@@ -159,8 +173,8 @@ class RowBackward {
     for (int64_t h = 0; h < unit.scores; ++h) {
       if (!mixes_.pre.passes()) fetch_tile(p + h * kRows * kKeys);
       for (int64_t i = 0; i < kRows * d_; i += 16) prefetch_l1(q(s, h) + kRows * d_ + i);
-      backward_scores(products_, {q(s, h), d_, q_parts(s, h)}, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]), p_.D,
-                      sub.rows, a + h * kRows * kKeys);
+      backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]),
+                      p_.D, sub.rows, a + h * kRows * kKeys);
     }
     if (!mixes_.pre.passes())
       mixes_.pre.apply_narrow(mixes_.pre, {a, p, nullptr, of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j),
@@ -196,7 +210,7 @@ class RowBackward {
     for (int64_t o = 0; o < unit.outputs; ++o) {
       if (!mixes_.post.passes() && !mixes_.post.backward_in_place()) fetch_tile(grads(s, j) + o * kRows * kKeys);
       for (int64_t i = 0; i < kRows * e_; i += 16) prefetch_l1(dout(s, o) + kRows * e_ + i);
-      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o)},
+      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false},
                       keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
                       du + o * kRows * kKeys);
     }
@@ -272,36 +286,36 @@ class RowBackward {
   // dV += U^T dout of a tile, over all sub-blocks that see it.
   void add_values(int64_t j) {
     for (int64_t o = 0; o < task_.unit.outputs; ++o) {
+      see(j,
+          [&](int64_t s) { return QueryRows{mixed(s, j) + o * kRows * kBackwardKeys, dout(s, o), subs_[s].rows, s}; });
       float* const dv = shared_.dv.at(task_.b, j, p_.value_of[task_.unit.output0 + o]);
-      add_panels(j, p_.E, dv, [&](int64_t s, int64_t column) {
-        return QueryRows{mixed(s, j) + o * kRows * kBackwardKeys, dout(s, o) + column, subs_[s].rows};
-      });
+      if (HWY_UNLIKELY(by_tiles_))
+        add_turned_by_tiles(products_, active_, turned_values_, dout_turned(o), dv);
+      else
+        add_turned(active_.data(), static_cast<int>(active_.size()), p_.E, dv);
     }
   }
 
   // dK += dS^T Q of a tile.
   void add_keys(int64_t j) {
     for (int64_t h = 0; h < task_.unit.scores; ++h) {
-      float* const dk = shared_.dk.at(task_.b, j, p_.key_of[task_.unit.score0 + h]);
-      add_panels(j, p_.D, dk, [&](int64_t s, int64_t column) {
-        return QueryRows{score_grads(s, j) + h * kRows * kBackwardKeys, q(s, h) + column, subs_[s].rows};
+      see(j, [&](int64_t s) {
+        return QueryRows{score_grads(s, j) + h * kRows * kBackwardKeys, q(s, h), subs_[s].rows, s};
       });
+      float* const dk = shared_.dk.at(task_.b, j, p_.key_of[task_.unit.score0 + h]);
+      if (HWY_UNLIKELY(by_tiles_))
+        add_turned_by_tiles(products_, active_, turned_keys_, q_turned(h), dk);
+      else
+        add_turned(active_.data(), static_cast<int>(active_.size()), p_.D, dk);
     }
   }
 
+  // The rows of the sub-blocks that see a tile.
   template <class RowsOf>
-  HWY_INLINE void add_panels(int64_t j, int64_t width, float* to, RowsOf rows_of) {
-    for (int64_t column = 0; column < width; column += kPanel) {
-      active_.clear();
-      for (int64_t s = 0; s < count(); ++s)
-        if (sees(s, j)) active_.push_back(rows_of(s, column));
-      const int64_t row = padded_width(width);
-      const int subs = static_cast<int>(active_.size());
-      if (column_panel(width, column).width == kPanel)
-        add_turned<kPanel>(active_.data(), subs, row, to + column * kBackwardKeys);
-      else
-        add_turned<16>(active_.data(), subs, row, to + column * kBackwardKeys);
-    }
+  HWY_INLINE void see(int64_t j, RowsOf rows_of) {
+    active_.clear();
+    for (int64_t s = 0; s < count(); ++s)
+      if (sees(s, j)) active_.push_back(rows_of(s));
   }
 
   void write_out() {
@@ -342,9 +356,10 @@ class RowBackward {
   const Incoming& from_;
   const Gradients& to_;
   const int64_t block_rows_;
+  const TurnedBlock turned_keys_, turned_values_;
   int64_t tiles_ = 0, d_ = 0, e_ = 0, score_tile_ = 0, weight_tile_ = 0, grad_tile_ = 0, out_tile_ = 0;
   Workspace space_;
-  size_t q_parts_ = 0, dout_parts_ = 0;
+  size_t q_parts_ = 0, dout_parts_ = 0, q_turned_ = 0, dout_turned_ = 0;
   size_t q_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_, row_sums_, inverse_,
       pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
   BackwardTask task_{};

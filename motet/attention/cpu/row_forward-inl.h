@@ -296,7 +296,7 @@ class RowForward {
 /// All blocks of a call, the longest first.
 HWY_INLINE Status run_row_forward(const Call& call, Form form, const Output& to, const float* given) {
   const Mixes mixes(call);
-  const Products products(call, false);
+  const Products products(call);
   PackedKeys<kForwardKeys> keys(call, mixes, false, products);
   if (!keys.allocate()) return Status::out_of_memory;
   keys.pack();

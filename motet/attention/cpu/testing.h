@@ -212,9 +212,19 @@ inline void expect_close(const Results& r, const Sample& s, const std::vector<fl
   }
 }
 
-inline Operand outputs(const Problem& p, const std::vector<float>& x) {
+/// Numbers of a type as an operand [B,T,Ho,E].
+inline Operand outputs(const Problem& p, const void* x, Type type) {
   const int64_t row = p.output_heads * p.E;
-  return {x.data(), Type::float32, p.T * row, row, p.E};
+  return {x, type, p.T * row, row, p.E};
+}
+inline Operand outputs(const Problem& p, const std::vector<float>& x) { return outputs(p, x.data(), Type::float32); }
+
+/// float32 numbers that the type of the problem holds, as many as it has outputs.
+inline std::vector<float> cotangent(Sample& s) {
+  std::vector<float> x = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+  for (float& f : x)
+    if (s.o.type != Type::float32) f = static_cast<float>(widen_bits(narrow(f, s.o.type), s.o.type));
+  return x;
 }
 
 struct Named {
@@ -279,6 +289,8 @@ inline std::vector<Named> cases() {
   bfloat.type = bfloat_plain.type = Type::bfloat16, half.type = Type::float16;
   Options bfloat_strided = bfloat;
   bfloat_strided.strided = true;
+  Options bfloat_odd = bfloat;  // whose values cannot be turned in pairs
+  bfloat_odd.E = 33;
   return {{"plain", plain},
           {"wide", wide},
           {"window", window},
@@ -306,7 +318,8 @@ inline std::vector<Named> cases() {
           {"bfloat", bfloat},
           {"bfloat_strided", bfloat_strided},
           {"half", half},
-          {"bfloat_plain", bfloat_plain}};
+          {"bfloat_plain", bfloat_plain},
+          {"bfloat_odd", bfloat_odd}};
 }
 
 }  // namespace motet::cpu::testing

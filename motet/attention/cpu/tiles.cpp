@@ -42,7 +42,12 @@ uint32_t bits(float x) {
 
 // Numbers that are too small for a normal float count as 0, going in and coming out, whatever the thread's mode is.
 float flushed(float x) { return std::fabs(x) < FLT_MIN ? std::copysign(0.f, x) : x; }
-float multiply_add(float a, float b, float c) { return flushed(std::fma(flushed(a), flushed(b), c)); }
+// One rounding: a product of two bfloat16 numbers is a float, and where it leaves a float's range the library does it.
+float multiply_add(float a, float b, float c) {
+  const float x = flushed(a), y = flushed(b), product = x * y, size = std::fabs(product);
+  const bool exact = (size >= FLT_MIN && size <= FLT_MAX) || x == 0 || y == 0;
+  return flushed(exact ? product + c : std::fma(x, y, c));
+}
 
 }  // namespace
 
@@ -80,17 +85,19 @@ void EmulatedTiles::multiply_tiles(int sum, int a, int b) {
   want(registers.configured && rows_of(sum) > 0 && rows_of(sum) == rows_of(a) && columns_of(a) == rows_of(b) &&
            columns_of(sum) == columns_of(b) && sum != a && sum != b && a != b,
        "shapes of a product do not fit");
-  for (int m = 0; m < rows_of(sum); ++m)
-    for (int n = 0; n < columns_of(sum); ++n) {
-      float first = 0, second = 0;
-      for (int k = 0; k < columns_of(a); ++k) {
+  for (int m = 0; m < rows_of(sum); ++m) {
+    float first[kTilePairs] = {}, second[kTilePairs] = {};
+    for (int k = 0; k < columns_of(a); ++k)
+      for (int n = 0; n < columns_of(sum); ++n) {
         const uint32_t x = registers.tile[a].row[m][k], y = registers.tile[b].row[k][n];
-        first = multiply_add(number(x << 16), number(y << 16), first);
-        second = multiply_add(number(x & 0xffff0000), number(y & 0xffff0000), second);
+        first[n] = multiply_add(number(x << 16), number(y << 16), first[n]);
+        second[n] = multiply_add(number(x & 0xffff0000), number(y & 0xffff0000), second[n]);
       }
+    for (int n = 0; n < columns_of(sum); ++n) {
       uint32_t& to = registers.tile[sum].row[m][n];
-      to = bits(flushed(flushed(number(to)) + flushed(first + second)));
+      to = bits(flushed(flushed(number(to)) + flushed(first[n] + second[n])));
     }
+  }
 }
 
 }  // namespace motet::cpu

@@ -82,6 +82,8 @@ TEST(Tiles, SumsRoundInTheOrderOfTheManual) {
   EXPECT_EQ(one({pair(1, 1)}, {pair(1, 1)}, big), big + 2);                          // and before what was there
   EXPECT_EQ(one({pair(one_more, 0)}, {pair(1, 0)}, big), big);
   EXPECT_EQ(one({pair(1.0078125f, 0), pair(-1, 0)}, {pair(1.0078125f, 0), pair(1, 0)}, 0), 0.01568603515625f);  // exact
+  // A product beyond a float's range is none yet.
+  EXPECT_EQ(one({pair(-0x1p63f, 0), pair(0x1p64f, 0)}, {pair(0x1p64f, 0), pair(0x1p64f, 0)}, 0), 0x1p127f);
 }
 
 TEST(Tiles, NumbersBelowTheNormalOnesAreZero) {

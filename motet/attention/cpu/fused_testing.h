@@ -1,0 +1,105 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "motet/attention/cpu/testing.h"
+#include "motet/attention/cpu/workspace.h"
+#include "motet/core/testing.h"
+
+// Whole runs of the fused kernels on random problems, what they are held to, and the fixture of their tests.
+namespace motet::cpu::testing {
+
+inline Runtime runtime(int threads, Instructions instructions) {
+  return {motet::testing::own_threads(threads), instructions};
+}
+
+inline std::vector<float> attended(const Sample& s, std::vector<float>& lse, const Runtime& run) {
+  const size_t size = static_cast<size_t>(s.p.B * s.p.T * s.p.output_heads * s.p.E);
+  std::vector<float> out(size, NAN);
+  lse.assign(static_cast<size_t>(s.p.B * s.p.softmax_heads * s.p.T), NAN);
+  if (s.o.type == Type::float32) {
+    EXPECT_EQ(forward(s.p, {out.data(), lse.data()}, run), Status::ok);
+    return out;
+  }
+  std::vector<uint16_t> half(size, 0x7fff);
+  EXPECT_EQ(forward(s.p, {half.data(), lse.data()}, run), Status::ok);
+  for (size_t i = 0; i < size; ++i) out[i] = widen_bits(half[i], s.o.type);
+  return out;
+}
+
+inline Results run_all(const Sample& s, const std::vector<float>& dout, const Runtime& run) {
+  const Problem& p = s.p;
+  Results r;
+  r.out = attended(s, r.lse, run);
+  const auto make = [](std::vector<float>& x, int64_t size) {
+    return x.assign(static_cast<size_t>(size), NAN), x.data();
+  };
+  Gradients g;
+  g.q = make(r.q, p.B * p.T * p.score_heads * p.D);
+  g.k = make(r.k, p.B * p.S * p.key_heads * p.D);
+  g.v = make(r.v, p.B * p.S * p.value_heads * p.E);
+  if (p.pairs.lambda) g.lambda = make(r.lambda, p.B * p.T * p.output_heads);
+  r.for_each_part(p, [&](int part, bool post, int64_t numbers, std::vector<float>& memory) {
+    (post ? g.post : g.pre)[part] = make(memory, numbers);
+  });
+  std::vector<uint16_t> half;
+  if (s.o.type != Type::float32)
+    for (const float f : dout) half.push_back(narrow(f, s.o.type));
+  const Operand given = half.empty() ? outputs(p, dout) : outputs(p, half.data(), s.o.type);
+  EXPECT_EQ(backward(p, {given, outputs(p, r.out), r.lse.data()}, g, run), Status::ok);
+  return r;
+}
+
+// Outputs in 16 bits carry their own rounding, and `out`, from which the backward pass of plain attention starts, with
+// them; gradients are float32 sums.
+inline Limits limits_of(const Sample& s, double limit) {
+  const double rounding = s.o.type == Type::bfloat16 ? 8e-3 : s.o.type == Type::float16 ? 1e-3 : 0;
+  if (rounding > 0) return {rounding, rounding, rounding, rounding};
+  return {limit, limit, 4 * limit, 4 * limit};
+}
+inline void expect_close(const Results& r, const Sample& s, const std::vector<float>& dout, double limit) {
+  expect_close(r, s, dout, limits_of(s, limit));
+}
+
+// Those of this CPU, and the emulation of tiles, which every CPU can run.
+inline std::vector<Instructions> all_instructions() {
+  std::vector<Instructions> all = available_instructions();
+  all.push_back(Instructions::emulated_amx);
+  return all;
+}
+
+class Fused : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (available_instructions().empty()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
+    poison_workspaces(true);
+  }
+  void TearDown() override { poison_workspaces(false); }
+};
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
+}
+
+inline void expect_same_bits(const std::vector<Named>& cases, const Instructions instructions,
+                             const std::vector<int>& several) {
+  for (const Named& c : cases) {
+    SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+    Options options = c.options;
+    if (options.T > 16) options.T = std::min<int64_t>(options.T * 3, 200), options.S = std::max(options.S, options.T);
+    Sample s(options);
+    const std::vector<float> dout = cotangent(s);
+    const Results one = run_all(s, dout, runtime(1, instructions));
+    for (const int threads : several) {
+      const Results many = run_all(s, dout, runtime(threads, instructions));
+      EXPECT_TRUE(same_bits(one.out, many.out) && same_bits(one.lse, many.lse)) << threads;
+      EXPECT_TRUE(same_bits(one.q, many.q) && same_bits(one.k, many.k) && same_bits(one.v, many.v)) << threads;
+      for (int part = 0; part < kNumMixParts; ++part)
+        EXPECT_TRUE(same_bits(one.pre[part], many.pre[part]) && same_bits(one.post[part], many.post[part]))
+            << threads << " part " << part;
+    }
+  }
+}
+
+}  // namespace motet::cpu::testing
