@@ -9,6 +9,7 @@
 #include "motet/ops/dropout.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
+#include "motet/ops/views.h"
 
 namespace motet {
 namespace {
@@ -151,6 +152,20 @@ TEST(Ops, EveryRowOfEveryTableIsTheDefinition) {
     }
   }
   EXPECT_EQ(ran.size() + 1, kernel_tables().size()) << "all but attention";
+}
+
+TEST(Ops, RowsLieWhereTheyLay) {
+  const Tensor x = at::arange(2 * 7 * 3, at::kFloat).view({2, 7, 3});
+  for (const bool inference : {true, false}) {
+    const c10::InferenceMode mode(inference);
+    for (const Tensor& from : {x, x.transpose(1, 2), x.narrow(1, 2, 4), x.to(at::kChar)}) {
+      const Tensor got = ops::rows(from, 1, 2);
+      EXPECT_TRUE(got.equal(from.narrow(1, 1, 2)));
+      EXPECT_EQ(got.const_data_ptr(), from.narrow(1, 1, 2).const_data_ptr());
+    }
+    EXPECT_EQ(ops::rows(x, 7, 0).numel(), 0);
+    EXPECT_THROW(ops::rows(x, 6, 2), c10::Error);
+  }
 }
 
 TEST(Ops, GatesAloneNeedNoPreparedGenerator) {
