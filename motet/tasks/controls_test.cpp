@@ -76,14 +76,14 @@ TEST(Tasks, EpisodesAreThoseOnRecord) {
       {{{"name", "episodes"}},
        R"({"common":64,"fewer":true,"labels":16,"name":"episodes","order":"random","orders":1,"shots":4,)"
        R"("typical":4,"vocabulary":128,"ways":6,"words":4})",
-       0x95709c39ad446a86u},
+       0xc03951cf018e24bu},
       {{{"name", "episodes"}, {"order", "by_class"}, {"orders", 10}, {"fewer", false}},
        R"({"common":64,"fewer":false,"labels":16,"name":"episodes","order":"by_class","orders":10,"shots":4,)"
        R"("typical":4,"vocabulary":128,"ways":6,"words":4})",
-       0xb6e460eea014e2c7u},
+       0x3024690f0358633fu},
       {{{"name", "facts"}},
-       R"({"entities":32,"facts":16,"fewest":4,"name":"facts","noise":64,"relations":4,"tokens":96,"values":32})",
-       0x11aee1e8a96fdeb8u},
+       R"({"entities":8,"facts":6,"fewest":2,"name":"facts","noise":16,"relations":2,"tokens":24,"values":8})",
+       0xb19935fe0fd3df4fu},
   };
   for (const Record& record : records) {
     EXPECT_EQ(resolved_task(record.options, "task").dump(), record.resolved);
@@ -205,8 +205,8 @@ TEST(Tasks, MistakesAreNamed) {
   EXPECT_EQ(wrong({{"name", "episodes"}, {"order", "class"}}),
             "task.order: 'class' is not known, want one of random, alternating, by_class");
   EXPECT_EQ(wrong({{"name", "facts"}, {"facts", 33}, {"tokens", 200}}),
-            "task: facts is 33, want at most a third of the 200 tokens, the 32 values and twice the 32 entities");
-  EXPECT_EQ(wrong({{"name", "facts"}, {"fewest", 17}}), "task: fewest is 17, want at most the 16 facts");
+            "task: facts is 33, want at most the 200 tokens, the 8 values and twice the 8 entities");
+  EXPECT_EQ(wrong({{"name", "facts"}, {"fewest", 17}}), "task: fewest is 17, want at most the 6 facts");
 }
 
 }  // namespace

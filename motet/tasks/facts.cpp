@@ -12,9 +12,9 @@ namespace motet {
 namespace {
 
 struct Options {
-  int64_t tokens = 64;  // facts and noise
-  int64_t facts = 16, fewest = 4;
-  int64_t entities = 16, relations = 4, values = 16, noise = 64;
+  int64_t tokens = 24;  // facts and noise
+  int64_t facts = 6, fewest = 2;
+  int64_t entities = 8, relations = 2, values = 8, noise = 16;
 };
 
 const Fields<Options>& table() {
