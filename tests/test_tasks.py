@@ -268,11 +268,11 @@ def test_a_resumed_run_has_its_task(recall, tmp_path):
 def test_the_options_of_tasks_are_shown_and_read(tmp_path):
     text = run("train", "--options").stdout
     shown = [line.removeprefix("# ") for line in text.splitlines()]
-    for name, key in (("where-select", "held_out = 6"), ("passkey", "digits = 3"), ("episodes", 'order = "random"'), ("facts", "fewest = 4")):
+    for name, key in (("where-select", "held_out = 6"), ("passkey", "digits = 3"), ("episodes", 'order = "random"'), ("facts", "fewest = 2")):
         assert f'name = "{name}"' in shown and any(line.startswith(key) for line in shown)
     (tmp_path / "a.toml").write_text('[data.task]\nname = "facts"\nfacts = 5\n[train]\nsteps = 7\n')
     done = run("train", "--config", tmp_path / "a.toml", "--set", "data.task.tokens=30", "--dry-run")
     plan = tomllib.loads(done.stdout)
-    assert (plan["data"]["task"]["facts"], plan["data"]["task"]["tokens"], plan["train"]["context"]) == (5, 30, 34)
+    assert (plan["data"]["task"]["facts"], plan["data"]["task"]["tokens"], plan["train"]["context"]) == (5, 30, 32)
     other = tomllib.loads(run("train", "--config", tmp_path / "a.toml", "--task", "passkey", "--dry-run").stdout)
     assert other["data"]["task"]["name"] == "passkey" and "facts" not in other["data"]["task"]

@@ -55,7 +55,7 @@ TEST(TaskData, WhatATaskHasNoUseForIsRefused) {
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"data.tokenizer", "bytes"}}),
             "data.tokenizer: a task has no text, want it left out");
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"train.context", "64"}}),
-            "train.context: 64, want the 100 tokens of an episode and its answer, or it left out");
+            "train.context: 64, want the 26 tokens of an episode and its answer, or it left out");
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"model.causal", "false"}}),
             "model.causal: false, want true: a task's answer stands behind its question");
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"data.text", "a"}}), "data.text and data.task: want one of them");
@@ -94,7 +94,7 @@ TEST(TaskData, CompositeTokensAreSumsOfPartsThatDoNotLearn) {
   RunConfig run = of_task({{"data.task.name", "where-select"}, {"data.task.fields", "3"}, {"data.task.held_out", "1"}});
   const auto own = make_task(run.task, "task");
   EXPECT_EQ(fixed_parameters(*own), std::vector<std::string>{"model.embed_tokens.weight"});
-  EXPECT_TRUE(fixed_parameters(*make_task({{"name", "facts"}}, "task")).empty());
+  EXPECT_TRUE(fixed_parameters(*make_task({{"name", "noisy-recall"}}, "task")).empty());
   fit_to_task(run.model, *own);
   EXPECT_EQ(run.model.embedding_size, 4 + 3 + 1 + 12 + 12);
   fit_to_task(run.model, *own);  // again is the same
