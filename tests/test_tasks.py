@@ -247,7 +247,7 @@ def test_what_is_not_of_this_task_is_refused(recall, model, tmp_path):
     assert "--task and a text: want one of them" in refused(2, "train", "--task", "facts", "a.txt", *out)
     assert "--prompt: a task has no text" in refused(2, "train", "--task", "facts", "-p", "a", *out)
     assert "data.tokenizer: a task has no text" in refused(2, "train", "--task", "facts", "--tokenizer", "bytes", *out)
-    assert "train.context: 64, want the 26 tokens" in refused(2, "train", "--task", "facts", "-c", 64, *out)
+    assert "train.context: 64, want the 18 tokens" in refused(2, "train", "--task", "facts", "-c", 64, *out)
     assert "is no model of the task facts" in refused(2, "train", "--task", "facts", "--init", model, *out)
     assert "has no text, want motet eval noisy-recall" in refused(1, "train", "--init", folder, *out)
     assert "data.task: compare reads texts" in refused(2, "compare", "--set", "data.task.name=facts")

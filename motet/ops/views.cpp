@@ -3,7 +3,7 @@
 namespace motet {
 
 Tensor ops::rows(const Tensor& x, int64_t first, int64_t count) {
-  const bool plain = c10::InferenceMode::is_enabled() && x.is_cpu() && x.dim() >= 2 && !x.is_neg() && !x.is_conj();
+  const bool plain = c10::InferenceMode::is_enabled() && x.is_cpu() && x.dim() >= 2;
   if (!plain || first < 0 || count < 0 || first > x.size(1) - count) return x.narrow(1, first, count);
   c10::SmallVector<int64_t, 5> sizes(x.sizes());
   sizes[1] = count;

@@ -74,16 +74,16 @@ TEST(Tasks, EpisodesAreThoseOnRecord) {
        R"({"digits":5,"filler":"words","name":"passkey","tokens":300,"trained":128})",
        0xc34a2d515a5c0886u},
       {{{"name", "episodes"}},
-       R"({"common":64,"fewer":true,"labels":16,"name":"episodes","order":"random","orders":1,"shots":4,)"
-       R"("typical":4,"vocabulary":128,"ways":6,"words":4})",
-       0xc03951cf018e24bu},
+       R"({"common":8,"fewer":true,"labels":8,"name":"episodes","order":"random","orders":1,"shots":2,)"
+       R"("typical":2,"vocabulary":16,"ways":4,"words":2})",
+       0x949acb52d43650adu},
       {{{"name", "episodes"}, {"order", "by_class"}, {"orders", 10}, {"fewer", false}},
-       R"({"common":64,"fewer":false,"labels":16,"name":"episodes","order":"by_class","orders":10,"shots":4,)"
-       R"("typical":4,"vocabulary":128,"ways":6,"words":4})",
-       0x3024690f0358633fu},
+       R"({"common":8,"fewer":false,"labels":8,"name":"episodes","order":"by_class","orders":10,"shots":2,)"
+       R"("typical":2,"vocabulary":16,"ways":4,"words":2})",
+       0xf5ba1553f3eebd99u},
       {{{"name", "facts"}},
-       R"({"entities":8,"facts":6,"fewest":2,"name":"facts","noise":16,"relations":2,"tokens":24,"values":8})",
-       0xb19935fe0fd3df4fu},
+       R"({"entities":4,"facts":4,"fewest":2,"name":"facts","noise":8,"relations":2,"tokens":16,"values":8})",
+       0xd3013492d6929c71u},
   };
   for (const Record& record : records) {
     EXPECT_EQ(resolved_task(record.options, "task").dump(), record.resolved);
@@ -199,14 +199,17 @@ TEST(Tasks, MistakesAreNamed) {
             "task: needles is 65, want at most the 64 keys and 64 tokens");
   EXPECT_EQ(wrong({{"name", "passkey"}, {"tokens", 50}}),
             "task: tokens is 50, want at least 55 for the sentences and some filler");
-  EXPECT_EQ(
-      wrong({{"name", "episodes"}, {"ways", 17}, {"labels", 16}}),
-      "task: ways is 17, want at most the 16 labels and 32 times the 4 typical words of a class in the vocabulary");
+  EXPECT_EQ(wrong({{"name", "episodes"}, {"ways", 9}}),
+            "task: ways is 9, want at most the 8 labels and 8 times the 2 typical words of a class in the vocabulary");
+  EXPECT_EQ(wrong({{"name", "episodes"}, {"vocabulary", 1000}, {"labels", 1000}}),
+            "task: 1008 words and 1000 labels make 1008000 tokens, want at most a million");
   EXPECT_EQ(wrong({{"name", "episodes"}, {"order", "class"}}),
             "task.order: 'class' is not known, want one of random, alternating, by_class");
   EXPECT_EQ(wrong({{"name", "facts"}, {"facts", 33}, {"tokens", 200}}),
-            "task: facts is 33, want at most the 200 tokens, the 8 values and twice the 8 entities");
-  EXPECT_EQ(wrong({{"name", "facts"}, {"fewest", 17}}), "task: fewest is 17, want at most the 6 facts");
+            "task: facts is 33, want at most the 200 tokens, the 8 values and twice the 4 entities");
+  EXPECT_EQ(wrong({{"name", "facts"}, {"entities", 1000}, {"relations", 1001}, {"values", 9}}),
+            "task: 1000 entities, 1001 relations and 9 values make 9009000 facts, want at most a million");
+  EXPECT_EQ(wrong({{"name", "facts"}, {"fewest", 17}}), "task: fewest is 17, want at most the 4 facts");
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace motet {
 namespace {
 
 struct Options {
-  int64_t tokens = 24;  // facts and noise
-  int64_t facts = 6, fewest = 2;
-  int64_t entities = 8, relations = 2, values = 8, noise = 16;
+  int64_t tokens = 16;  // facts and noise
+  int64_t facts = 4, fewest = 2;
+  int64_t entities = 4, relations = 2, values = 8, noise = 8;
 };
 
 const Fields<Options>& table() {

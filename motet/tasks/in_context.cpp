@@ -15,11 +15,11 @@ namespace {
 enum class Order { random, alternating, by_class };
 
 struct Options {
-  int64_t ways = 6, shots = 4;
+  int64_t ways = 4, shots = 2;
   bool fewer = true;  // 1 to `shots`, else exactly so many
   Order order = Order::random;
   int64_t orders = 1;
-  int64_t labels = 16, words = 4, typical = 4, vocabulary = 128, common = 64;
+  int64_t labels = 8, words = 2, typical = 2, vocabulary = 16, common = 8;
 };
 
 const Fields<Options>& table() {

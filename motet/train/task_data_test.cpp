@@ -55,7 +55,7 @@ TEST(TaskData, WhatATaskHasNoUseForIsRefused) {
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"data.tokenizer", "bytes"}}),
             "data.tokenizer: a task has no text, want it left out");
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"train.context", "64"}}),
-            "train.context: 64, want the 26 tokens of an episode and its answer, or it left out");
+            "train.context: 64, want the 18 tokens of an episode and its answer, or it left out");
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"model.causal", "false"}}),
             "model.causal: false, want true: a task's answer stands behind its question");
   EXPECT_EQ(refused({{"data.task.name", "facts"}, {"data.text", "a"}}), "data.text and data.task: want one of them");
@@ -98,6 +98,10 @@ TEST(TaskData, CompositeTokensAreSumsOfPartsThatDoNotLearn) {
   fit_to_task(run.model, *own);
   EXPECT_EQ(run.model.embedding_size, 4 + 3 + 1 + 12 + 12);
   fit_to_task(run.model, *own);  // again is the same
+  const auto many = make_task({{"name", "episodes"}, {"vocabulary", 9000}, {"common", 1000}, {"labels", 90}}, "task");
+  ModelOptions options;
+  EXPECT_EQ(message_of<UsageError>([&] { fit_to_task(options, *many); }),
+            "data.task: 910091 tokens of 10182 parts make a table of 9266546562 numbers, want at most 268435456");
   run.model.embedding_size = 5;
   EXPECT_EQ(message_of<UsageError>([&] { fit_to_task(run.model, *own); }),
             "model.embedding_size: 5, want the 32 parts of the task's tokens");
