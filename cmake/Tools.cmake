@@ -1,4 +1,4 @@
-# ccache and mold where they are installed; the sources of a set of folders.
+# ccache and mold where they are installed; the sources of a set of folders, and batches of them.
 find_program(MOTET_CCACHE ccache)
 if(MOTET_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MOTET_CCACHE})
@@ -20,4 +20,20 @@ function(motet_sources name)
   list(FILTER all EXCLUDE REGEX "_test\\.cpp$")
   set(${name}_SOURCES ${all} PARENT_SCOPE)
   set(${name}_TESTS ${tests} PARENT_SCOPE)
+endfunction()
+
+# motet_batches(TARGET number): that many files for the compiler in place of one a source, which halves the time of a whole build: a file
+# that sees torch costs 5 s before its first line. Neighbours, which like the same private names, are dealt to different batches.
+function(motet_batches target number)
+  if(NOT MOTET_BATCHES)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  set(at 0)
+  foreach(source ${sources})
+    math(EXPR batch "${at} % ${number}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${batch})
+    math(EXPR at "${at} + 1")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fails when a file includes what the architecture forbids. TABLE is the architecture.
+"""Fails when a file includes what the architecture forbids (TABLE is the architecture), or when two headers give one name to two types.
 
 usage: check_layers.py              checks the repository
-       check_layers.py --self-test  plants wrong includes in a temporary tree and checks that each is found
+       check_layers.py --self-test  plants mistakes in a temporary tree and checks that each is found
 """
 import pathlib
 import re
@@ -49,6 +49,9 @@ PLAIN = "motet/attention/plain.h"
 ORACLE = "motet/attention/cpu/testing.h"  # what the tests of all kernels compare with
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
+TYPE = re.compile(r"^(?:struct|class|enum class|enum|union|using) (\w+)(?:\s+final)?(?:\s*[:={].*)$")
+EMULATED = "motet/cuda/emulation"  # headers in the place of motet/cuda/device.h, with its names
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/ops/torch\.h$")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -111,13 +114,32 @@ def findings(root):
     return out
 
 
+def doubles(root):
+    """One line for each type of a header whose name another header defines too: the linker would take the members of one for both."""
+    out, first = [], {}
+    for file in sorted((root / "motet").rglob("*.h")):
+        path, inside = file.relative_to(root).as_posix(), []
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if match := NAMESPACE.match(line):
+                inside.append(match[1])
+            elif line.startswith("}  // namespace") and inside:
+                inside.pop()
+            elif (match := TYPE.match(line)) and not path.startswith(EMULATED):
+                name = "::".join([*inside, match[1]])
+                other = first.setdefault(name, path)
+                if other != path:
+                    out.append(f"{path}:{number}: {name} is a type of {other} too")
+    return out
+
+
 def self_test():
     """Each planted mistake must be found, and the tree without it must be clean."""
     good = {
         "motet/core/error.h": "#include <string>\n",
         "motet/motet.h": "",
         "motet/data/corpus.h": '#include "motet/core/error.h"\n',
-        "motet/attention/attention.h": "",
+        "motet/attention/attention.h": "namespace motet {\nstruct Call {\n};\n}  // namespace motet\n",
+        "motet/attention/cpu/call.h": "namespace motet::fused {\nstruct Call;\nstruct Call {\n};\n}  // namespace motet::fused\n",
         PLAIN: "",
         ORACLE: f'#include "{PLAIN}"\n',
         "motet/attention/cuda/right_test.cpp": f'#include "{ORACLE}"\n#include "{PLAIN}"\n',
@@ -143,6 +165,8 @@ def self_test():
         "apps/motet/torch.cpp": "#include <torch/torch.h>\n",
         "motet/compare/options.h": '#include "motet/train/loop.h"\n',
         "motet/generate/options.cpp": "#include <torch/torch.h>\n",
+        "motet/verify/call.h": "namespace motet {\nstruct Call : Base {\n",
+        "motet/verify/alias.h": "namespace motet {\nusing Call = int;\n",
     }
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -153,11 +177,11 @@ def self_test():
 
         for path, text in good.items():
             put(path, text)
-        assert findings(root) == [], findings(root)
+        assert findings(root) + doubles(root) == [], findings(root) + doubles(root)
         for path, text in planted.items():
             put(path, text)
-            found = findings(root)
-            assert len(found) == 1 and found[0].startswith(path + ":1: "), (path, found)
+            found = findings(root) + doubles(root)
+            assert len(found) == 1 and re.match(re.escape(path) + ":[12]: ", found[0]), (path, found)
             (root / path).unlink()
     print(f"check_layers: {len(planted)} planted mistakes found")
 
@@ -165,10 +189,11 @@ def self_test():
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
-    found = findings(pathlib.Path(__file__).resolve().parent.parent)
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = findings(root) + doubles(root)
     for line in found:
         print(line, file=sys.stderr)
-    print(f"check_layers: {len(found)} wrong includes")
+    print(f"check_layers: {len(found)} mistakes")
     return 1 if found else 0
 
 

@@ -215,7 +215,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("cls", {type(module) for module in MODULES.values()}, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", dict.fromkeys(map(type, MODULES.values())), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("words, call", SETTINGS.items(), ids=range(len(SETTINGS)))
 def test_a_wrong_setting_of_a_module_is_named(words, call, cls):
     said(f"^{cls.__name__}: {words}", lambda: call(cls))

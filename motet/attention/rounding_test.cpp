@@ -31,19 +31,19 @@ double distance(const Tensor& x, const Tensor& reference) {
 }
 
 // One call on 16 heads of 64, forward and backward.
-struct Call {
+struct Rounded {
   Arguments a;
   Tensor cotangent, out, eager_out;
   Gradients gradients, eagers;
 };
 
 template <class Run>
-Call call(const Mixing& mixing, at::ScalarType type, Run run) {
+Rounded call(const Mixing& mixing, at::ScalarType type, Run run) {
   at::manual_seed(7);
   Shape n;
   n.B = 1, n.T = n.S = 96, n.D = n.E = 64, n.Hs = n.Ha = n.Ho = n.Gk = n.Gv = 16;
   if (mixing.lambda_dim >= 0) n.Ho = n.Gv = 8;
-  Call c{arguments(n, mixing, type)};
+  Rounded c{arguments(n, mixing, type)};
   c.a.causal = true;
   c.cotangent = random({n.B, n.T, n.Ho, n.E}, 1, type);
   const Problem p = checked_problem(c.a, "test");
@@ -53,7 +53,7 @@ Call call(const Mixing& mixing, at::ScalarType type, Run run) {
 }
 
 // Errors of at most `share` of eager PyTorch's.
-void expect_share(const std::string& what, const Call& c, double share) {
+void expect_share(const std::string& what, const Rounded& c, double share) {
   Arguments wide = c.a;
   for (Tensor& t : wide.input)
     if (t.defined()) t = t.to(at::kDouble);
@@ -74,7 +74,7 @@ TEST(CudaRounding, BesideEagerPytorch) {
     for (const bool talking : {false, true}) {
       const std::string what = c10::str(type, talking ? " talking heads" : " DCMHA");
       SCOPED_TRACE(what);
-      const auto run = [](const Problem& p, Call& c) {
+      const auto run = [](const Problem& p, Rounded& c) {
         const Attended mine = cuda_forward(p, cuda::attention());
         c.out = mine.out_BTHE;
         c.gradients = cuda_backward(p, {c.cotangent, mine.out_BTHE, mine.lse_BHT, all_wanted(c.a)}, cuda::attention());
@@ -101,7 +101,7 @@ TEST(TileRounding, BesideEagerPytorch) {
   for (const Case& one : all) {
     SCOPED_TRACE(one.name);
     const cpu::Runtime tiles{own_threads(2), cpu::Instructions::emulated_amx};
-    const auto run = [&](const Problem& p, Call& c) {
+    const auto run = [&](const Problem& p, Rounded& c) {
       const Attended mine = fused_forward(p, tiles);
       c.out = mine.out_BTHE;
       c.gradients = fused_backward(p, {c.cotangent, mine.out_BTHE, mine.lse_BHT, all_wanted(c.a)}, tiles);

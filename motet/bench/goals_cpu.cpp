@@ -14,14 +14,14 @@ using Limits = double[4];  // by length; 0: a figure without a goal
 
 // A row of the tables of goals: a mechanism's time over SDPA's of the same type. The limits of AVX-512 are of a Zen 4,
 // those of AMX of a Granite Rapids, whose SDPA is faster and multiplies bfloat16 by tiles; other machines have none.
-struct Row {
+struct GoalRow {
   const char* mechanism;
   at::ScalarType type;
   bool backward;
   Limits avx512, amx;
   Limits hoped = {};  // with AVX-512, beyond its limit
 };
-constexpr Row kRows[] = {
+constexpr GoalRow kRows[] = {
     {"dcmha", at::kFloat, false, {0.60, 0.75, 0.86, 0.93}, {}},
     {"dcmha", at::kFloat, true, {0.60, 0.73, 0.85, 0.93}, {0.80, 0.80, 0.80, 0.80}, {0, 0, 0.80, 0.80}},
     {"mha", at::kFloat, false, {0.50, 0.60, 0.68, 0.72}, {}},
@@ -34,11 +34,11 @@ constexpr Row kRows[] = {
 };
 constexpr double kBfloatLimit = 0.70;  // of bfloat16 over our float32
 
-std::string name_of(const Row& row, const char* what) {
+std::string name_of(const GoalRow& row, const char* what) {
   return std::string(what) + (row.type == at::kBFloat16 ? " bfloat16" : "") + pass_name(row.backward);
 }
 
-void add_row(Group& group, const Row& row, int column, const std::string& kind) {
+void add_row(Group& group, const GoalRow& row, int column, const std::string& kind) {
   const auto narrow = [&](const Arguments& a) { return as_leaves(a, row.type); };
   const auto change = row.type == at::kFloat ? std::function<Arguments(Arguments)>() : narrow;
   const std::string name = name_of(row, row.mechanism), sdpa = name_of(row, "SDPA");
@@ -54,7 +54,7 @@ void add_row(Group& group, const Row& row, int column, const std::string& kind) 
 Group table_group(int column, const std::string& kind) {
   const AttentionSize size{1, kLengths[column], kHeads, kWidth};
   Group group{.name = "T " + std::to_string(size.T), .size = size};
-  for (const Row& row : kRows) add_row(group, row, column, kind);
+  for (const GoalRow& row : kRows) add_row(group, row, column, kind);
   group.goals.push_back({group.name + ": dcmha bfloat16 forward", "dcmha bfloat16 forward", "dcmha forward",
                          kind == kAvx512 ? kBfloatLimit : 0});
   return group;
@@ -62,7 +62,7 @@ Group table_group(int column, const std::string& kind) {
 
 Group other_shape(const std::string& name, const AttentionSize& size, int column, const std::string& kind) {
   Group group{.name = name, .size = size};
-  for (const Row& row : {kRows[0], kRows[1]}) add_row(group, row, column, kind);
+  for (const GoalRow& row : {kRows[0], kRows[1]}) add_row(group, row, column, kind);
   return group;
 }
 

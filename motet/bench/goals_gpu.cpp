@@ -36,23 +36,23 @@ void push(Group& group, const std::string& of, const std::string& over, double l
 }
 
 // A row of the table of goals: a mechanism's time over that of PyTorch's flash attention, at every length.
-struct Row {
+struct GoalRow {
   const char* mechanism;
   bool backward;
   double limit, stretch;
 };
-constexpr Row kRows[] = {
+constexpr GoalRow kRows[] = {
     {"dcmha", false, 1.6, 1.3},
     {"dcmha", true, 2.0, 1.6},
     {"dcmha_query_wise", true, 1.7, 1.4},
     {"talking_heads", true, 2.0, 1.6},
 };
-constexpr Row kDifferential{"differential_v1", true, 1.1, 1.0};  // over two calls of flash
+constexpr GoalRow kDifferential{"differential_v1", true, 1.1, 1.0};  // over two calls of flash
 constexpr double kWindowLimit = 0.1, kDecodeLimit = 1.2, kDecodeStretch = 1.1;
 
 Group table_group(const Sizes& sizes, int64_t length) {
   Group group = sizes.group(text("T ", sizes.of(length)), sizes.at(length));
-  for (const Row& row : kRows) {
+  for (const GoalRow& row : kRows) {
     const std::string ours = text(row.mechanism, pass_name(row.backward)),
                       flash = text("SDPA flash", pass_name(row.backward)),
                       cudnn = text("SDPA cuDNN", pass_name(row.backward));
@@ -72,7 +72,7 @@ nlohmann::json request(const Group& group, const char* rival, bool backward, int
 
 Group differential_group(const Sizes& sizes, const std::string& python, int64_t length) {
   Group group = sizes.group(text("differential, T ", sizes.of(length)), sizes.at(length));
-  const Row& row = kDifferential;
+  const GoalRow& row = kDifferential;
   const std::string ours = text(row.mechanism, pass_name(row.backward));
   add(group, ours, {run_operator, row.mechanism, group.size, row.backward});
   for (const int calls : {2, 4}) {

@@ -6,13 +6,13 @@ namespace motet {
 namespace {
 
 // Rates of `of` over `over`, at least. No limit: a figure beside the others.
-struct Row {
+struct GoalRow {
   const char* of;
   const char* over;
   double limit;
 };
 constexpr const char *kNanoGpt = "compiled PyTorch with flash", *kAuthors = "the authors' DCMHA, compiled";
-constexpr Row kRows[] = {
+constexpr GoalRow kRows[] = {
     {"mha", kNanoGpt, 0.95},
     {"dcmha", "mha", 0.75},
     {"dcmha", kAuthors, 0},
@@ -58,7 +58,7 @@ std::vector<Goal> measure_train_goals(const TrainBench& base) {
         if (t.name == name) return t;
     fail("bench train: no contender ", name);
   };
-  for (const Row& row : kRows) {
+  for (const GoalRow& row : kRows) {
     const TrainTime ours = find(row.of), theirs = find(row.over);
     const auto time = [&](const TrainTime& t) {
       const double share = tokens / static_cast<double>(t.tokens);

@@ -31,7 +31,7 @@ std::string scientific(double number) {
 }
 
 // A file that was recomputed, or why it could not be.
-struct Row {
+struct FileRow {
   std::string path;
   FileReport report;
   std::string problem;
@@ -40,58 +40,58 @@ struct Row {
 };
 
 Cell error_cell(const Findings& findings) {
-  const Finding* worst = findings.worst();
+  const Deviation* worst = findings.worst();
   if (!worst) return {"-", nullptr};
   return {worst->error == 0 ? "0" : scientific(worst->error),
           {{"error", worst->error}, {"tensor", worst->tensor}, {"tolerance", worst->tolerance}}};
 }
 
-std::vector<Cell> cells(const Row& row) {
+std::vector<Cell> cells(const FileRow& row) {
   const FileReport& r = row.report;
   std::vector<Cell> out{{std::filesystem::path(row.path).filename().string(), row.path},
                         r.program,
                         r.mechanism.empty() ? Cell("-", nullptr) : Cell(r.mechanism)};
   for (const Findings* group : r.groups()) out.push_back(error_cell(*group));
   json failing = json::array();
-  for (const Finding& f : r.failing())
+  for (const Deviation& f : r.failing())
     failing.push_back({{"tensor", f.tensor}, {"error", f.error}, {"tolerance", f.tolerance}});
-  const Finding* worst = r.worst();
+  const Deviation* worst = r.worst();
   out.push_back(worst ? Cell(worst->tensor) : Cell("-", nullptr));
   out.push_back({failing.empty() ? "-" : std::to_string(failing.size()), failing});
   out.push_back(row.passed() ? "pass" : row.problem.empty() ? "fail" : "error");
   return out;
 }
 
-std::string summary(const std::vector<Row>& rows, const std::string& dtype, double tolerance) {
+std::string summary(const std::vector<FileRow>& rows, const std::string& dtype, double tolerance) {
   const size_t passed =
-      static_cast<size_t>(std::count_if(rows.begin(), rows.end(), [](const Row& r) { return r.passed(); }));
+      static_cast<size_t>(std::count_if(rows.begin(), rows.end(), [](const FileRow& r) { return r.passed(); }));
   std::string out = text(passed, " of ", rows.size(), rows.size() == 1 ? " file passes" : " files pass", " in ", dtype,
                          ", tolerance ", scientific(tolerance));
-  const Row* largest = nullptr;
-  for (const Row& row : rows)
-    if (const Finding* w = row.report.worst(); w && (!largest || w->error > largest->report.worst()->error))
+  const FileRow* largest = nullptr;
+  for (const FileRow& row : rows)
+    if (const Deviation* w = row.report.worst(); w && (!largest || w->error > largest->report.worst()->error))
       largest = &row;
   if (largest)
     out += text("; largest error ", scientific(largest->report.worst()->error), " (", largest->report.worst()->tensor,
                 " of ", std::filesystem::path(largest->path).filename().string(), ")");
-  for (const Row& row : rows) {
-    for (const Finding& f : row.report.loosened(tolerance))
+  for (const FileRow& row : rows) {
+    for (const Deviation& f : row.report.loosened(tolerance))
       out += text("\n", row.path, ": ", f.tensor, " may differ by ", scientific(f.tolerance), ", says the file");
-    for (const Finding& f : row.report.failing())
+    for (const Deviation& f : row.report.failing())
       out += text("\n", row.path, ": ", f.tensor, " differs by ", scientific(f.error));
   }
   return out;
 }
 
-Table table_of(const std::vector<Row>& rows, std::string note) {
+Table table_of(const std::vector<FileRow>& rows, std::string note) {
   Table table{.columns = {{"file", Align::left}, {"program", Align::left}, {"mechanism", Align::left}},
               .note = std::move(note)};
   for (const char* group : {"outputs", "mids", "variants", "gradients", "masks"}) table.columns.push_back({group});
   table.columns.push_back({"worst tensor", Align::left, "", "worst"});
   table.columns.push_back({"failing"});
   table.columns.push_back({"result", Align::left});
-  for (const Row& row : rows) table.rows.push_back(cells(row));
-  if (std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.problem.empty(); })) return table;
+  for (const FileRow& row : rows) table.rows.push_back(cells(row));
+  if (std::all_of(rows.begin(), rows.end(), [](const FileRow& row) { return row.problem.empty(); })) return table;
   table.columns.push_back({"problem", Align::left});
   for (size_t i = 0; i < rows.size(); ++i)
     table.rows[i].push_back({rows[i].problem, rows[i].problem.empty() ? json() : json(rows[i].problem)});
@@ -145,7 +145,7 @@ int run_verify(const json& request) {
   }
 
   Progress progress("verify", static_cast<int64_t>(paths.size()));
-  std::vector<Row> rows;
+  std::vector<FileRow> rows;
   for (const std::string& path : paths) {
     check_interrupt();
     rows.push_back({.path = path});
@@ -161,7 +161,7 @@ int run_verify(const json& request) {
   }
   progress.finish();
   print_table(table_of(rows, summary(rows, verify_options().write(asked).at("dtype"), options.tolerance)), request);
-  return std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.passed(); }) ? 0 : 1;
+  return std::all_of(rows.begin(), rows.end(), [](const FileRow& row) { return row.passed(); }) ? 0 : 1;
 }
 
 }  // namespace motet

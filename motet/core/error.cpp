@@ -48,13 +48,9 @@ size_t allowed_slips(std::string_view name, std::string_view candidate) {
   return abbreviates(name, candidate) ? longer / 2 : std::max<size_t>(longer, 3) / 3;
 }
 
-}  // namespace
-
-std::string quote(std::string_view bytes) {
-  constexpr size_t kLongest = 80;
-  std::string out = "'";
+std::string escaped(std::string_view bytes) {
+  std::string out;
   for (size_t at = 0; at < bytes.size();) {
-    if (at >= kLongest) return out + "'...";
     const Utf8Step step = utf8_step(bytes.substr(at));
     const auto first = static_cast<unsigned char>(bytes[at]);
     if (step.kind == Utf8Step::Kind::character && first >= 0x20 && first != 0x7F) {
@@ -67,7 +63,23 @@ std::string quote(std::string_view bytes) {
     out += escape;
     ++at;
   }
-  return out + "'";
+  return out;
+}
+
+// The nearest place from `at` on, or before it, where no character is cut.
+size_t boundary(std::string_view bytes, size_t at, int step) {
+  for (int tries = 0; tries < 3 && (bytes[at] & 0xC0) == 0x80; ++tries) at += step;
+  return at;
+}
+
+}  // namespace
+
+std::string quote(std::string_view bytes) {
+  constexpr size_t kLongest = 80;
+  if (bytes.size() <= kLongest) return "'" + escaped(bytes) + "'";
+  const size_t head = boundary(bytes, kLongest / 2, 1), tail = boundary(bytes, bytes.size() - kLongest / 2, -1);
+  if (head >= tail) return "'" + escaped(bytes) + "'";
+  return "'" + escaped(bytes.substr(0, head)) + "'...'" + escaped(bytes.substr(tail)) + "'";
 }
 
 std::string joined(const std::vector<std::string>& known) {

@@ -51,7 +51,7 @@ template <class... Parts>
 }
 
 // `bytes` in single quotes, safe to print in one line: control characters and invalid UTF-8 appear as \xNN, and what
-// is longer than 80 bytes is cut and ends in "...". For everything in a message that came from outside.
+// is longer than 80 bytes is its two ends, 'head'...'tail'. For everything in a message that came from outside.
 std::string quote(std::string_view bytes);
 
 // The names of `known` joined by ", ".

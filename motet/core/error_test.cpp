@@ -73,10 +73,14 @@ TEST(Error, QuoteEscapesControlCharactersAndInvalidUtf8) {
   EXPECT_EQ(quote(""), "''");
 }
 
-TEST(Error, QuoteCutsLongTexts) {
-  EXPECT_EQ(quote(std::string(81, 'a')), "'" + std::string(80, 'a') + "'...");
-  EXPECT_EQ(quote(std::string(80, 'a')), "'" + std::string(80, 'a') + "'");
-  EXPECT_EQ(quote(std::string(79, 'a') + "日b"), "'" + std::string(79, 'a') + "日'...");  // a letter stays whole
+TEST(Error, QuoteKeepsTheEndsOfLongTexts) {  // of a path, the file's name
+  const auto of = [](char letter, size_t count) { return std::string(count, letter); };
+  EXPECT_EQ(quote(of('a', 41) + of('b', 40)), "'" + of('a', 40) + "'...'" + of('b', 40) + "'");
+  EXPECT_EQ(quote(of('a', 80)), "'" + of('a', 80) + "'");
+  // A letter stays whole.
+  EXPECT_EQ(quote(of('a', 39) + "日" + of('b', 10) + "日" + of('c', 39)),
+            "'" + of('a', 39) + "日'...'日" + of('c', 39) + "'");
+  EXPECT_EQ(quote(of('\xbf', 200)).size(), 86 * 4 + 7);  // bytes that are no text
 }
 
 }  // namespace

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <istream>
-#include <regex>
 #include <utility>
 
 #include "motet/core/error.h"
@@ -84,6 +84,19 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
 fs::path temporary_sibling(const fs::path& path) {
   static std::atomic<int> counter = 0;
   return parent_of(path) / text(".", path.filename().string(), ".tmp-", ::getpid(), "-", counter++);
+}
+
+// The process whose temporary_sibling made a file of this name, .NAME.tmp-PROCESS-NUMBER; 0: nobody's.
+pid_t maker_of(std::string_view name) {
+  const size_t mark = name.rfind(".tmp-");
+  if (mark == name.npos || mark < 2 || name[0] != '.') return 0;
+  const char *process = name.data() + mark + 5, *end = name.data() + name.size();
+  int32_t id = 0;
+  uint64_t number = 0;
+  const auto after = std::from_chars(process, end, id);
+  if (after.ec != std::errc() || id <= 0 || after.ptr == end || *after.ptr != '-') return 0;
+  const auto last = std::from_chars(after.ptr + 1, end, number);
+  return last.ec == std::errc() && last.ptr == end ? id : 0;
 }
 
 // `from` takes the name `to`, and an older folder of that name becomes `from`.
@@ -235,14 +248,11 @@ void AtomicFolder::commit() {
 }
 
 void remove_leftovers(const fs::path& folder) {
-  static const std::regex kName(R"(\..+\.tmp-([0-9]{1,9})-[0-9]+)");  // as temporary_sibling makes them
   std::error_code none;
   std::vector<fs::path> left;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
-    std::smatch match;
-    const std::string name = entry.path().filename().string();
-    if (!std::regex_match(name, match, kName)) continue;
-    if (::kill(std::stoi(match[1]), 0) != 0 && errno == ESRCH) left.push_back(entry.path());
+    const pid_t maker = maker_of(entry.path().filename().string());
+    if (maker > 0 && ::kill(maker, 0) != 0 && errno == ESRCH) left.push_back(entry.path());
   }
   for (const fs::path& path : left) fs::remove_all(path, none);
 }

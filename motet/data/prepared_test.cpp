@@ -12,7 +12,7 @@ namespace {
 
 using testing::message_of;
 using testing::TemporaryFolder;
-using Ids = std::vector<int64_t>;
+using Tokens = std::vector<int64_t>;
 
 constexpr int kEnd = 50256;  // which begins each document
 
@@ -27,8 +27,8 @@ void write_llmc(const std::string& path, int32_t magic, int32_t version, const s
 
 void write_gpt2(const std::string& path, const std::vector<uint16_t>& tokens) { write_llmc(path, 20240520, 1, tokens); }
 
-Ids all(const std::shared_ptr<const TokenSequence>& tokens) {
-  return tokens ? tokens->slice(0, tokens->size()) : Ids();
+Tokens all(const std::shared_ptr<const TokenSequence>& tokens) {
+  return tokens ? tokens->slice(0, tokens->size()) : Tokens();
 }
 
 TEST(LlmcData, ShardsNamedValAreForValidationAndTheOthersAreTrainedOnInOrder) {
@@ -40,13 +40,13 @@ TEST(LlmcData, ShardsNamedValAreForValidationAndTheOthersAreTrainedOnInOrder) {
   write_gpt2(folder / "valley.bin", {9});
   write_file_atomic(folder / "other.bin", "no shard");
   const PreparedData data = open_prepared_data(folder.path().string());
-  EXPECT_EQ(all(data.train), (Ids{kEnd, 4, kEnd, 5, 6, 7, kEnd, 8, 9}));
-  EXPECT_EQ(all(data.validation), (Ids{kEnd, 1, 2, 3, kEnd}));
+  EXPECT_EQ(all(data.train), (Tokens{kEnd, 4, kEnd, 5, 6, 7, kEnd, 8, 9}));
+  EXPECT_EQ(all(data.validation), (Tokens{kEnd, 1, 2, 3, kEnd}));
   EXPECT_EQ(data.train->document_starts(0, 9), (std::vector<uint64_t>{2, 6}));
   EXPECT_EQ(data.train->document_starts(2, 6), std::vector<uint64_t>());
   EXPECT_EQ(data.train->document_starts(3, 7), std::vector<uint64_t>{6});
   EXPECT_EQ(data.validation->document_starts(0, 5), std::vector<uint64_t>{4});
-  EXPECT_EQ(data.train->slice(3, 3), (Ids{5, 6, 7}));  // across the shards
+  EXPECT_EQ(data.train->slice(3, 3), (Tokens{5, 6, 7}));  // across the shards
   EXPECT_FALSE(data.manifest);
   check_prepared_data(data);
 }
@@ -55,12 +55,12 @@ TEST(LlmcData, ValIsAWordOfTheNameAndAloneItIsTrainedOn) {
   for (const char* name : {"val.bin", "tiny_shakespeare_val.bin", "val_7.bin"}) {
     const TemporaryFolder folder;
     write_gpt2(folder / name, {1, 2});
-    EXPECT_EQ(all(open_prepared_data(folder / name).train), (Ids{1, 2})) << name;
-    EXPECT_EQ(all(open_prepared_data(folder.path().string()).train), (Ids{1, 2})) << name;
+    EXPECT_EQ(all(open_prepared_data(folder / name).train), (Tokens{1, 2})) << name;
+    EXPECT_EQ(all(open_prepared_data(folder.path().string()).train), (Tokens{1, 2})) << name;
     write_gpt2(folder / "a.bin", {3});
     const PreparedData both = open_prepared_data(folder.path().string());
-    EXPECT_EQ(all(both.train), Ids{3}) << name;
-    EXPECT_EQ(all(both.validation), (Ids{1, 2})) << name;
+    EXPECT_EQ(all(both.train), Tokens{3}) << name;
+    EXPECT_EQ(all(both.validation), (Tokens{1, 2})) << name;
   }
   const TemporaryFolder folder;
   write_gpt2(folder / "a_val_0.bin", {1});
@@ -73,7 +73,7 @@ TEST(LlmcData, Llama3sShardsHave32BitsAndBeginDocumentsWithTheirOwnToken) {
   const TemporaryFolder folder;
   write_llmc<uint32_t>(folder / "a.bin", 20240801, 7, {128000, 70000, 50256, 128000, 1});
   const PreparedData data = open_prepared_data(folder / "a.bin");
-  EXPECT_EQ(all(data.train), (Ids{128000, 70000, 50256, 128000, 1}));
+  EXPECT_EQ(all(data.train), (Tokens{128000, 70000, 50256, 128000, 1}));
   EXPECT_EQ(data.train->document_starts(0, 5), std::vector<uint64_t>{3});
 }
 

@@ -35,9 +35,9 @@ std::string small_shard(uint64_t vocabulary) {
 
 const std::string kWhere = "f";
 
-TokenShard parse(const std::string& bytes) { return TokenShard(std::as_bytes(std::span(bytes)), kWhere); }
+TokenShard shard_of(const std::string& bytes) { return TokenShard(std::as_bytes(std::span(bytes)), kWhere); }
 std::string refused(const std::string& bytes) {
-  return message_of<Error>([&] { parse(bytes).check(); });
+  return message_of<Error>([&] { shard_of(bytes).check(); });
 }
 
 template <class Number>
@@ -64,7 +64,7 @@ std::string llmc_shard(std::vector<uint16_t> tokens) {
 TEST(TokenShard, ReadsWhatWasWritten) {
   for (const auto& [vocabulary, width] : {std::pair(10, 2), std::pair(1 << 16, 2), std::pair((1 << 16) + 1, 4)}) {
     const std::string bytes = small_shard(static_cast<uint64_t>(vocabulary));
-    const TokenShard shard = parse(bytes);
+    const TokenShard shard = shard_of(bytes);
     EXPECT_EQ(shard.width(), width);
     EXPECT_EQ(shard.size(), 10u);
     EXPECT_EQ(bytes.size(), 64u + (width == 2 ? 24 : 40) + 3 * 8);
@@ -111,13 +111,13 @@ TEST(TokenShard, WrongNumbersAreNamed) {
   EXPECT_EQ(refused(with(good, 64, uint16_t{1})), "f: the checksum is wrong, the file was changed or damaged");
   std::vector<int64_t> token(1);
   const std::string outside = with(good, 64 + 2 * 4, uint16_t{10});
-  EXPECT_EQ(message_of<Error>([&] { parse(outside).read(4, token); }),
+  EXPECT_EQ(message_of<Error>([&] { shard_of(outside).read(4, token); }),
             "f: token 4 is 10, outside of the vocabulary of 10");
 }
 
 TEST(TokenShard, LlmcShardsAreRead) {
   const std::string bytes = llmc_shard({50256, 7, 8, 50256, 9});
-  const TokenShard shard = parse(bytes);
+  const TokenShard shard = shard_of(bytes);
   EXPECT_TRUE(shard.foreign());
   std::vector<int64_t> tokens(5);
   shard.read(0, tokens);

@@ -14,7 +14,7 @@ using State = RequestParser::State;
 const std::string kHost = "Host: x\r\n";
 
 /// The status of a refusal, 200 of a whole request, 0 of one that has not ended.
-int status_of(const std::string& bytes, const HttpLimits& limits = {}) {
+int status_for(const std::string& bytes, const HttpLimits& limits = {}) {
   RequestParser parser(limits);
   parser.feed(bytes);
   return parser.state() == State::failed ? parser.status() : parser.state() == State::done ? 200 : 0;
@@ -24,12 +24,12 @@ std::string message_of(const std::string& bytes, const HttpLimits& limits = {}) 
   parser.feed(bytes);
   return parser.message();
 }
-int status_of_fields(const std::string& fields) { return status_of("POST / HTTP/1.1\r\n" + fields + "\r\n"); }
+int status_of_fields(const std::string& fields) { return status_for("POST / HTTP/1.1\r\n" + fields + "\r\n"); }
 int status_of_target(const std::string& target) {
-  return status_of("GET " + target + " HTTP/1.1\r\n" + kHost + "\r\n");
+  return status_for("GET " + target + " HTTP/1.1\r\n" + kHost + "\r\n");
 }
 int status_of_chunks(const std::string& chunks) {
-  return status_of("POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n" + chunks);
+  return status_for("POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n" + chunks);
 }
 
 HttpRequest request_of(const std::string& bytes) {
@@ -95,7 +95,7 @@ TEST(RequestParser, TwoWaysToSeeALengthAreRefused) {
   EXPECT_EQ(status_of_fields(kHost + "Transfer-Encoding: gzip\r\nContent-Length: 0\r\n"), 400);
   for (const std::string value : {"", "-1", "+0", "0x0", "0, 0", "0,0", "0 0", "18446744073709551616", "1e0", "0;"})
     EXPECT_EQ(status_of_fields(kHost + "Content-Length: " + value + "\r\n"), 400) << value;
-  EXPECT_EQ(status_of("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+  EXPECT_EQ(status_for("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
   EXPECT_EQ(status_of_fields(kHost), 411);
 }
 
@@ -107,10 +107,10 @@ TEST(RequestParser, OtherCodingsAreNotImplemented) {
 }
 
 TEST(RequestParser, LinesAreOneLine) {
-  EXPECT_EQ(status_of("GET / HTTP/1.1\nHost: x\n\n"), 400);
-  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\n\r\n"), 400);
-  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\r\n\r\n"), 400);
+  EXPECT_EQ(status_for("GET / HTTP/1.1\nHost: x\n\n"), 400);
+  EXPECT_EQ(status_for("GET / HTTP/1.1\r\nHost: x\n\r\n"), 400);
+  EXPECT_EQ(status_for("GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n"), 400);
+  EXPECT_EQ(status_for("GET / HTTP/1.1\r\nHost: x\r\r\n\r\n"), 400);
   EXPECT_EQ(message_of("GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n"), "a line of the header is folded");
   EXPECT_EQ(message_of("GET / HTTP/1.1\r\n Host: x\r\n\r\n"), "a line of the header is folded");
   EXPECT_EQ(message_of("GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n\tc\r\n\r\n"), "a line of the header is folded");
@@ -118,13 +118,13 @@ TEST(RequestParser, LinesAreOneLine) {
 }
 
 TEST(RequestParser, HostIsThereOnceAndIsAName) {
-  EXPECT_EQ(status_of("GET / HTTP/1.1\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("GET / HTTP/1.0\r\n\r\n"), 200);
-  EXPECT_EQ(status_of("GET / HTTP/1.1\r\n" + kHost + kHost + "\r\n"), 400);
+  EXPECT_EQ(status_for("GET / HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(status_for("GET / HTTP/1.0\r\n\r\n"), 200);
+  EXPECT_EQ(status_for("GET / HTTP/1.1\r\n" + kHost + kHost + "\r\n"), 400);
   for (const std::string host : {"a/b", "a@b", "a b", "a,b", "a\xC3\xBC", "a#", "a?"})
-    EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"), 400) << host;
+    EXPECT_EQ(status_for("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"), 400) << host;
   for (const std::string host : {"", "localhost:8000", "[::1]:80", "a-b.c_d"})
-    EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"), 200) << host;
+    EXPECT_EQ(status_for("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"), 200) << host;
 }
 
 TEST(RequestParser, FieldsThatMustBeSingleAre) {
@@ -139,9 +139,9 @@ TEST(RequestParser, RequestLinesAreChecked) {
   for (const std::string line :
        {"GET  / HTTP/1.1", "GET / HTTP/1.1 ", "GET /", "GET / http/1.1", "G(T / HTTP/1.1", " GET / HTTP/1.1",
         "GET / HTTP/1.1x", "GET / HTTP/11", "GET /a b HTTP/1.1", "\x16\x03\x01"})
-    EXPECT_EQ(status_of(line + "\r\n" + kHost + "\r\n"), 400) << line;
+    EXPECT_EQ(status_for(line + "\r\n" + kHost + "\r\n"), 400) << line;
   for (const std::string version : {"HTTP/2.0", "HTTP/1.2", "HTTP/0.9", "HTTP/9.9"})
-    EXPECT_EQ(status_of("GET / " + version + "\r\n" + kHost + "\r\n"), 505) << version;
+    EXPECT_EQ(status_for("GET / " + version + "\r\n" + kHost + "\r\n"), 505) << version;
 }
 
 TEST(RequestParser, TargetsAreDecodedOrRefused) {
@@ -175,24 +175,24 @@ TEST(RequestParser, ChunksAreChecked) {
 TEST(RequestParser, LimitsHoldWhateverIsClaimed) {
   const HttpLimits limits{.header_bytes = 256, .header_fields = 4, .body_bytes = 10};
   const std::string line = "POST / HTTP/1.1\r\n" + kHost;
-  EXPECT_EQ(status_of("GET /" + std::string(300, 'a'), limits), 414);
-  EXPECT_EQ(status_of(line + "A: " + std::string(300, 'a'), limits), 431);
-  EXPECT_EQ(status_of(line + "A:1\r\nB:1\r\nC:1\r\nContent-Length: 0\r\n\r\n", limits), 431);
-  EXPECT_EQ(status_of(line + "A:1\r\nB:1\r\nContent-Length: 0\r\n\r\n", limits), 200);
+  EXPECT_EQ(status_for("GET /" + std::string(300, 'a'), limits), 414);
+  EXPECT_EQ(status_for(line + "A: " + std::string(300, 'a'), limits), 431);
+  EXPECT_EQ(status_for(line + "A:1\r\nB:1\r\nC:1\r\nContent-Length: 0\r\n\r\n", limits), 431);
+  EXPECT_EQ(status_for(line + "A:1\r\nB:1\r\nContent-Length: 0\r\n\r\n", limits), 200);
   const std::string padding(256 - line.size() - std::string("Content-Length: 0\r\nA: \r\n\r\n").size(), 'a');
-  EXPECT_EQ(status_of(line + "Content-Length: 0\r\nA: " + padding + "\r\n\r\n", limits), 200);
-  EXPECT_EQ(status_of(line + "Content-Length: 0\r\nA: " + padding + "a\r\n\r\n", limits), 431);
+  EXPECT_EQ(status_for(line + "Content-Length: 0\r\nA: " + padding + "\r\n\r\n", limits), 200);
+  EXPECT_EQ(status_for(line + "Content-Length: 0\r\nA: " + padding + "a\r\n\r\n", limits), 431);
 
-  EXPECT_EQ(status_of(line + "Content-Length: 10\r\n\r\n0123456789", limits), 200);
-  EXPECT_EQ(status_of(line + "Content-Length: 11\r\n\r\n", limits), 413);
-  EXPECT_EQ(status_of(line + "Content-Length: 18446744073709551615\r\n\r\n", limits), 413);
+  EXPECT_EQ(status_for(line + "Content-Length: 10\r\n\r\n0123456789", limits), 200);
+  EXPECT_EQ(status_for(line + "Content-Length: 11\r\n\r\n", limits), 413);
+  EXPECT_EQ(status_for(line + "Content-Length: 18446744073709551615\r\n\r\n", limits), 413);
   const std::string chunked = line + "Transfer-Encoding: chunked\r\n\r\n";
-  EXPECT_EQ(status_of(chunked + "a\r\n0123456789\r\n0\r\n\r\n", limits), 200);
-  EXPECT_EQ(status_of(chunked + "b", limits), 413);
-  EXPECT_EQ(status_of(chunked + "5\r\n01234\r\n6\r\n0", limits), 413);
-  EXPECT_EQ(status_of(chunked + "ffffffffffffffff\r\n", limits), 413);
-  EXPECT_EQ(status_of(chunked + std::string(300, '0'), limits), 431);
-  EXPECT_EQ(status_of(chunked + "0\r\nA: " + std::string(300, 'a'), limits), 431);
+  EXPECT_EQ(status_for(chunked + "a\r\n0123456789\r\n0\r\n\r\n", limits), 200);
+  EXPECT_EQ(status_for(chunked + "b", limits), 413);
+  EXPECT_EQ(status_for(chunked + "5\r\n01234\r\n6\r\n0", limits), 413);
+  EXPECT_EQ(status_for(chunked + "ffffffffffffffff\r\n", limits), 413);
+  EXPECT_EQ(status_for(chunked + std::string(300, '0'), limits), 431);
+  EXPECT_EQ(status_for(chunked + "0\r\nA: " + std::string(300, 'a'), limits), 431);
 }
 
 TEST(RequestParser, ChunksThatHoldNextToNothingAreRefused) {
@@ -200,8 +200,8 @@ TEST(RequestParser, ChunksThatHoldNextToNothingAreRefused) {
   std::string small = "POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n", wide = small;
   for (int i = 0; i < 10000; ++i) small += "1\r\na\r\n";
   for (int i = 0; i < 100; ++i) wide += "1;" + std::string(100, 'a') + "\r\na\r\n";
-  EXPECT_EQ(status_of(small + "0\r\n\r\n", limits), 200);
-  EXPECT_EQ(status_of(wide + "0\r\n\r\n", limits), 400);
+  EXPECT_EQ(status_for(small + "0\r\n\r\n", limits), 200);
+  EXPECT_EQ(status_for(wide + "0\r\n\r\n", limits), 400);
 }
 
 TEST(RequestParser, WantsContinueOnlyBeforeTheBody) {
@@ -215,7 +215,7 @@ TEST(RequestParser, WantsContinueOnlyBeforeTheBody) {
   EXPECT_FALSE(wants(head + "a"));
   EXPECT_FALSE(wants("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
   EXPECT_FALSE(wants("POST / HTTP/1.1\r\n" + kHost + "Content-Length: 2\r\n\r\n"));
-  EXPECT_EQ(status_of("POST / HTTP/1.1\r\n" + kHost + "Expect: more\r\nContent-Length: 2\r\n\r\n"), 417);
+  EXPECT_EQ(status_for("POST / HTTP/1.1\r\n" + kHost + "Expect: more\r\nContent-Length: 2\r\n\r\n"), 417);
 }
 
 TEST(RequestParser, KeepAliveIsTheVersionsUnlessItIsSaid) {

@@ -9,7 +9,7 @@
 
 namespace motet {
 
-Scaling read_scaling(const std::string& name, const std::string& place) {
+LengthScaling read_scaling(const std::string& name, const std::string& place) {
   const std::vector<std::string> words = split(name, ' ');
   if (words.size() != 2) fail_usage(place, ": ", quote(name), ", want a kind and a factor, as in dynamic 4");
   return {name, {{"rope_scaling", words[0]}, {"rope_factor", words[1]}}};
@@ -48,7 +48,7 @@ Lengths read_lengths(const nlohmann::json& given) {
 }
 
 void check_lengths(const ModelConfig& config, int64_t trained, const Lengths& lengths) {
-  for (const Scaling& scaling : lengths.scalings)
+  for (const LengthScaling& scaling : lengths.scalings)
     for (const int64_t times : lengths.times) lengthened(config, times * trained, scaling.options);
   if (lengths.tokens <= std::ranges::max(lengths.times) * trained)
     fail_usage("lengths.tokens: ", lengths.tokens, ", want more than the longest window");
@@ -59,9 +59,9 @@ std::map<std::string, double> losses_at(ModelImpl& model, int64_t trained, const
   const auto count = std::min<uint64_t>(static_cast<uint64_t>(lengths.tokens), validation.size());
   std::vector<int64_t> tokens = validation.slice(0, count);
   std::map<std::string, double> out;
-  std::vector<Scaling> all{{"", nlohmann::json::object()}};
+  std::vector<LengthScaling> all{{"", nlohmann::json::object()}};
   all.insert(all.end(), lengths.scalings.begin(), lengths.scalings.end());
-  for (const Scaling& scaling : all) {
+  for (const LengthScaling& scaling : all) {
     if (!scaling.name.empty() && model.config().attention.at("rope_fraction") == 0) continue;
     for (const int64_t times : lengths.times) {
       const Model own = with_config(model, lengthened(model.config(), times * trained, scaling.options));

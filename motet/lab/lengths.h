@@ -5,12 +5,12 @@
 namespace motet {
 
 /// Where tokens stand in another way than in the training.
-struct Scaling {
+struct LengthScaling {
   std::string name;        // "dynamic 4"
   nlohmann::json options;  // of the rotary embedding
 };
 /// Of a kind and a factor, "dynamic 4". Throws UsageError that begins with `place`.
-Scaling read_scaling(const std::string& name, const std::string& place);
+LengthScaling read_scaling(const std::string& name, const std::string& place);
 
 /// The same parameters, not copies of them, in a model of another configuration.
 Model with_config(ModelImpl&, const ModelConfig&);
@@ -19,7 +19,7 @@ Model with_config(ModelImpl&, const ModelConfig&);
 struct Lengths {
   std::vector<int64_t> times = {1, 2, 4, 8};  // windows of so many times the trained length
   int64_t tokens = 40'000;                    // of the validation text
-  std::vector<Scaling> scalings;              // none: as it was trained, which is always scored
+  std::vector<LengthScaling> scalings;        // none: as it was trained, which is always scored
 };
 
 /// Of {"times": [1, 8], "tokens": N, "scaling": ["dynamic 4", "linear 2", "ntk 8"]}. Throws UsageError.

@@ -41,7 +41,7 @@ TaskCell read_task(const nlohmann::json& given) {
     for (const TaskCell::Test& other : out.tests)
       if (other.name == name) fail_usage("data.task.test: ", quote(name), " is there twice");
     nlohmann::json variant = task;
-    Scaling scaling;
+    LengthScaling scaling;
     for (const auto& [key, value] : test.items())
       if (key == "scaling") {
         if (!value.is_string()) fail_usage("data.task.test: scaling: want a string, as in \"dynamic 4\"");

@@ -11,7 +11,7 @@ struct TaskCell {
   struct Test {
     std::string name;  // "" of the task itself, else of a variant: "n=512"
     std::shared_ptr<const Task> task;
-    Scaling scaling = {};  // of the rotary embedding; "": as it was trained
+    LengthScaling scaling = {};  // of the rotary embedding; "": as it was trained
   };
   nlohmann::json given;  // every option
   std::vector<Test> tests;

@@ -1,5 +1,7 @@
 #include "motet/models/model.h"
 
+#include <torch/nn/modules/container/modulelist.h>
+
 #include <cmath>
 
 #include "motet/core/error.h"

@@ -12,7 +12,7 @@
 namespace motet {
 namespace {
 
-using Tensors = std::vector<Tensor>;
+using TensorVector = std::vector<Tensor>;
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
 
@@ -24,17 +24,17 @@ Tensor random(at::IntArrayRef shape, at::ScalarType type, uint64_t seed) {
 /// A function of tensors by the row cuda or torch.
 struct Case {
   const char* name;
-  Tensors inputs;  // those of floating dtypes want gradients
-  std::function<Tensors(const Tensors&)> cuda, torch;
+  TensorVector inputs;  // those of floating dtypes want gradients
+  std::function<TensorVector(const TensorVector&)> cuda, torch;
 };
 
 struct Results {
-  Tensors outputs, gradients;
+  TensorVector outputs, gradients;
 };
 
 /// The outputs, and the gradients of all inputs from random ones of the outputs; on the device, in `type` if given.
 Results results(const Case& one, bool by_cuda, at::Device device, std::optional<at::ScalarType> type = {}) {
-  Tensors inputs;
+  TensorVector inputs;
   for (const Tensor& t : one.inputs) {
     const bool floats = t.is_floating_point();
     inputs.push_back(t.to(device, floats && type ? *type : t.scalar_type()).detach());
@@ -43,7 +43,7 @@ Results results(const Case& one, bool by_cuda, at::Device device, std::optional<
     if (floats) inputs.back().requires_grad_();
   }
   Results made{(by_cuda ? one.cuda : one.torch)(inputs), {}};
-  Tensors starts, leaves;
+  TensorVector starts, leaves;
   for (const Tensor& t : made.outputs)
     starts.push_back(random(t.sizes(), at::kBFloat16, starts.size() + 50).to(t.options()));
   for (const Tensor& t : inputs)
@@ -61,7 +61,8 @@ void expect_like_torch(const Case& one, at::Device device) {
   SCOPED_TRACE(one.name);
   const Results have = results(one, true, device), torch = results(one, false, device),
                 exact = results(one, false, at::kCPU, at::kDouble);
-  const auto compare = [&](const char* what, const Tensors& mine, const Tensors& theirs, const Tensors& reference) {
+  const auto compare = [&](const char* what, const TensorVector& mine, const TensorVector& theirs,
+                           const TensorVector& reference) {
     ASSERT_EQ(mine.size(), theirs.size());
     for (size_t i = 0; i < mine.size(); ++i) {
       ASSERT_EQ(mine[i].scalar_type(), theirs[i].scalar_type()) << what << ' ' << i;
@@ -84,11 +85,13 @@ Tensor slice_of(const Tensor& x) {
 std::vector<Case> norms(const cuda::StepKernels& kernels) {
   std::vector<Case> all;
   const auto add = [&](const Tensor& x, const Tensor& weight) {
-    const auto weight_of = [](const Tensors& t) { return t.size() > 1 ? t[1] : Tensor(); };
+    const auto weight_of = [](const TensorVector& t) { return t.size() > 1 ? t[1] : Tensor(); };
     all.push_back(
-        {"rms_norm", weight.defined() ? Tensors{x, weight} : Tensors{x},
-         [=, &kernels](const Tensors& t) { return Tensors{cuda_rms_norm(t[0], weight_of(t), 1e-3, kernels)}; },
-         [=](const Tensors& t) { return Tensors{ops::rms_norm(t[0], weight_of(t), 1e-3, "torch")}; }});
+        {"rms_norm", weight.defined() ? TensorVector{x, weight} : TensorVector{x},
+         [=, &kernels](const TensorVector& t) {
+           return TensorVector{cuda_rms_norm(t[0], weight_of(t), 1e-3, kernels)};
+         },
+         [=](const TensorVector& t) { return TensorVector{ops::rms_norm(t[0], weight_of(t), 1e-3, "torch")}; }});
   };
   for (const at::ScalarType x : kTypes) {
     for (const at::ScalarType w : kTypes) add(random({2, 5, 64}, x, 1), random({64}, w, 2));
@@ -110,10 +113,11 @@ std::vector<Case> rotations(const cuda::StepKernels& kernels) {
           const Tensor turn = angle.to(at::kFloat).to(on.device());
           return Rotation{turn.cos().to(type), turn.sin().to(type), interleaved};
         };
-        all.push_back({"rotate",
-                       {tables == 2 ? slice_of(x) : x},
-                       [=, &kernels](const Tensors& t) { return Tensors{cuda_rotate(t[0], by(t[0]), kernels)}; },
-                       [=](const Tensors& t) { return Tensors{ops::rotate(t[0], by(t[0]), "torch")}; }});
+        all.push_back(
+            {"rotate",
+             {tables == 2 ? slice_of(x) : x},
+             [=, &kernels](const TensorVector& t) { return TensorVector{cuda_rotate(t[0], by(t[0]), kernels)}; },
+             [=](const TensorVector& t) { return TensorVector{ops::rotate(t[0], by(t[0]), "torch")}; }});
       }
   return all;
 }
@@ -124,8 +128,8 @@ std::vector<Case> products(const cuda::StepKernels& kernels) {
     for (const at::ScalarType up : kTypes)
       all.push_back({"silu_times",
                      {slice_of(random({3, 5, 40}, gate, 5)), random({3, 5, 40}, up, 6)},
-                     [&kernels](const Tensors& t) { return Tensors{cuda_silu_times(t[0], t[1], kernels)}; },
-                     [](const Tensors& t) { return Tensors{ops::silu_times(t[0], t[1], "torch")}; }});
+                     [&kernels](const TensorVector& t) { return TensorVector{cuda_silu_times(t[0], t[1], kernels)}; },
+                     [](const TensorVector& t) { return TensorVector{ops::silu_times(t[0], t[1], "torch")}; }});
   return all;
 }
 
@@ -137,10 +141,11 @@ std::vector<Case> losses(const cuda::StepKernels& kernels) {
         Tensor targets = at::arange(8, at::kLong).mul(7).remainder(classes).view({2, 4});
         targets[1][2] = -100;
         const Tensor logits = random({2, 5, classes}, type, 7).mul(3).slice(1, 0, 4);
-        all.push_back({"token_loss",
-                       {logits, targets},
-                       [=, &kernels](const Tensors& t) { return Tensors{cuda_token_loss(t[0], t[1], loss, kernels)}; },
-                       [=](const Tensors& t) { return Tensors{ops::token_loss(t[0], t[1], loss, "torch")}; }});
+        all.push_back(
+            {"token_loss",
+             {logits, targets},
+             [=, &kernels](const TensorVector& t) { return TensorVector{cuda_token_loss(t[0], t[1], loss, kernels)}; },
+             [=](const TensorVector& t) { return TensorVector{ops::token_loss(t[0], t[1], loss, "torch")}; }});
       }
   return all;
 }
@@ -153,24 +158,24 @@ std::vector<Case> generators(const cuda::StepKernels& kernels) {
       for (const auto& [maps, gates] : {std::pair{true, true}, {true, false}, {false, true}}) {
         const DcmhaGenerator by{.heads = 8, .rank = 2, .branches = branches, .maps = maps, .gates = gates};
         const int64_t hidden = maps ? 2 * by.rank * by.heads : 0;
-        Tensors inputs{random({2, 3, 24}, type, 8),
-                       random({branches * (hidden + (gates ? by.heads : 0)), 24}, type, 9)};
+        TensorVector inputs{random({2, 3, 24}, type, 8),
+                            random({branches * (hidden + (gates ? by.heads : 0)), 24}, type, 9)};
         if (maps) inputs.push_back(random({branches, hidden, 2 * by.rank * by.heads}, type, 10).mul(0.3));
-        const auto parts = [=](const Tensors& t, const auto& run) {
+        const auto parts = [=](const TensorVector& t, const auto& run) {
           DcmhaGenerator g = by;
           g.rows_XC = t[1];
           if (maps) g.up_QKM = t[2];
-          Tensors found;
+          TensorVector found;
           for (const DcmhaMaps& of : run(t[0], g))
             for (const Tensor& part : {of.down_BTRN, of.up_BTRN, of.gate_BTN})
               if (part.defined()) found.push_back(part);
           return found;
         };
         all.push_back({"dcmha_maps", inputs,
-                       [=, &kernels](const Tensors& t) {
+                       [=, &kernels](const TensorVector& t) {
                          return parts(t, [&](const auto& x, const auto& g) { return cuda_dcmha_maps(x, g, kernels); });
                        },
-                       [=](const Tensors& t) {
+                       [=](const TensorVector& t) {
                          return parts(t, [](const auto& x, const auto& g) { return ops::dcmha_maps(x, g, "torch"); });
                        }});
       }
@@ -205,9 +210,9 @@ TEST_F(CudaRows, OnAGpuTheyAreThoseOfTorchThere) {
 TEST_F(CudaRows, DcmhaMapsUnderAutocastHaveTorchsDtypes) {
   for (Case& one : generators(cuda::step_kernels())) {
     const auto cast = [](const auto& run) {
-      return [run](const Tensors& t) {
+      return [run](const TensorVector& t) {
         at::autocast::set_autocast_enabled(at::kCPU, true);
-        const Tensors made = run(t);
+        const TensorVector made = run(t);
         at::autocast::set_autocast_enabled(at::kCPU, false);
         at::autocast::clear_cache();
         return made;
@@ -238,10 +243,10 @@ TEST_F(CudaRows, GradientsAreMadeOneByOne) {
       for (size_t i = 0, leaf = 0; i < one.inputs.size(); ++i) {
         if (!one.inputs[i].is_floating_point()) continue;
         const Tensor& want = whole.gradients[leaf++];
-        Tensors inputs = one.inputs;
+        TensorVector inputs = one.inputs;
         inputs[i] = inputs[i].detach().requires_grad_();
-        const Tensors outputs = one.cuda(inputs);
-        Tensors made, starts;
+        const TensorVector outputs = one.cuda(inputs);
+        TensorVector made, starts;
         for (const Tensor& t : outputs)
           if (t.requires_grad())
             made.push_back(t),
@@ -256,12 +261,12 @@ TEST_F(CudaRows, PartsOfTheMapsThatNobodyUsesHaveNoGradient) {
     if (one.inputs[0].scalar_type() != at::kFloat) continue;
     for (size_t used = 0; used < one.cuda(one.inputs).size(); ++used) {
       const auto only = [&](const auto& run) {
-        Tensors inputs = one.inputs;
+        TensorVector inputs = one.inputs;
         for (Tensor& t : inputs) t = t.detach().requires_grad_();
         const Tensor out = run(inputs)[used];
         return torch::autograd::grad({out.pow(3).sum()}, inputs, {}, {}, false, true);
       };
-      const Tensors have = only(one.cuda), want = only(one.torch);
+      const TensorVector have = only(one.cuda), want = only(one.torch);
       for (size_t i = 0; i < have.size(); ++i) {
         const Tensor none = at::zeros_like(one.inputs[i]);  // torch has a node for maps and one for gates
         const Tensor mine = have[i].defined() ? have[i] : none, theirs = want[i].defined() ? want[i] : none;
@@ -274,7 +279,7 @@ TEST_F(CudaRows, PartsOfTheMapsThatNobodyUsesHaveNoGradient) {
 TEST_F(CudaRows, SecondDerivativesAreRefused) {
   for (const Cases cases : kAll) {
     const Case one = cases(cuda::step_kernels())[0];
-    Tensors inputs = one.inputs;
+    TensorVector inputs = one.inputs;
     inputs[0] = inputs[0].detach().requires_grad_();
     const Tensor out = one.cuda(inputs)[0].sum();
     EXPECT_THROW(torch::autograd::grad({out}, {inputs[0]}, {}, true, true), c10::NotImplementedError) << one.name;

@@ -16,14 +16,14 @@ constexpr double kDownNormEps = 1e-6;  // part of the function: the norms start 
 
 using Maps = std::vector<DcmhaMaps>;
 
-struct Arguments {
+struct MapArguments {
   const Tensor& x_BTC;
   const DcmhaGenerator& by;
 
   int64_t gates() const { return by.gates ? by.branches * by.heads : 0; }
 };
 
-std::string why_not(const Arguments& a) {
+std::string why_not(const MapArguments& a) {
   if (a.by.groups != 1) return "more than one group of heads";
   if (!a.by.rows_XC.is_contiguous() || (a.by.maps && !a.by.up_rows_PMK.defined()))
     return "the generator is not prepared";
@@ -31,7 +31,7 @@ std::string why_not(const Arguments& a) {
 }
 
 // A few products and no call of torch between them.
-Maps run_rows(const Arguments& a) {
+Maps run_rows(const MapArguments& a) {
   const DcmhaGenerator& by = a.by;
   const Tensor& x = a.x_BTC;
   const int64_t rows = x.size(0) * x.size(1), inputs = x.size(2), half = by.rank * by.heads,
@@ -80,7 +80,7 @@ Maps run_rows(const Arguments& a) {
 }
 
 // One product for all branches of the side: on their own they are too thin to be fast.
-DcmhaProducts products(const Arguments& a) {
+DcmhaProducts products(const MapArguments& a) {
   const DcmhaGenerator& by = a.by;
   DcmhaProducts made{.batch = a.x_BTC.size(0), .count = a.x_BTC.size(1)};
   const Tensor made_BTX = ops::linear(a.x_BTC, {{by.rows_XC}});
@@ -94,7 +94,7 @@ DcmhaProducts products(const Arguments& a) {
   return made;
 }
 
-Maps run_torch(const Arguments& a) {
+Maps run_torch(const MapArguments& a) {
   const DcmhaGenerator& by = a.by;
   const int64_t own = by.heads / by.groups;
   const DcmhaProducts made = products(a);
@@ -122,14 +122,14 @@ Maps run_torch(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Maps, 3> table(
+  static const Kernels<MapArguments, Maps, 3> table(
       "dcmha_maps", {{{"cuda",
-                       [](const Arguments& a) {
+                       [](const MapArguments& a) {
                          return why_not_step(a.x_BTC, [&] { return cuda_dcmha_maps_why_not(a.x_BTC, a.by); });
                        },
-                       [](const Arguments& a) { return cuda_dcmha_maps(a.x_BTC, a.by, *step_library()); }},
+                       [](const MapArguments& a) { return cuda_dcmha_maps(a.x_BTC, a.by, *step_library()); }},
                       {"rows", why_not, run_rows},
-                      {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+                      {"torch", [](const MapArguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 

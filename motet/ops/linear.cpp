@@ -8,7 +8,7 @@
 namespace motet {
 namespace {
 
-struct Arguments {
+struct LinearArguments {
   const Tensor& x;
   std::span<const LinearLayer> layers;
 };
@@ -23,7 +23,7 @@ void check(const Tensor& x, const LinearLayer& layer) {
                     " and weight ", w.sizes(), ", want [...,K] and [N,K]");
 }
 
-std::string why_not(const Arguments& a) {
+std::string why_not(const LinearArguments& a) {
   if (std::string reason = why_not_rows(a.x); !reason.empty()) return reason;
   for (const LinearLayer& layer : a.layers) {
     const Tensor& w = layer.weight_NK.values_NK;
@@ -47,7 +47,7 @@ Weight plain(const LinearLayer& layer) {
           .K = values.size(1)};
 }
 
-Outputs run_rows(const Arguments& a) {
+Outputs run_rows(const LinearArguments& a) {
   Outputs made;
   c10::SmallVector<LinearTask, 4> tasks;
   c10::SmallVector<int64_t, 5> shape(a.x.sizes());
@@ -61,15 +61,16 @@ Outputs run_rows(const Arguments& a) {
   return made;
 }
 
-Outputs run_torch(const Arguments& a) {
+Outputs run_torch(const LinearArguments& a) {
   Outputs made;
   for (const LinearLayer& layer : a.layers) made.push_back(at::linear(a.x, widened(layer.weight_NK), layer.bias_N));
   return made;
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Outputs, 2> table(
-      "linear", {{{"rows", why_not, run_rows}, {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+  static const Kernels<LinearArguments, Outputs, 2> table(
+      "linear",
+      {{{"rows", why_not, run_rows}, {"torch", [](const LinearArguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 

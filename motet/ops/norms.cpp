@@ -8,7 +8,7 @@
 namespace motet {
 namespace {
 
-struct Arguments {
+struct NormArguments {
   const Tensor &x, &weight, &bias;
   double eps;
 };
@@ -41,7 +41,7 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
   }
 };
 
-std::string why_not(const Arguments& a) {
+std::string why_not(const NormArguments& a) {
   for (const Tensor* t : {&a.weight, &a.bias})
     if (t->defined() && (t->scalar_type() != at::kFloat || !t->is_contiguous())) return "weight in float32 alone";
   return why_not_rows(a.x);
@@ -62,36 +62,36 @@ Tensor over_rows(const Tensor& x, const Rows& rows) {
 
 const float* numbers(const Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
 
-Tensor rms_rows(const Arguments& a) {
+Tensor rms_rows(const NormArguments& a) {
   return over_rows(a.x, [&](const float* from, int64_t M, int64_t K, float* to) {
     rms_norm_rows(from, M, K, numbers(a.weight), static_cast<float>(a.eps), to);
   });
 }
 
-Tensor layer_rows(const Arguments& a) {
+Tensor layer_rows(const NormArguments& a) {
   return over_rows(a.x, [&](const float* from, int64_t M, int64_t K, float* to) {
     layer_norm_rows(from, M, K, numbers(a.weight), numbers(a.bias), static_cast<float>(a.eps), to);
   });
 }
 
-std::string takes_all(const Arguments&) { return ""; }
+std::string takes_all(const NormArguments&) { return ""; }
 
 const auto& rms_table() {
-  static const Kernels<Arguments, Tensor, 3> table(
+  static const Kernels<NormArguments, Tensor, 3> table(
       "rms_norm",
       {{{"cuda",
-         [](const Arguments& a) { return why_not_step(a.x, [&] { return cuda_rms_norm_why_not(a.x, a.weight); }); },
-         [](const Arguments& a) { return cuda_rms_norm(a.x, a.weight, a.eps, *step_library()); }},
+         [](const NormArguments& a) { return why_not_step(a.x, [&] { return cuda_rms_norm_why_not(a.x, a.weight); }); },
+         [](const NormArguments& a) { return cuda_rms_norm(a.x, a.weight, a.eps, *step_library()); }},
         {"rows", why_not, rms_rows},
-        {"torch", takes_all, [](const Arguments& a) {
+        {"torch", takes_all, [](const NormArguments& a) {
            return RmsNorm::apply(a.x, a.weight.defined() ? std::optional(a.weight) : std::nullopt, a.eps);
          }}}});
   return table;
 }
 
 const auto& layer_table() {
-  static const Kernels<Arguments, Tensor, 2> table(
-      "layer_norm", {{{"rows", why_not, layer_rows}, {"torch", takes_all, [](const Arguments& a) {
+  static const Kernels<NormArguments, Tensor, 2> table(
+      "layer_norm", {{{"rows", why_not, layer_rows}, {"torch", takes_all, [](const NormArguments& a) {
                                                         return at::layer_norm(a.x, {a.x.size(-1)}, a.weight, a.bias,
                                                                               a.eps);
                                                       }}}});

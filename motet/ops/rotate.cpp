@@ -8,7 +8,7 @@
 namespace motet {
 namespace {
 
-struct Arguments {
+struct RotateArguments {
   const Tensor& x_BTHD;
   const Rotation& by;
 };
@@ -47,13 +47,13 @@ class Rotate : public torch::autograd::Function<Rotate> {
   }
 };
 
-std::string why_not(const Arguments& a) {
+std::string why_not(const RotateArguments& a) {
   for (const Tensor* table : {&a.by.cos, &a.by.sin})
     if (table->scalar_type() != at::kFloat || !table->is_contiguous()) return "tables in float32 alone";
   return why_not_rows(a.x_BTHD);
 }
 
-Tensor run_rows(const Arguments& a) {
+Tensor run_rows(const RotateArguments& a) {
   const Tensor& x = a.x_BTHD;
   const int64_t T = x.size(1), H = x.size(2), D = x.size(3), pairs = a.by.cos.size(3);
   const bool one_table = a.by.cos.size(0) == 1;
@@ -71,14 +71,17 @@ Tensor run_rows(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Tensor, 3> table(
-      "rotate",
-      {{{"cuda",
-         [](const Arguments& a) { return why_not_step(a.x_BTHD, [&] { return cuda_rotate_why_not(a.x_BTHD, a.by); }); },
-         [](const Arguments& a) { return cuda_rotate(a.x_BTHD, a.by, *step_library()); }},
-        {"rows", why_not, run_rows},
-        {"torch", [](const Arguments&) { return std::string(); },
-         [](const Arguments& a) -> Tensor { return Rotate::apply(a.x_BTHD, a.by.cos, a.by.sin, a.by.interleaved); }}}});
+  static const Kernels<RotateArguments, Tensor, 3> table(
+      "rotate", {{{"cuda",
+                   [](const RotateArguments& a) {
+                     return why_not_step(a.x_BTHD, [&] { return cuda_rotate_why_not(a.x_BTHD, a.by); });
+                   },
+                   [](const RotateArguments& a) { return cuda_rotate(a.x_BTHD, a.by, *step_library()); }},
+                  {"rows", why_not, run_rows},
+                  {"torch", [](const RotateArguments&) { return std::string(); },
+                   [](const RotateArguments& a) -> Tensor {
+                     return Rotate::apply(a.x_BTHD, a.by.cos, a.by.sin, a.by.interleaved);
+                   }}}});
   return table;
 }
 

@@ -6,12 +6,12 @@
 namespace motet {
 namespace {
 
-struct Arguments {
+struct LossArguments {
   const Tensor &logits_BTV, &targets_BT;
   Loss loss;
 };
 
-Tensor run_torch(const Arguments& a) {
+Tensor run_torch(const LossArguments& a) {
   const Tensor wide = a.logits_BTV.to(at::promote_types(a.logits_BTV.scalar_type(), at::kFloat));
   const Tensor loss = at::cross_entropy_loss(wide.flatten(0, 1), a.targets_BT.flatten(), {},
                                              a.loss == Loss::mean ? at::Reduction::Mean : at::Reduction::None);
@@ -19,14 +19,14 @@ Tensor run_torch(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Tensor, 2> table(
+  static const Kernels<LossArguments, Tensor, 2> table(
       "token_loss",
       {{{"cuda",
-         [](const Arguments& a) {
+         [](const LossArguments& a) {
            return why_not_step(a.logits_BTV, [&] { return cuda_token_loss_why_not(a.logits_BTV, a.targets_BT); });
          },
-         [](const Arguments& a) { return cuda_token_loss(a.logits_BTV, a.targets_BT, a.loss, *step_library()); }},
-        {"torch", [](const Arguments&) { return std::string(); }, run_torch}}});
+         [](const LossArguments& a) { return cuda_token_loss(a.logits_BTV, a.targets_BT, a.loss, *step_library()); }},
+        {"torch", [](const LossArguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 

@@ -7,14 +7,14 @@
 namespace motet {
 namespace {
 
-struct Arguments {
+struct WriteArguments {
   const Tensor& to;
   int64_t at;
   const Tensor& from;
 };
 
 // One sequence on the CPU: no call of torch.
-std::string why_not_bytes(const Arguments& a) {
+std::string why_not_bytes(const WriteArguments& a) {
   if (!a.to.is_cpu()) return "only on the CPU";
   if (a.to.size(0) != 1) return "more than one sequence";
   if (a.to.scalar_type() != a.from.scalar_type()) return "another dtype";
@@ -22,7 +22,7 @@ std::string why_not_bytes(const Arguments& a) {
   return "";
 }
 
-Tensor copy_bytes(const Arguments& a) {
+Tensor copy_bytes(const WriteArguments& a) {
   const size_t row = a.to.nbytes() / static_cast<size_t>(a.to.size(1));
   std::memcpy(static_cast<char*>(a.to.mutable_data_ptr()) + static_cast<size_t>(a.at) * row, a.from.const_data_ptr(),
               a.from.nbytes());
@@ -30,10 +30,10 @@ Tensor copy_bytes(const Arguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<Arguments, Tensor, 2> table(
+  static const Kernels<WriteArguments, Tensor, 2> table(
       "write_rows", {{{"bytes", why_not_bytes, copy_bytes},
-                      {"torch", [](const Arguments&) { return std::string(); },
-                       [](const Arguments& a) { return a.to.narrow(1, a.at, a.from.size(1)).copy_(a.from); }}}});
+                      {"torch", [](const WriteArguments&) { return std::string(); },
+                       [](const WriteArguments& a) { return a.to.narrow(1, a.at, a.from.size(1)).copy_(a.from); }}}});
   return table;
 }
 

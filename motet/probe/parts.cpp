@@ -13,7 +13,7 @@ constexpr int64_t kSquare = 256;  // tokens of what is quadratic in them and has
 constexpr int64_t kNear = 16;
 
 // What the maps of one side make of a head: matrices [B,T,N,M] of hears n, is heard as m; undefined: nothing.
-struct Side {
+struct SideParts {
   const Tensor &down_BTRN, &up_BTRM, &gate_BTM, &full_BTNM;
   Tensor matrices() const {
     Tensor out;
@@ -27,8 +27,8 @@ struct Side {
 
 void add_mix(std::vector<Diagnostic>& out, const std::string& name, const StaticMix& fixed, const QueryMix& q,
              const KeyMix& k) {
-  const Tensor by_query = Side{q.down_BTRH, q.up_BTRH, q.gate_BTH, q.full_BTHH}.matrices(),
-               by_key = Side{k.down_BSRH, k.up_BSRH, k.gate_BSH, k.full_BSHH}.matrices();
+  const Tensor by_query = SideParts{q.down_BTRH, q.up_BTRH, q.gate_BTH, q.full_BTHH}.matrices(),
+               by_key = SideParts{k.down_BSRH, k.up_BSRH, k.gate_BSH, k.full_BSHH}.matrices();
   if (!fixed.weight_HH.defined() && !by_query.defined() && !by_key.defined()) return;  // heads pass through
   Tensor mean_BNM;                                                                     // less what passes heads through
   const auto add = [&](const Tensor& t) { mean_BNM = mean_BNM.defined() ? mean_BNM + t : t; };

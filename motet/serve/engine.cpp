@@ -7,7 +7,7 @@
 namespace motet {
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -15,7 +15,7 @@ Engine::Engine(ServedModel& model, const Tokenizer& tokenizer, EngineLimits limi
     : model_(model),
       limits_(limits),
       metrics_(metrics),
-      scheduler_(model, tokenizer, limits.scheduler, metrics, seconds),
+      scheduler_(model, tokenizer, limits.scheduler, metrics, now),
       thread_([this] { run(); }) {}
 
 Engine::~Engine() {
@@ -39,7 +39,7 @@ void Engine::submit(std::vector<Job> jobs, const std::function<void()>& taken) {
     if (waiting > limits_.queue)
       throw Refused(429, text("more than ", limits_.queue, " requests would wait, want this one later"));
     if (taken) taken();
-    for (Job& job : jobs) inbox_.emplace_back(std::move(job), seconds());
+    for (Job& job : jobs) inbox_.emplace_back(std::move(job), now());
     idle_ = false;
   }
   changed_.notify_all();

@@ -11,7 +11,7 @@
 namespace motet {
 
 /// A source of a mixture: where it lies in the training tokens, and its weight.
-struct TextPart {
+struct TextSource {
   std::string name;
   BatchPart rows;
 };
@@ -21,7 +21,7 @@ struct TextData {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;  // null: its ids mean what a task says
   std::shared_ptr<const TokenSequence> train, validation;
-  std::vector<TextPart> parts;       // of a mixture; empty: it is one text
+  std::vector<TextSource> parts;     // of a mixture; empty: it is one text
   std::vector<int32_t> token_bytes;  // of text, by id
   bool documents_apart = false;      // no document sees another
   std::shared_ptr<const Task> task;  // whose answers are scored; null: a text, or the caller scores them

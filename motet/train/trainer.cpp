@@ -26,7 +26,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 Batches batches_of(const TextData& data, const TrainOptions& train) {
   std::vector<BatchPart> parts;
-  for (const TextPart& part : data.parts) parts.push_back(part.rows);
+  for (const TextSource& part : data.parts) parts.push_back(part.rows);
   return {*data.train,
           {train.batch_size, train.context, static_cast<uint64_t>(train.data_seed), data.documents_apart},
           parts};

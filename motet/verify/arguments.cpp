@@ -109,7 +109,8 @@ QueryMix query_side(const HeadMix& m) {
 }
 KeyMix key_side(const HeadMix& m) { return {m.part[kKeyDown], m.part[kKeyUp], m.part[kKeyGate], m.part[kKeyFull]}; }
 
-void add_quantities(const GoldenFile& file, const Spec& spec, const Call& call, const Wanted& wanted, Evaluation& out) {
+void add_quantities(const GoldenFile& file, const Spec& spec, const VerifiedCall& call, const Quantities& wanted,
+                    Evaluation& out) {
   at::AutoGradMode off(false);
   const auto& [queries, keys, attention] = call;
   auto& all = out.quantities;

@@ -29,11 +29,11 @@ KeyMix key_side(const HeadMix&);
 
 /// Adds what is known of a call: q, k, v, lambda, the parts of both mixes, and, when `wanted`, key_matrices, the maps
 /// (scores, logits, probs, mixed, lse) and "visible".
-struct Call {
+struct VerifiedCall {
   const Queries& queries;
   const Keys& keys;
   const Attention& attention;
 };
-void add_quantities(const GoldenFile&, const Spec&, const Call&, const Wanted&, Evaluation&);
+void add_quantities(const GoldenFile&, const Spec&, const VerifiedCall&, const Quantities&, Evaluation&);
 
 }  // namespace motet

@@ -4,31 +4,31 @@
 
 namespace motet {
 
-const Finding* Findings::worst() const {
-  const auto found =
-      std::max_element(all.begin(), all.end(), [](const Finding& a, const Finding& b) { return a.error < b.error; });
+const Deviation* Findings::worst() const {
+  const auto found = std::max_element(all.begin(), all.end(),
+                                      [](const Deviation& a, const Deviation& b) { return a.error < b.error; });
   return found == all.end() ? nullptr : &*found;
 }
 
-const Finding* FileReport::worst() const {
-  const Finding* worst = nullptr;
+const Deviation* FileReport::worst() const {
+  const Deviation* worst = nullptr;
   for (const Findings* group : groups())
-    if (const Finding* own = group->worst(); own && (!worst || own->error > worst->error)) worst = own;
+    if (const Deviation* own = group->worst(); own && (!worst || own->error > worst->error)) worst = own;
   return worst;
 }
 
-std::vector<Finding> FileReport::failing() const {
-  std::vector<Finding> out;
+std::vector<Deviation> FileReport::failing() const {
+  std::vector<Deviation> out;
   for (const Findings* group : groups())
-    for (const Finding& finding : group->all)
+    for (const Deviation& finding : group->all)
       if (!finding.passed()) out.push_back(finding);
   return out;
 }
 
-std::vector<Finding> FileReport::loosened(double tolerance) const {
-  std::vector<Finding> out;
+std::vector<Deviation> FileReport::loosened(double tolerance) const {
+  std::vector<Deviation> out;
   for (const Findings* group : groups())
-    for (const Finding& finding : group->all)
+    for (const Deviation& finding : group->all)
       if (finding.tolerance > tolerance) out.push_back(finding);
   return out;
 }

@@ -5,7 +5,7 @@
 namespace motet {
 
 /// One recomputed tensor and its error: infinite when infinities, NaN or the shape differ, or a mask does anywhere.
-struct Finding {
+struct Deviation {
   std::string tensor;
   double error = 0;
   double tolerance = 0;
@@ -14,9 +14,9 @@ struct Finding {
 
 /// All tensors of one kind.
 struct Findings {
-  std::vector<Finding> all;
+  std::vector<Deviation> all;
   /// Null when there are none.
-  const Finding* worst() const;
+  const Deviation* worst() const;
 };
 
 struct FileReport {
@@ -24,10 +24,10 @@ struct FileReport {
   Findings outputs, mids, variants, gradients, masks;
 
   std::vector<const Findings*> groups() const { return {&outputs, &mids, &variants, &gradients, &masks}; }
-  const Finding* worst() const;
-  std::vector<Finding> failing() const;
+  const Deviation* worst() const;
+  std::vector<Deviation> failing() const;
   /// Those that the file itself allows more than `tolerance`.
-  std::vector<Finding> loosened(double tolerance) const;
+  std::vector<Deviation> loosened(double tolerance) const;
   bool passed() const { return failing().empty(); }
 };
 

@@ -97,7 +97,7 @@ Tensor decoded(Mechanism& mechanism, const Attention& whole, const Inputs& in) {
 
 }  // namespace
 
-Evaluation run_layer(const GoldenFile& file, const Spec& spec, const Wanted& wanted) {
+Evaluation run_layer(const GoldenFile& file, const Spec& spec, const Quantities& wanted) {
   Layer layer = make_layer(file, spec);
   const Inputs in = read_inputs(file, spec);
   const Attention attention = stated_attention(file, spec, layer, in);

@@ -20,7 +20,7 @@ void expect_all_pass(const std::string& folder) {
   for (const std::string& path : golden_files({folder})) {
     const FileReport report = verify_model_folder(path, {});
     EXPECT_EQ(report.program, "model");
-    for (const Finding& f : report.failing()) ADD_FAILURE() << path << " " << f.tensor << " " << f.error;
+    for (const Deviation& f : report.failing()) ADD_FAILURE() << path << " " << f.tensor << " " << f.error;
     EXPECT_FALSE(report.outputs.all.empty());
     EXPECT_FALSE(report.gradients.all.empty());
   }
@@ -52,7 +52,7 @@ class ChangedModel : public ::testing::Test {
   }
   std::vector<std::string> failing() {
     std::vector<std::string> names;
-    for (const Finding& f : verify_model_folder(path().string(), {}).failing()) names.push_back(f.tensor);
+    for (const Deviation& f : verify_model_folder(path().string(), {}).failing()) names.push_back(f.tensor);
     return names;
   }
   TemporaryFolder folder_;

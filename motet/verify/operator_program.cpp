@@ -10,7 +10,7 @@ void check_size(const Spec& spec, const char* key, int64_t have, const char* of)
 
 }  // namespace
 
-Evaluation run_operator(const GoldenFile& file, const Spec& spec, const Wanted& wanted) {
+Evaluation run_operator(const GoldenFile& file, const Spec& spec, const Quantities& wanted) {
   const Spec identity = spec["identity"];
   const HeadMix pre = read_mix(file, spec["pre"], identity["pre"].flag()),
                 post = read_mix(file, spec["post"], identity["post"].flag());
@@ -41,7 +41,7 @@ Evaluation run_operator(const GoldenFile& file, const Spec& spec, const Wanted& 
   return done;
 }
 
-Evaluation run_head_mix(const GoldenFile& file, const Spec& spec, const Wanted&) {
+Evaluation run_head_mix(const GoldenFile& file, const Spec& spec, const Quantities&) {
   const HeadMix mix = read_mix(file, spec["mix"], spec["identity"].flag());
   const Tensor in_BHTS = file.input(spec["input"], "BHTS");
   const Tensor out = apply_head_mix(in_BHTS, {mix.identity, mix.part[kWeight]}, query_side(mix), key_side(mix));

@@ -9,7 +9,7 @@ namespace {
 
 struct Program {
   const char* name;
-  Evaluation (*run)(const GoldenFile&, const Spec&, const Wanted&);
+  Evaluation (*run)(const GoldenFile&, const Spec&, const Quantities&);
 };
 constexpr const char* kOnDemand[] = {"scores", "logits", "probs", "mixed", "key_matrices", "visible"};
 constexpr Program kPrograms[] = {
@@ -49,7 +49,7 @@ void check_program(const Spec& spec) {
   if (std::find(known.begin(), known.end(), name) == known.end()) fail(unknown_name("spec.program", name, known));
 }
 
-Evaluation evaluate(const GoldenFile& file, const Spec& spec, const Wanted& wanted) {
+Evaluation evaluate(const GoldenFile& file, const Spec& spec, const Quantities& wanted) {
   check_program(spec);
   const std::string name = spec["program"].word();
   return std::find_if(std::begin(kPrograms), std::end(kPrograms), [&](const Program& p) { return name == p.name; })

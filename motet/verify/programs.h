@@ -27,17 +27,17 @@ struct Evaluation {
 };
 
 /// Names of quantities that the caller reads; costly ones are made on demand only.
-using Wanted = std::set<std::string>;
+using Quantities = std::set<std::string>;
 
 /// Throws Error unless spec.program is one of ours.
 void check_program(const Spec&);
 /// Runs spec.program. Throws Error.
-Evaluation evaluate(const GoldenFile&, const Spec&, const Wanted&);
+Evaluation evaluate(const GoldenFile&, const Spec&, const Quantities&);
 std::vector<std::string> program_names();
 
-Evaluation run_operator(const GoldenFile&, const Spec&, const Wanted&);
-Evaluation run_head_mix(const GoldenFile&, const Spec&, const Wanted&);
-Evaluation run_rope(const GoldenFile&, const Spec&, const Wanted&);
-Evaluation run_layer(const GoldenFile&, const Spec&, const Wanted&);
+Evaluation run_operator(const GoldenFile&, const Spec&, const Quantities&);
+Evaluation run_head_mix(const GoldenFile&, const Spec&, const Quantities&);
+Evaluation run_rope(const GoldenFile&, const Spec&, const Quantities&);
+Evaluation run_layer(const GoldenFile&, const Spec&, const Quantities&);
 
 }  // namespace motet

@@ -48,7 +48,7 @@ void add_rope_quantities(const Rotary& rotary, const Positions& positions, Evalu
   out.quantities["rope_sin"] = {tables.sin.squeeze(2), "BTF"};
 }
 
-Evaluation run_rope(const GoldenFile& file, const Spec& spec, const Wanted&) {
+Evaluation run_rope(const GoldenFile& file, const Spec& spec, const Quantities&) {
   const Tensor x_BTHD = file.input(spec["input"], "BTHD");
   nlohmann::json given = nlohmann::json::object();
   add_rope_options(spec["rope"], x_BTHD.size(3), given);

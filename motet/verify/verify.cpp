@@ -34,8 +34,8 @@ void add_rope_tables(const Spec& spec, Recorded& mids) {
   mids[names[1]] = "rope_sin";
 }
 
-Wanted quantities(const Recorded& a, const Recorded& b) {
-  Wanted wanted;
+Quantities quantities(const Recorded& a, const Recorded& b) {
+  Quantities wanted;
   for (const Recorded* all : {&a, &b})
     for (const auto& [name, quantity] : *all) wanted.insert(quantity);
   return wanted;
@@ -83,7 +83,7 @@ class Verification {
         fail("gradient ", quote(name), " does not begin with '", kGradientPrefix, "'");
   }
 
-  Evaluation evaluation(const Spec& spec, const Wanted& wanted, bool differentiate) const {
+  Evaluation evaluation(const Spec& spec, const Quantities& wanted, bool differentiate) const {
     check_interrupt();
     at::AutoGradMode mode(differentiate);
     Evaluation made = evaluate(file_, spec, wanted);

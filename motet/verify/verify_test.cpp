@@ -19,7 +19,7 @@ using nlohmann::json;
 using testing::message_of;
 using testing::TemporaryFolder;
 
-const std::string kFolder = "tests/golden/op/";
+const std::string kGolden = "tests/golden/op/";
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A recorded file that can be changed and written again.
@@ -28,7 +28,7 @@ struct Copy {
   std::map<std::string, std::pair<TensorView, std::vector<std::byte>>> tensors;
 
   explicit Copy(const std::string& name) {
-    const SafetensorsFile file(kFolder + name);
+    const SafetensorsFile file(kGolden + name);
     metadata = file.metadata();
     for (const TensorView& view : file.tensors()) tensors[view.name] = {view, {view.bytes.begin(), view.bytes.end()}};
   }
@@ -70,7 +70,7 @@ struct Copy {
 std::vector<std::string> failing(Copy copy) {
   const TemporaryFolder folder;
   std::vector<std::string> names;
-  for (const Finding& finding : verify_file(copy.written(folder), {}).failing()) names.push_back(finding.tensor);
+  for (const Deviation& finding : verify_file(copy.written(folder), {}).failing()) names.push_back(finding.tensor);
   return names;
 }
 
@@ -88,14 +88,14 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 }
 
 TEST(Verify, EveryRecordedFilePassesInFloat64) {
-  const std::vector<std::string> files = golden_files({kFolder});
+  const std::vector<std::string> files = golden_files({kGolden});
   ASSERT_EQ(files.size(), 65U);
   for (const std::string& path : files) {
     const FileReport report = verify_file(path, {});
     ASSERT_NE(report.worst(), nullptr) << path;
     EXPECT_FALSE(report.outputs.all.empty()) << path;
     EXPECT_FALSE(report.gradients.all.empty()) << path;
-    for (const Finding& finding : report.failing())
+    for (const Deviation& finding : report.failing())
       ADD_FAILURE() << path << ": " << finding.tensor << " differs by " << finding.error;
   }
 }
@@ -105,7 +105,7 @@ TEST(Verify, NarrowerTypesStayInTheirTolerance) {
     for (const char* name : {"dcmha_window", "diff_v1_gqa", "talking_heads_dynamic", "compose_r3",
                              "composed_pairs_token", "rope_partial"}) {
       const FileReport report =
-          verify_file(kFolder + name + ".safetensors", {.dtype = type, .tolerance = default_tolerance(type)});
+          verify_file(kGolden + name + ".safetensors", {.dtype = type, .tolerance = default_tolerance(type)});
       EXPECT_TRUE(report.passed()) << name << " in " << type << ": " << report.worst()->tensor << " "
                                    << report.worst()->error;
       EXPECT_GT(report.outputs.worst()->error, 1e-9) << name << " was not computed in " << type;
@@ -302,7 +302,7 @@ TEST(Verify, FoldersAreListedModelFoldersAmongThem) {
             model + ": spec.program is 'model': want the model folder instead of this file");
   EXPECT_EQ(golden_files({"tests/golden/model/llama_mha"}), std::vector<std::string>{"tests/golden/model/llama_mha"});
   EXPECT_EQ(golden_files({"tests/golden/model"}).size(), 7u);
-  const std::vector<std::string> files = golden_files({kFolder});
+  const std::vector<std::string> files = golden_files({kGolden});
   EXPECT_TRUE(std::is_sorted(files.begin(), files.end()));
 }
 

@@ -12,12 +12,12 @@
 namespace motet {
 namespace {
 
-struct Range {
+struct CodePoints {
   char32_t first, last;
 };
 
 // Punctuation today that the reference's table, of Unicode 8, does not have.
-constexpr Range kNewPunctuation[] = {
+constexpr CodePoints kNewPunctuation[] = {
     {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},
     {0x1B4E, 0x1B4F},   {0x1B7D, 0x1B7F},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10D6E, 0x10D6E},
     {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59}, {0x10F86, 0x10F89}, {0x113D4, 0x113D8}, {0x1144B, 0x1144F},
@@ -26,13 +26,13 @@ constexpr Range kNewPunctuation[] = {
     {0x11B00, 0x11B09}, {0x11BE1, 0x11BE1}, {0x11C41, 0x11C45}, {0x11C70, 0x11C71}, {0x11EF7, 0x11EF8},
     {0x11F43, 0x11F4F}, {0x11FFF, 0x11FFF}, {0x12FF1, 0x12FF2}, {0x16D6D, 0x16D6F}, {0x16E97, 0x16E9A},
     {0x16FE2, 0x16FE2}, {0x1E5FF, 0x1E5FF}, {0x1E95E, 0x1E95F}};
-constexpr Range kFormerPunctuation[] = {{0x166D, 0x166D}, {0x111C9, 0x111C9}};
-constexpr Range kNumbersOfUnicode17[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
-constexpr Range kCircled[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+constexpr CodePoints kFormerPunctuation[] = {{0x166D, 0x166D}, {0x111C9, 0x111C9}};
+constexpr CodePoints kNumbersOfUnicode17[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
+constexpr CodePoints kCircled[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 
 template <size_t n>
-bool inside(const Range (&ranges)[n], char32_t value) {
-  for (const Range& range : ranges) {
+bool inside(const CodePoints (&ranges)[n], char32_t value) {
+  for (const CodePoints& range : ranges) {
     if (value >= range.first && value <= range.last) return true;
   }
   return false;
@@ -44,7 +44,7 @@ constexpr char32_t kCodePoints = 0x110000;
 const std::vector<uint8_t>& categories() {
   static const std::vector<uint8_t> table = [] {
     std::vector<uint8_t> out(kCodePoints);  // 0: not assigned, as all planes between 4 and 13 are
-    for (const Range& range : {Range{0, 0x3FFFF}, Range{0xE0000, 0xE0FFF}}) {
+    for (const CodePoints& range : {CodePoints{0, 0x3FFFF}, CodePoints{0xE0000, 0xE0FFF}}) {
       for (char32_t c = range.first; c <= range.last; ++c) {
         out[c] = static_cast<uint8_t>(utf8proc_category(static_cast<utf8proc_int32_t>(c)));
       }
