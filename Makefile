@@ -8,7 +8,7 @@ run: build
 	build/motet compare $(RUN_ARGS)
 
 test: build
-	ctest --test-dir build -j 2 --output-on-failure && $(python) -m pytest -n 2 --dist loadfile tests && $(python) scripts/check_layers.py --self-test && $(python) scripts/check_layers.py && $(python) scripts/check_docs.py && $(python) scripts/bench_tables.py --check && $(python) scripts/readme_table.py --check && $(python) scripts/mutants --check && build/motet experiment report --check
+	ctest --test-dir build -j 2 --output-on-failure && $(python) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests && $(python) scripts/check_layers.py --self-test && $(python) scripts/check_layers.py && $(python) scripts/check_docs.py && $(python) scripts/bench_tables.py --check && $(python) scripts/readme_table.py --check && $(python) scripts/mutants --check && build/motet experiment report --check
 
 bench: build
 	build/motet bench attention $(BENCH_ARGS)

@@ -8,6 +8,10 @@ import zipfile
 
 import pytest
 
+# Two tests at once share the processors: a thread that waits for its next piece of work must not keep one busy for long.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOTET = ROOT / "build" / "motet"
 
