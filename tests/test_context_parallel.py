@@ -1,11 +1,9 @@
 """examples/context_parallel.py: keys in 2 and 4 processes, forward and backward as one process computes them."""
-import os
 import sys
 
 import pytest
 from conftest import ROOT
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402

@@ -1,13 +1,11 @@
 """The torch operators from Python, out of build/libmotet_ops.so alone. The oracle is written here, in plain loops."""
 import itertools
 import math
-import os
 import pathlib
 
 import numpy as np
 import pytest
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch: spinning threads would slow small operators
 import torch  # noqa: E402
 from torch.autograd import gradcheck  # noqa: E402
 

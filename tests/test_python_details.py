@@ -1,13 +1,11 @@
 """What the other tests of the Python package pass over: first values, patterns over depth, the ends of ranges, and the
 attention function's arguments one by one."""
 import math
-import os
 import sys
 
 import pytest
 from conftest import ROOT
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
 sys.path.insert(0, str(ROOT / "python"))
 import torch  # noqa: E402
 

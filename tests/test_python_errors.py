@@ -1,12 +1,10 @@
 """Wrong input to the Python package: a ValueError in one line that names the argument, whatever is wrong with it."""
 import math
-import os
 import sys
 
 import pytest
 from conftest import ROOT
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
 sys.path.insert(0, str(ROOT / "python"))
 import torch  # noqa: E402
 

@@ -1,12 +1,10 @@
 """The operator as an attention function of Hugging Face transformers, against PyTorch's own in the same models."""
-import os
 import subprocess
 import sys
 
 import pytest
 from conftest import ROOT, environment
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
 sys.path.insert(0, str(ROOT / "python"))
 import torch  # noqa: E402
 

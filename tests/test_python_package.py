@@ -10,7 +10,6 @@ import sys
 import pytest
 from conftest import ROOT, environment, run
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read with torch
 sys.path.insert(0, str(ROOT / "python"))
 import torch  # noqa: E402
 from torch.func import functional_call  # noqa: E402
