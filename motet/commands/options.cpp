@@ -8,7 +8,7 @@ constexpr const char* kWeights =
     "how the model's matrices are kept; auto: in 8 bits where the folder has them so (convert --weights), else float32";
 
 constexpr const char* kPrecision =
-    "high: attention multiplies float32 in three products of AMX tiles, not in six (wants AMX)";
+    "high: attention and linear layers multiply float32 in three products of AMX tiles (wants AMX)";
 
 const Words<std::optional<WeightType>>& weight_words() {
   static const Words<std::optional<WeightType>> all = [] {

@@ -26,9 +26,10 @@ class LinearImpl : public Preparable {
   /// Memory of W in fewer bits; 0 when the parameter holds it.
   int64_t kept_bytes() const;
   /// What linear() of motet/ops takes.
-  LinearLayer operands() const { return {kept_.kept ? kept_ : Matrix{weight}, bias}; }
+  LinearLayer operands() const { return {kept_.kept ? kept_ : Matrix{weight}, bias, precision}; }
 
   Tensor weight, bias;  // bias may be undefined
+  Precision precision = Precision::highest;
 
  private:
   bool is_kept_in(WeightType) const;

@@ -59,6 +59,8 @@ void ModelImpl::set_precision(Precision precision, const std::string& what) {
   const std::string reason = precision == Precision::high ? why_not_high(device(), type) : "";
   if (!reason.empty()) fail_usage(what, ": high, want highest: ", reason);
   for (const Block& block : blocks_) block->self_attn->precision = precision;
+  for (const auto& module : modules())
+    if (auto* layer = module->as<LinearImpl>()) layer->precision = precision;
 }
 
 void ModelImpl::initialize(uint64_t seed) {
@@ -142,7 +144,9 @@ Tensor ModelImpl::before_decoding(const Tensor& hidden) {
 
 Tensor ModelImpl::decoded(const Tensor& transformed) {
   const AutocastScope scope(config_.autocast, device().type());
-  return ops::linear(transformed, {decoder()->operands().weight_NK, output_bias()});
+  LinearLayer output = decoder()->operands();
+  output.bias_N = output_bias();
+  return ops::linear(transformed, output);
 }
 
 Tensor ModelImpl::logits(const Tensor& hidden) { return decoded(before_decoding(hidden)); }

@@ -92,7 +92,8 @@ class ModelImpl : public torch::nn::Module {
   /// Whether forward(), hidden(), states() and logits() compute under autocast to bfloat16 or float16, in training and
   /// evaluation alike.
   void set_autocast(std::optional<at::ScalarType> type) { config_.autocast = type; }
-  /// Of the products in attention. Throws UsageError, behind `what`, where they cannot have it (attention.h).
+  /// Of the products in attention and, without gradients, in linear layers. Throws UsageError, behind `what`, where
+  /// they cannot have it (attention.h).
   void set_precision(Precision, const std::string& what);
   /// Whether a pass with gradients keeps each layer's input alone, and the backward pass computes the layer again.
   void set_recompute(bool on) { recompute_ = on; }

@@ -211,6 +211,20 @@ TEST(Model, DynamicScalingHasOneBaseForAPlannedLength) {
 
 TEST(Model, TooLongInputIsRefused) { EXPECT_THROW(fresh(tiny({}, {}, 11, 4))->forward(kIds), UsageError); }
 
+TEST(Model, PrecisionIsThatOfEachLinearLayer) {
+  Model model = fresh(tiny({{"num_layers", 2}}, {{"mechanism", "dcmha"}}));
+  const auto layers = [&] {
+    std::vector<LinearImpl*> all;
+    for (const auto& module : model->modules())
+      if (auto* layer = module->as<LinearImpl>()) all.push_back(layer);
+    return all;
+  };
+  ASSERT_GT(layers().size(), 14u);
+  for (LinearImpl* layer : layers()) layer->precision = Precision::high;
+  model->set_precision(Precision::highest, "--precision");
+  for (LinearImpl* layer : layers()) EXPECT_EQ(layer->operands().precision, Precision::highest);
+}
+
 TEST(Model, PrecisionIsThatOfEachLayersAttention) {
   Model model = fresh(tiny({{"num_layers", 3}}));
   const auto set = [&] { model->set_precision(Precision::high, "--precision"); };

@@ -1,5 +1,6 @@
-#include "motet/kernels/linear.h"
+#include "motet/kernels/linear_tiles.h"
 
+#include "motet/core/instructions.h"
 #include "motet/ops/checks.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
@@ -23,7 +24,11 @@ void check(const Tensor& x, const LinearLayer& layer) {
                     " and weight ", w.sizes(), ", want [...,K] and [N,K]");
 }
 
-std::string why_not(const LinearArguments& a) {
+Precision precision(const LinearArguments& a) {
+  return a.layers.empty() ? Precision::highest : a.layers.front().precision;
+}
+
+std::string why_not_plain(const LinearArguments& a) {
   if (std::string reason = why_not_rows(a.x); !reason.empty()) return reason;
   for (const LinearLayer& layer : a.layers) {
     const Tensor& w = layer.weight_NK.values_NK;
@@ -33,6 +38,20 @@ std::string why_not(const LinearArguments& a) {
       return "bias in float32 alone";
   }
   return "";
+}
+
+std::string why_not(const LinearArguments& a) {
+  return precision(a) == Precision::high ? "precision is high, which tiles alone has" : why_not_plain(a);
+}
+
+// Takes nothing that rows does not, and so runs only by its name; but the precision high it takes alone.
+std::string why_not_tiles(const LinearArguments& a) {
+#if defined(__x86_64__)
+  if (std::string reason = why_not_amx(); !reason.empty()) return reason;
+  return why_not_plain(a);
+#else
+  return "only on x86-64";
+#endif
 }
 
 Weight plain(const LinearLayer& layer) {
@@ -47,7 +66,9 @@ Weight plain(const LinearLayer& layer) {
           .K = values.size(1)};
 }
 
-Outputs run_rows(const LinearArguments& a) {
+using Tasks = std::span<const LinearTask>;
+template <class Kernel>
+Outputs run_plain(const LinearArguments& a, const Kernel& kernel) {
   Outputs made;
   c10::SmallVector<LinearTask, 4> tasks;
   c10::SmallVector<int64_t, 5> shape(a.x.sizes());
@@ -56,9 +77,17 @@ Outputs run_rows(const LinearArguments& a) {
     made.push_back(at::empty(shape, a.x.options()));
     tasks.push_back({plain(layer), made.back().mutable_data_ptr<float>()});
   }
-  linear(std::span(tasks.data(), tasks.size()), a.x.const_data_ptr<float>(), a.x.numel() / a.x.size(-1),
-         torch_threads());
+  kernel(Tasks(tasks.data(), tasks.size()), a.x.const_data_ptr<float>(), a.x.numel() / a.x.size(-1));
   return made;
+}
+
+Outputs run_rows(const LinearArguments& a) {
+  return run_plain(a, [](Tasks tasks, const float* x, int64_t M) { linear(tasks, x, M, torch_threads()); });
+}
+
+Outputs run_tiles(const LinearArguments& a) {
+  return run_plain(
+      a, [&](Tasks tasks, const float* x, int64_t M) { linear_by_tiles(tasks, x, M, precision(a), torch_threads()); });
 }
 
 Outputs run_torch(const LinearArguments& a) {
@@ -68,9 +97,10 @@ Outputs run_torch(const LinearArguments& a) {
 }
 
 const auto& table() {
-  static const Kernels<LinearArguments, Outputs, 2> table(
-      "linear",
-      {{{"rows", why_not, run_rows}, {"torch", [](const LinearArguments&) { return std::string(); }, run_torch}}});
+  static const Kernels<LinearArguments, Outputs, 3> table(
+      "linear", {{{"rows", why_not, run_rows},
+                  {"tiles", why_not_tiles, run_tiles},
+                  {"torch", [](const LinearArguments&) { return std::string(); }, run_torch}}});
   return table;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <span>
 
+#include "motet/core/precision.h"
 #include "motet/ops/matrix.h"
 
 // Functions of tensors between which a model's layers choose nothing: each checks all operands once (device, dtype,
@@ -8,10 +9,12 @@
 // torch is the last. The operator itself, composed attention, is motet/attention. `kernel` names a row.
 namespace motet {
 
-/// W and bias of y = x W^T + bias; bias [N] or undefined.
+/// W and bias of y = x W^T + bias; bias [N] or undefined. The precision counts where there are tiles (AMX) and no
+/// gradients; elsewhere products are those of float32.
 struct LinearLayer {
   Matrix weight_NK;
   Tensor bias_N = {};
+  Precision precision = Precision::highest;
 };
 
 /// cos and sin [1 or B, T, 1, P] in float32 (float64 for a float64 x) of P pairs of dimensions: (j, j + P), or
@@ -42,7 +45,7 @@ namespace ops {
 
 /// y [...,N] from x [...,K]. Differentiable in x, W and bias, unless W is kept in fewer bits.
 Tensor linear(const Tensor& x, const LinearLayer&, const char* kernel = nullptr);
-/// Layers that read the same x: few rows of it go through all weights in one pass.
+/// Layers that read the same x, with the precision of the first: few rows of it go through all weights in one pass.
 std::vector<Tensor> linear_together(const Tensor& x, std::span<const LinearLayer>, const char* kernel = nullptr);
 /// The rows of W that ids [...] name, [...,K].
 Tensor embedding(const Matrix&, const Tensor& ids);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "motet/core/error.h"
+#include "motet/core/instructions.h"
 #include "motet/core/testing.h"
 #include "motet/ops/dropout.h"
 #include "motet/ops/ops.h"
@@ -144,7 +145,7 @@ TEST(Ops, EveryRowOfEveryTableIsTheDefinition) {
     const auto table = std::ranges::find(kernel_tables(), one.table, &KernelTable::name);
     ASSERT_NE(table, kernel_tables().end());
     for (const std::string& row : table->rows) {
-      if (row == "cuda") continue;  // cuda_test.cpp
+      if (row == "cuda" || row == "tiles") continue;  // cuda_test.cpp, kernels/linear_tiles_test.cpp
       const Tensor got = one.run(x.to(at::kFloat), row.c_str());
       EXPECT_LE((got - want).abs().max().item<double>(), 3e-6 * (1 + want.abs().max().item<double>()))
           << one.table << '=' << row;
@@ -254,6 +255,32 @@ TEST(Ops, KeptWeightsStandForTheSameNumbersInEveryRow) {
     EXPECT_LE((many.slice(0, 0, 16) - few).abs().max().item<double>(), 1e-4);
     EXPECT_TRUE(at::equal(ops::embedding(kept, ids), numbers.index_select(0, ids)));
   }
+}
+
+// By its name, or for the precision high: six products of parts, or three, which differ. A CPU without tiles says so.
+TEST(Ops, TilesMultiplyLinearLayersWhereTheyAreAskedFor) {
+  const Tensor x = at::randn({40, 70}), w = at::randn({33, 70});
+  const LinearLayer highest{{w}}, high{{w}, {}, Precision::high};
+  const Tensor want = at::linear(x.to(at::kDouble), w.to(at::kDouble));
+  const auto off = [&](const Tensor& y) { return ((y - want).norm() / want.norm()).item<double>(); };
+  EXPECT_LT(off(ops::linear(x, high).detach()), 1e-6) << "gradients are on: torch's products";
+  at::NoGradGuard no_grad;
+  const std::string by_rows = refusal([&] { ops::linear(x, high, "rows"); });
+  EXPECT_EQ(by_rows, "linear: kernel rows cannot run this problem: precision is high, which tiles alone has");
+#if defined(__x86_64__)
+  const std::string lacking = why_not_amx();
+#else
+  const std::string lacking = "only on x86-64";
+#endif
+  const std::string by_tiles = refusal([&] { ops::linear(x, highest, "tiles"); });
+  if (!by_tiles.empty()) {
+    EXPECT_EQ(by_tiles, "linear: kernel tiles cannot run this problem: " + lacking);
+    EXPECT_TRUE(at::equal(ops::linear(x, high), ops::linear(x, highest, "torch")));
+    return;
+  }
+  EXPECT_LT(off(ops::linear(x, highest, "tiles")), 3e-7);
+  EXPECT_GT(off(ops::linear(x, high)), 1e-6);
+  EXPECT_LT(off(ops::linear(x, high)), 2e-5);
 }
 
 TEST(Ops, LayersWithoutGradientGoThroughTheKernelOfRows) {

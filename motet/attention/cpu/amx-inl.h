@@ -11,7 +11,7 @@
 #endif
 
 #include "motet/attention/cpu/parts-inl.h"
-#include "motet/attention/cpu/tiles.h"
+#include "motet/core/tiles.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {

@@ -3,7 +3,7 @@
 
 // The tile registers of AMX, as the CPU has them and as loops, under the same names: what computes with them is a
 // template over either.
-namespace motet::cpu {
+namespace motet {
 
 inline constexpr int kTiles = 8, kTileRows = 16, kTilePairs = 16;  // pairs of bfloat16, or float32 numbers, of a row
 
@@ -72,4 +72,4 @@ struct EmulatedTiles {
   }
 };
 
-}  // namespace motet::cpu
+}  // namespace motet

@@ -1,5 +1,5 @@
 // The emulated tiles by hand, and against the CPU's where it has them; float32 products in three parts.
-#include "motet/attention/cpu/tiles.h"
+#include "motet/core/tiles.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "motet/core/instructions.h"
 
-namespace motet::cpu {
+namespace motet {
 namespace {
 
 uint32_t bits(float x) {
@@ -145,4 +145,4 @@ TEST(Tiles, OfTheCpuGiveTheBitsOfTheEmulation) {
 #endif
 
 }  // namespace
-}  // namespace motet::cpu
+}  // namespace motet

@@ -1,4 +1,4 @@
-#include "motet/attention/cpu/tiles.h"
+#include "motet/core/tiles.h"
 
 #include <cfloat>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace motet::cpu {
+namespace motet {
 namespace {
 
 struct Tile {
@@ -100,4 +100,4 @@ void EmulatedTiles::multiply_tiles(int sum, int a, int b) {
   }
 }
 
-}  // namespace motet::cpu
+}  // namespace motet
