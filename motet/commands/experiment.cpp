@@ -14,6 +14,7 @@
 #include "motet/experiments/rates.h"
 #include "motet/experiments/report.h"
 #include "motet/lab/lab.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -304,6 +305,7 @@ int run(const Action& action) {
     fail_usage("experiment run: want an id, one of experiment list, or all of them");
   for (const Experiment& one : action.named)
     if (!one.not_run.empty()) log_warn(text(one.id, " is not run here: ", one.not_run));
+  parse_device(action.asked.device);  // throws, whether or not a cell is left to run on it
   const int64_t processors = request_threads(action.request);
   Work work = cells_to_run(action);
   const bool alone = std::ranges::any_of(work.open, [](const OpenCell& one) { return Lab::alone(*one.experiment); });
