@@ -321,7 +321,9 @@ def test_mistakes_are_one_line(folder):
     assert wrong("run", "T1", "--scale", "m") == "motet: T1: unknown scale 'm': nearest is 's'; known: xs, s"
     assert wrong("run", "T1", "--arms", "three") == "motet: --arms: T1: unknown arm 'three': known: one, two, talking"
     assert wrong("run", "T1", "--cells", "3/2") == "motet: --cells: '3/2', want a part such as 1/2"
-    assert wrong("run", "T1", "--device", "tpu") == "motet: unknown device 'tpu': known: auto, cpu, cuda, cuda:N"
+    known = "nearest is 'cpu'; known: auto, cpu, cuda, cuda:N"
+    for nothing_left in [], ["--cells", "3/3"]:
+        assert wrong("run", "T1", *nothing_left, "--device", "tpu") == f"motet: unknown device 'tpu': {known}"
     assert "want an id" in wrong("run")
     (folder / "results.json").write_text('{"version": 9}')
     assert "is of version 9, want 1" in wrong("run", "T1", code=1)
