@@ -45,7 +45,6 @@ HWY_BEFORE_NAMESPACE();
 namespace motet::HWY_NAMESPACE {
 namespace {
 
-using parts::kLanes;
 using parts::split_row;
 using parts::with_parts;
 
