@@ -48,18 +48,6 @@ namespace {
 using parts::split_row;
 using parts::with_parts;
 
-// Rows [first, first + kBlock) of x, those that there are, to [part][pairs][kBlock].
-void turn(const TiledCall& call, int64_t first, float* row, float* to) {
-  std::fill_n(to, call.x_block(), 0.f);
-  std::fill_n(row, call.parts * call.pairs, 0.f);
-  for (int64_t m = 0; m < std::min(kBlock, call.M - first); ++m) {
-    with_parts(call.parts, [&](auto number) HWY_ATTR {
-      split_row<number()>(call.x + (first + m) * call.K, call.K, row, call.pairs);
-    });
-    for (int64_t i = 0; i < call.parts * call.pairs; ++i) to[i * kBlock + m] = row[i];
-  }
-}
-
 // 8-bit numbers are bfloat16 ones.
 void pairs_of_bytes(const int8_t* from, int64_t count, float* to) {
   constexpr int64_t kSome = 256;
@@ -140,7 +128,17 @@ void blocks(const TiledCall& call, const LinearTask& task, int64_t begin, int64_
 
 }  // namespace
 
-void turn_rows(const TiledCall& call, int64_t first, float* row, float* to) { turn(call, first, row, to); }
+// Rows [first, first + kBlock) of x, those that there are, to [part][pairs][kBlock].
+void turn_rows(const TiledCall& call, int64_t first, float* row, float* to) {
+  std::fill_n(to, call.x_block(), 0.f);
+  std::fill_n(row, call.parts * call.pairs, 0.f);
+  for (int64_t m = 0; m < std::min(kBlock, call.M - first); ++m) {
+    with_parts(call.parts, [&](auto number) HWY_ATTR {
+      split_row<number()>(call.x + (first + m) * call.K, call.K, row, call.pairs);
+    });
+    for (int64_t i = 0; i < call.parts * call.pairs; ++i) to[i * kBlock + m] = row[i];
+  }
+}
 
 void tiled_blocks(const TiledCall& call, const LinearTask& task, int64_t begin, int64_t end, int64_t m0, int64_t m1,
                   const float* turned, float* space) {
