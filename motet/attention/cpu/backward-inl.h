@@ -166,14 +166,15 @@ struct ScoreRows {
 
 /// A tile of 32 keys: x [8][width] times packed rows of keys or values.
 HWY_INLINE void backward_scores(const Products& products, const ScoreRows& x, const float* packed, int64_t width,
-                                int rows, float* to) {
+                                int rows, float* to, const Ahead& ahead) {
   if (HWY_UNLIKELY(x.parts != nullptr)) {
+    ahead.fetch_at_once<kBackwardKeys>();
     products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
     if (x.queries && products.storage() == Storage::pairs)
       products.scale_scores<kBackwardKeys>(rows, kBackwardKeys, to);
     return;
   }
-  score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to);
+  score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to, ahead);
 }
 
 /// Everything of a backward run but the worker: packing, turns, tasks, results.

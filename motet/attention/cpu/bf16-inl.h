@@ -16,7 +16,8 @@ namespace motet::cpu::HWY_NAMESPACE {
 constexpr bool kHasPairs = true;
 #define MOTET_BF16 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")))
 
-/// As Product, but a and b hold pairs (depth counts pairs), and the sums are multiplied by `factor`.
+/// As Product, but a and b hold pairs (depth counts pairs), and the sums are multiplied by `factor`; a line of what is
+/// ahead comes with every pair.
 template <int kNR, bool kAdd>
 MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int rows, int64_t column, float factor) {
   __m512 c[8][kNR];
@@ -30,6 +31,7 @@ MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int
   MOTET_UNROLL(8) for (int i = 0; i < 8; ++i) a[i] = x.a + (first + (i < last ? i : last)) * x.a_row;
   const float* b = x.b + column;
   for (int64_t k = 0; k < x.depth; ++k, b += x.b_step) {
+    if (x.ahead) x.ahead->fetch(k);
     __m512bh v[kNR];
     MOTET_UNROLL(2) for (int j = 0; j < kNR; ++j) v[j] = (__m512bh)_mm512_loadu_ps(b + 16 * j);
     MOTET_UNROLL(8) for (int i = 0; i < 8; ++i) {

@@ -51,6 +51,7 @@ class OnlineForward {
 
  private:
   int64_t count() const { return static_cast<int64_t>(subs_.size()); }
+  int64_t next_tile(int64_t j) const { return std::min(j + 1, call_.tiles(kForwardKeys) - 1); }
 
   // Two sub-blocks from s on and tile j.
   void add_tile(int64_t s, int64_t j, const Unit& unit) {
@@ -66,19 +67,25 @@ class OnlineForward {
     if (part.empty()) return;
     const int columns = static_cast<int>(part.end - part.begin);
     float* const e = space_.get(scores_);
-    const float* k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * products_.row_floats(p_.D);
+    const int64_t row = products_.row_floats(p_.D), group = p_.key_of[unit.score0];
+    const float* k = keys_.k(b_, j, group) + part.begin * row;
     for (int i = 0; i < subs; ++i) {
       float* const tile = e + i * kRows * kForwardKeys;
-      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * products_.row_floats(p_.D), k, columns,
-                      tile);
+      const float* const next = share(keys_.k(b_, next_tile(j), group), row * kForwardKeys, s + i, count());
+      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * row, k, columns, tile,
+                      {tile + kRows * kForwardKeys, next, next});
       if (!sees_all(call_, b_, subs_[s + i], j * kForwardKeys, part))
         hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile);
     }
     for (int r = 0; r < subs * kRows; r += kLanes) softmax(s * kRows, r, subs * kRows, columns);
-    const float* v = keys_.v_columns(b_, j, p_.value_of[unit.output0]);
-    for (int i = 0; i < subs; ++i)
-      products_.add_values(subs_[s + i].rows, e + i * kRows * kForwardKeys, v, part,
-                           space_.get(out_) + (s + i) * kRows * width_);
+    const int64_t values = p_.value_of[unit.output0];
+    for (int i = 0; i < subs; ++i) {
+      float* const out = space_.get(out_) + (s + i) * kRows * width_;
+      const float* const next = share(keys_.v_columns(b_, next_tile(j), values),
+                                      products_.panel_floats(width_ * kForwardKeys), s + i, count());
+      products_.add_values(subs_[s + i].rows, e + i * kRows * kForwardKeys, keys_.v_columns(b_, j, values), part, out,
+                           {out + kRows * width_, next, next});
+    }
   }
 
   // Rows [r, r + kLanes) of the tile whose first row is `row0` of the block; of `rows` real ones.
@@ -205,6 +212,7 @@ class OnlineBackward {
 
  private:
   int64_t count() const { return static_cast<int64_t>(subs_.size()); }
+  int64_t next_tile(int64_t j) const { return std::min(j + 1, call_.tiles(kBackwardKeys) - 1); }
 
   Span start() {
     const int64_t t0 = task_.block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
@@ -256,8 +264,10 @@ class OnlineBackward {
   void make_logits(int64_t s, int64_t j, float* p) {
     constexpr int kKeys = kBackwardKeys;
     const SubBlock& sub = subs_[s];
-    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s), true},
-                    keys_.k(task_.b, j, p_.key_of[task_.unit.score0]), p_.D, sub.rows, p);
+    const int64_t group = p_.key_of[task_.unit.score0];
+    const float* const next = share(keys_.k(task_.b, next_tile(j), group), p_.D * kKeys, s, count());
+    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s), true}, keys_.k(task_.b, j, group),
+                    p_.D, sub.rows, p, {p + kRows * kKeys, next, next});
     if (!sees_all(call_, task_.b, sub, j * kKeys, {0, kKeys}))
       hide_unseen<kKeys>(call_, task_.b, sub, j * kKeys, {0, kKeys}, 1, p);
   }
@@ -284,8 +294,11 @@ class OnlineBackward {
     float* const p = space_.get(weights_) + s * kRows * kKeys;
     float* const g = space_.get(grads_) + s * kRows * kKeys;
     make_logits(s, j, p);
+    const int64_t values = p_.value_of[task_.unit.output0], group = p_.key_of[task_.unit.score0];
+    const float* const v = share(keys_.v_turned(task_.b, next_tile(j), values), p_.E * kKeys, s, count());
+    const float* const dv = share(shared_.dv.at(task_.b, next_tile(j), values), p_.E * kKeys, s, count());
     backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s), false},
-                    keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]), p_.E, sub.rows, g);
+                    keys_.v_turned(task_.b, j, values), p_.E, sub.rows, g, {g + kRows * kKeys, v, dv});
     for (int r = 0; r < sub.rows; ++r) {
       const int64_t row = s * kRows + r;
       const Vec high = set(space_.get(lse_)[row]), low = set(space_.get(lse_low_)[row]),
@@ -296,13 +309,17 @@ class OnlineBackward {
         store(g + c, hn::Mul(w, hn::Sub(load(g + c), d)));
       }
     }
-    const float* k = keys_.k_columns(task_.b, j, p_.key_of[task_.unit.score0]);
+    const float* k = keys_.k_columns(task_.b, j, group);
+    const float* const dk = share(shared_.dk.at(task_.b, next_tile(j), group), p_.D * kKeys, s, count());
+    const float* const next = share(keys_.k_columns(task_.b, next_tile(j), group), d_ * kKeys, s, count());
+    const Ahead ahead(space_.get(dq_) + (s + 1) * kRows * d_, next, dk);
     if (HWY_UNLIKELY(by_tiles_))
       return products_.add_by_tiles<kKeys>(g, k, {0, kKeys}, p_.D, space_.get(dq_) + s * kRows * d_);
     for (int64_t column = 0; column < d_; column += kPanel) {
       const ColumnPanel panel = column_panel(p_.D, column);
+      const Ahead rest = ahead.after(column / kPanel * kKeys / kStepsOfLine);
       product<true>(
-          {g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys},
+          {g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys, &rest},
           sub.rows, panel.width);
     }
   }

@@ -112,6 +112,7 @@ class RowBackward {
   float* sums(const Mix& mix, size_t handle, int64_t s) const {
     return of(handle, mix.shared_gradients ? 0 : s, mix.row_gradients);
   }
+  int64_t next_tile(int64_t j) const { return std::min(j + 1, end_tile_ - 1); }
   bool sees(int64_t s, int64_t j) const { return !subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty(); }
 
   void start(const BackwardTask& task) {
@@ -171,10 +172,13 @@ class RowBackward {
     float* const p = weights(s, j);
     float* const a = mixes_.pre.passes() ? p : scores(s, j);
     for (int64_t h = 0; h < unit.scores; ++h) {
-      if (!mixes_.pre.passes()) fetch_tile(p + h * kRows * kKeys);
-      for (int64_t i = 0; i < kRows * d_; i += 16) prefetch_l1(q(s, h) + kRows * d_ + i);
-      backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys_.k(task_.b, j, p_.key_of[unit.score0 + h]),
-                      p_.D, sub.rows, a + h * kRows * kKeys);
+      const int64_t group = p_.key_of[unit.score0 + h];
+      float* const to = a + h * kRows * kKeys;
+      const float* const mixed = p + h * kRows * kKeys;
+      const float* const k = share(keys_.k(task_.b, next_tile(j), group), p_.D * kKeys, s, count());
+      const Ahead ahead(to + kRows * kKeys, q(s, h + 1), mixed, k, k);
+      backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys_.k(task_.b, j, group), p_.D, sub.rows, to,
+                      ahead);
     }
     if (!mixes_.pre.passes())
       mixes_.pre.apply_narrow(mixes_.pre, {a, p, nullptr, of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j),
@@ -208,11 +212,13 @@ class RowBackward {
     float* const p = weights(s, j);
     float* const du = mixes_.post.backward_in_place() || mixes_.post.passes() ? grads(s, j) : space_.get(mixed_grad_);
     for (int64_t o = 0; o < unit.outputs; ++o) {
-      if (!mixes_.post.passes() && !mixes_.post.backward_in_place()) fetch_tile(grads(s, j) + o * kRows * kKeys);
-      for (int64_t i = 0; i < kRows * e_; i += 16) prefetch_l1(dout(s, o) + kRows * e_ + i);
-      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false},
-                      keys_.v_turned(task_.b, j, p_.value_of[unit.output0 + o]), p_.E, sub.rows,
-                      du + o * kRows * kKeys);
+      const int64_t group = p_.value_of[unit.output0 + o], piece = p_.E * kKeys;
+      float* const to = du + o * kRows * kKeys;
+      const float* const v = share(keys_.v_turned(task_.b, next_tile(j), group), piece, s, count());
+      const float* const dv = share(shared_.dv.at(task_.b, j, group), piece, s, count());
+      const Ahead ahead(to + kRows * kKeys, dout(s, o + 1), grads(s, j) + o * kRows * kKeys, v, dv);
+      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false}, keys_.v_turned(task_.b, j, group), p_.E,
+                      sub.rows, to, ahead);
     }
     if (mixes_.post.passes()) {
       add_row_sums(p, du, static_cast<int>(unit.softmax), sub.rows, kKeys, row_sums(s));
@@ -253,33 +259,23 @@ class RowBackward {
                            sub.rows, kKeys});
     const float* ds = score_grads(s, j);
     for (int64_t h = 0; h < unit.scores; ++h) {
-      const float* k = keys_.k_columns(task_.b, j, p_.key_of[unit.score0 + h]);
-      fetch_next(s, j, h);
+      const int64_t group = p_.key_of[unit.score0 + h], at = h * kRows * kKeys;
+      const float* k = keys_.k_columns(task_.b, j, group);
+      const float* const later = share(keys_.k_columns(task_.b, next_tile(j), group), d_ * kKeys, s, count());
+      const Ahead ahead(dq(s, h + 1), score_grads(s, j) + score_tile_ + at, weights(s, j) + weight_tile_ + at,
+                        grads(s, j) + grad_tile_ + at, later);  // the row buffers of the next sub-block
       if (HWY_UNLIKELY(by_tiles_)) {
+        ahead.fetch_at_once<kKeys>();
         products_.add_by_tiles<kKeys>(ds + h * kRows * kKeys, k, {0, kKeys}, p_.D, dq(s, h));
         continue;
       }
       for (int64_t column = 0; column < d_; column += kPanel) {
         const ColumnPanel panel = column_panel(p_.D, column);
-        product<true>({ds + h * kRows * kKeys, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys,
-                       dq(s, h) + column + (column + kPanel < d_ ? kPanel : kRows * d_)},
-                      sub.rows, panel.width);
+        const Ahead rest = ahead.after(column / kPanel * kKeys / kStepsOfLine);
+        product<true>(
+            {ds + h * kRows * kKeys, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys, &rest},
+            sub.rows, panel.width);
       }
-    }
-  }
-
-  // Lines of a row buffer that are written next: a store to a line that is far away would wait for it.
-  static void fetch_tile(const float* tile) {
-    for (int i = 0; i < kRows * kBackwardKeys; i += 16) prefetch_l2(tile + i);
-  }
-
-  // The buffers of the next sub-block come from L3 while this one is multiplied.
-  void fetch_next(int64_t s, int64_t j, int64_t h) const {
-    const int64_t next = h * kRows * kBackwardKeys;
-    for (int i = 0; i < kRows * kBackwardKeys; i += 16) {
-      if (!mixes_.pre.passes()) prefetch_l2(scores(s, j) + score_tile_ + next + i);
-      prefetch_l2(weights(s, j) + weight_tile_ + next + i);
-      prefetch_l2(grads(s, j) + grad_tile_ + next + i);
     }
   }
 

@@ -152,6 +152,7 @@ class RowForward {
   float* sums(size_t s, int64_t j) const {
     return space_.get(sums_) + (static_cast<int64_t>(s) * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
   }
+  int64_t next_tile(int64_t j) const { return std::min(j + 1, end_tile_ - 1); }
   Span part(size_t s, int64_t j) const { return subs_[s].part(j * kForwardKeys, kForwardKeys); }
 
   void start(int64_t b, int64_t block, const Unit& unit) {
@@ -183,10 +184,15 @@ class RowForward {
     const int columns = static_cast<int>(part.end - part.begin);
     float* const e = tile(s, j) + part.begin;
     float* const scores = mixes_.pre.in_place ? e : space_.get(other_) + part.begin;
-    for (int64_t h = 0; h < unit_.scores; ++h)
-      products_.score(sub.rows, q(static_cast<int64_t>(s), h),
-                      keys_.k(b_, j, p_.key_of[unit_.score0 + h]) + part.begin * products_.row_floats(p_.D), columns,
-                      scores + h * kRows * kKeys);
+    const int64_t row = products_.row_floats(p_.D), place = static_cast<int64_t>(s), count = subs_.size();
+    for (int64_t h = 0; h < unit_.scores; ++h) {
+      const int64_t group = p_.key_of[unit_.score0 + h];
+      float* const to = scores + h * kRows * kKeys;
+      const float* const mixed = e + (h + 1) * kRows * kKeys;
+      const float* const k = share(keys_.k(b_, next_tile(j), group), row * kKeys, place, count);
+      products_.score(sub.rows, q(place, h), keys_.k(b_, j, group) + part.begin * row, columns, to,
+                      {to + kRows * kKeys, q(place, h + 1), mixed, k, k});
+    }
     const int heads = static_cast<int>(unit_.softmax);
     if (!mixes_.pre.passes())
       mixes_.pre.apply_wide(mixes_.pre,
@@ -248,16 +254,13 @@ class RowForward {
     }
     for (int64_t o = 0; o < unit_.outputs; ++o) {
       float* const out = space_.get(out_) + (static_cast<int64_t>(s) * unit_.outputs + o) * kRows * width_;
-      const float* v = keys_.v_columns(b_, j, p_.value_of[unit_.output0 + o]);
-      if (form_ == Form::attend)
-        fetch_next(whole + o * kRows * kKeys + static_cast<int64_t>(subs_.size() > 1 ? 1 : 0) * tile_);
-      products_.add_values(sub.rows, u + o * kRows * kKeys, v, part, out);
+      const int64_t group = p_.value_of[unit_.output0 + o];
+      const float* const v = share(keys_.v_columns(b_, next_tile(j), group), products_.panel_floats(width_ * kKeys),
+                                   static_cast<int64_t>(s), subs_.size());
+      const float* const next = form_ == Form::attend ? whole + tile_ + o * kRows * kKeys : v;  // of the row buffer
+      products_.add_values(sub.rows, u + o * kRows * kKeys, keys_.v_columns(b_, j, group), part, out,
+                           {out + kRows * width_, next, v});
     }
-  }
-
-  // The next sub-block's part of the row buffer comes from L3 while this one is multiplied.
-  static void fetch_next(const float* next) {
-    for (int i = 0; i < kRows * kForwardKeys; i += 16) prefetch_l2(next + i);
   }
 
   void scale_rows(float* e, const float* factor, int rows, int columns) const {

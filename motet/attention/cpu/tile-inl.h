@@ -7,6 +7,7 @@
 #define MOTET_CPU_TILE_INL_H
 #endif
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -77,6 +78,41 @@ HWY_INLINE Vec exp2(Vec x) {
 // ---- products
 // --------------------------------------------------------------------------------------------------------
 
+/// What the products after this one touch, brought nearer while it is made, a line of each every so many additions: a
+/// burst of fetches would fill the buffers that the product's own loads wait in. Every pointer points to something.
+struct Ahead {
+  const float* near;                // into L1: what the next product writes
+  std::array<const float*, 4> far;  // into L2
+  static constexpr int64_t kLine = 16;
+
+  HWY_INLINE Ahead(const float* n, const float* a, const float* b, const float* c, const float* d)
+      : near(n), far{a, b, c, d} {}
+  HWY_INLINE Ahead(const float* n, const float* a, const float* b) : Ahead(n, a, b, a, b) {}
+
+  HWY_INLINE void fetch(int64_t line) const {
+    prefetch_l1(near + line * kLine);
+    MOTET_UNROLL(4) for (const float* x : far) prefetch_l2(x + line * kLine);
+  }
+  /// For tiles, which have no steps between which a line could come: those of a head's tile.
+  template <int kKeys>
+  HWY_INLINE void fetch_at_once() const {
+    for (int64_t line = 0; line < kRows * kKeys / kLine; ++line) fetch(line);
+  }
+  /// The same beyond so many lines.
+  HWY_INLINE Ahead after(int64_t lines) const {
+    Ahead a = *this;
+    a.near += lines * kLine;
+    for (const float*& x : a.far) x += lines * kLine;
+    return a;
+  }
+};
+constexpr int64_t kStepsOfLine = 2;  // of a product's depth
+
+/// What sub-block s of `count` fetches of a piece that all of them read next.
+HWY_INLINE const float* share(const float* piece, int64_t floats, int64_t s, int64_t count) {
+  return piece + floats * s / count;
+}
+
 /// C (+)= A B for a tile of C: A[row i, step k] at a[i * a_row + k * a_step], B[k, column] at b[k * b_step + column].
 struct Product {
   const float* a;
@@ -86,10 +122,10 @@ struct Product {
   float* c;
   int64_t c_row;
   int64_t depth;
-  const float* next_c = nullptr;  // the C of the next call, fetched ahead
+  const Ahead* ahead = nullptr;  // null: nothing is fetched
 };
 
-template <int kMR, int kNR, bool kAdd>
+template <int kMR, int kNR, bool kAdd, bool kAhead = false>
 HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
   Vec c[kMR][kNR];
   float* const out = x.c + row * x.c_row + column;
@@ -99,7 +135,7 @@ HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
   const float* a = x.a + row * x.a_row;
   const float* b = x.b + column;
   const int64_t a_row = x.a_row, a_step = x.a_step, b_step = x.b_step;
-  for (int64_t k = 0; k < x.depth; ++k) {
+  const auto step = [&]() HWY_ATTR {
     Vec v[kNR];
     MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) v[j] = load(b + j * kLanes);
     MOTET_UNROLL(8) for (int i = 0; i < kMR; ++i) {
@@ -107,7 +143,16 @@ HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
       MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) c[i][j] = fma(s, v[j], c[i][j]);
     }
     a += a_step, b += b_step;
+  };
+  int64_t k = 0;
+  if constexpr (kAhead) {
+    const Ahead ahead = *x.ahead;
+    for (int64_t line = 0; k + kStepsOfLine <= x.depth; k += kStepsOfLine, ++line) {
+      ahead.fetch(line);
+      MOTET_UNROLL(2) for (int i = 0; i < kStepsOfLine; ++i) step();
+    }
   }
+  for (; k < x.depth; ++k) step();
   MOTET_UNROLL(8)
   for (int i = 0; i < kMR; ++i)
     MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) store(out + i * x.c_row + j * kLanes, c[i][j]);
@@ -116,12 +161,10 @@ HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
 /// Rows (even, up to 8) x kWidth columns (16 or 32).
 template <int kWidth, bool kAdd>
 HWY_INLINE void product_columns(const Product& x, int rows) {
-  if (x.next_c) MOTET_UNROLL(8)
-  for (int i = 0; i < kRows; ++i)
-    MOTET_UNROLL(2) for (int j = 0; j < kWidth; j += 16) prefetch_l1(x.next_c + i * x.c_row + j);
   constexpr int kMR = kBlockRows, kNR = kBlockVectors<kWidth>;
   for (int column = 0; column < kWidth; column += kNR * kLanes) {
     int row = 0;
+    if (x.ahead && column == 0 && kMR <= rows) product_block<kMR, kNR, kAdd, true>(x, 0, 0), row = kMR;
     for (; row + kMR <= rows; row += kMR) product_block<kMR, kNR, kAdd>(x, row, column);
     for (; row < rows; row += 2) product_block<2, kNR, kAdd>(x, row, column);
   }
