@@ -203,9 +203,9 @@ HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int 
   }
 }
 
-// Adds the sums of kLanes / 2 heads and a pair of rows to a list [row pair][heads][2].
-HWY_INLINE void add_reduced(const Vec* sums, float* list) {
-  store(list, hn::Add(load(list), reduce_each(sums, SumOf())));
+// Adds the sums of kLanes / 2 heads, each of a pair of rows, to a list [row pair][heads][2].
+HWY_INLINE void add_reduced(const Vec* pairs, float* list) {
+  store(list, hn::Add(load(list), reduce_pairs(pairs, SumOf())));
 }
 
 // A post mix gives its output again and row sums; a pre mix begins behind the softmax.
@@ -216,16 +216,15 @@ HWY_INLINE void factored_backward_rows(const Mix& mix, const MixBackTile t) {
   const int64_t list = kRows * padded_heads(heads);
   for (int row = 0; row < t.num_rows; row += 2) {
     factored_hidden<kQ, kK, !kPost>(mix, t, row, t.scratch);
-    HWY_ALIGN Vec reduced[kNumbers][kLanes];
+    HWY_ALIGN Vec reduced[kNumbers][kGroup];
     for (int h = 0; h < heads; ++h) {
       Vec sum[2][kNumbers];
       factored_head<kQ, kK, kPost>(mix, t, row, h, t.scratch, sum);
       const int slot = h % kGroup;
       MOTET_UNROLL(6)
-      for (int n = 0; n < kNumbers; ++n)
-        MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) reduced[n][slot * 2 + i] = sum[i][n];
+      for (int n = 0; n < kNumbers; ++n) reduced[n][slot] = reduce_two(sum[0][n], sum[1][n], SumOf());
       if (slot != kGroup - 1 && h != heads - 1) continue;
-      for (int rest = (slot + 1) * 2; rest < kLanes; ++rest)
+      for (int rest = slot + 1; rest < kGroup; ++rest)
         for (int n = 0; n < kNumbers; ++n) reduced[n][rest] = zero();
       const int64_t at = pair_place(row, h - slot, heads);
       for (int n = 0; n < 2 * kQ + 1; ++n) add_reduced(reduced[n], t.row_gradients + n * list + at);

@@ -188,17 +188,21 @@ struct MaxOf {
   HWY_INLINE Vec operator()(Vec a, Vec b) const { return hn::Max(a, b); }
 };
 
-/// kLanes vectors to one: lane i is v[i] reduced.
+/// The first step of reduce_each: lanes of a and b by turns, two of each reduced to one.
 template <class Op>
-HWY_INLINE Vec reduce_each(const Vec* v, Op op) {
+HWY_INLINE Vec reduce_two(Vec a, Vec b, Op op) {
+  const Floats d;
+  return op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+}
+
+/// The rest of it, of kLanes / 2 such pairs.
+template <class Op>
+HWY_INLINE Vec reduce_pairs(const Vec* pairs, Op op) {
   const Floats d;
   const hn::Repartition<double, Floats> wide;
   Vec quads[kLanes / 4];  // in each block of four lanes: rows 4i..4i+3
   MOTET_UNROLL(4) for (int i = 0; i < kLanes / 4; ++i) {
-    const Vec* x = v + 4 * i;
-    const Vec ab = op(hn::InterleaveLower(d, x[0], x[1]), hn::InterleaveUpper(d, x[0], x[1]));
-    const Vec cd = op(hn::InterleaveLower(d, x[2], x[3]), hn::InterleaveUpper(d, x[2], x[3]));
-    const auto l = hn::BitCast(wide, ab), r = hn::BitCast(wide, cd);
+    const auto l = hn::BitCast(wide, pairs[2 * i]), r = hn::BitCast(wide, pairs[2 * i + 1]);
     quads[i] = op(hn::BitCast(d, hn::InterleaveLower(wide, l, r)), hn::BitCast(d, hn::InterleaveUpper(wide, l, r)));
   }
 #if HWY_ARCH_X86
@@ -212,6 +216,14 @@ HWY_INLINE Vec reduce_each(const Vec* v, Op op) {
 #else
   return quads[0];
 #endif
+}
+
+/// kLanes vectors to one: lane i is v[i] reduced.
+template <class Op>
+HWY_INLINE Vec reduce_each(const Vec* v, Op op) {
+  Vec pairs[kLanes / 2];
+  MOTET_UNROLL(8) for (int i = 0; i < kLanes / 2; ++i) pairs[i] = reduce_two(v[2 * i], v[2 * i + 1], op);
+  return reduce_pairs(pairs, op);
 }
 
 /// x, a logit, in powers of 2 less `top`. Logits themselves stay as they are: only their distance from the top is
