@@ -174,7 +174,7 @@ HWY_INLINE void backward_scores(const Products& products, const ScoreRows& x, co
       products.scale_scores<kBackwardKeys>(rows, kBackwardKeys, to);
     return;
   }
-  score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to, ahead);
+  score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to, &ahead);
 }
 
 /// Everything of a backward run but the worker: packing, turns, tasks, results.

@@ -16,9 +16,8 @@ namespace motet::cpu::HWY_NAMESPACE {
 constexpr bool kHasPairs = true;
 #define MOTET_BF16 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")))
 
-/// As Product, but a and b hold pairs (depth counts pairs), and the sums are multiplied by `factor`; a line of what is
-/// ahead comes with every pair.
-template <int kNR, bool kAdd>
+/// As Product, but a and b hold pairs (depth counts pairs), and the sums are multiplied by `factor`.
+template <int kNR, bool kAdd, bool kAhead>
 MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int rows, int64_t column, float factor) {
   __m512 c[8][kNR];
   const int last = rows - 1;  // rows beyond the last repeat it and are not stored
@@ -31,7 +30,7 @@ MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int
   MOTET_UNROLL(8) for (int i = 0; i < 8; ++i) a[i] = x.a + (first + (i < last ? i : last)) * x.a_row;
   const float* b = x.b + column;
   for (int64_t k = 0; k < x.depth; ++k, b += x.b_step) {
-    if (x.ahead) x.ahead->fetch(k);
+    if (kAhead && k % kStepsOfLine == 0) x.ahead->fetch(x.first_line + k / kStepsOfLine);
     __m512bh v[kNR];
     MOTET_UNROLL(2) for (int j = 0; j < kNR; ++j) v[j] = (__m512bh)_mm512_loadu_ps(b + 16 * j);
     MOTET_UNROLL(8) for (int i = 0; i < 8; ++i) {
@@ -49,10 +48,11 @@ MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int
 
 template <bool kAdd>
 MOTET_BF16 static inline void pair_product(const Product& x, int rows, int64_t width, float factor) {
-  if (width == kPanel)
-    pair_product_rows<2, kAdd>(x, 0, rows, 0, factor);
+  if (width != kPanel) return pair_product_rows<1, kAdd, false>(x, 0, rows, 0, factor);
+  if (x.ahead)
+    pair_product_rows<2, kAdd, true>(x, 0, rows, 0, factor);
   else
-    pair_product_rows<1, kAdd>(x, 0, rows, 0, factor);
+    pair_product_rows<2, kAdd, false>(x, 0, rows, 0, factor);
 }
 
 /// `count` (a multiple of 32) float32 numbers to bfloat16, in order, into count / 2 floats' room.

@@ -68,12 +68,14 @@ class OnlineForward {
     const int columns = static_cast<int>(part.end - part.begin);
     float* const e = space_.get(scores_);
     const int64_t row = products_.row_floats(p_.D), group = p_.key_of[unit.score0];
+    const bool fetches = products_.storage() == Storage::floats;  // tiles of half the size do without
     const float* k = keys_.k(b_, j, group) + part.begin * row;
     for (int i = 0; i < subs; ++i) {
       float* const tile = e + i * kRows * kForwardKeys;
       const float* const next = share(keys_.k(b_, next_tile(j), group), row * kForwardKeys, s + i, count());
+      const Ahead ahead(tile + kRows * kForwardKeys, next, next);
       products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * row, k, columns, tile,
-                      {tile + kRows * kForwardKeys, next, next});
+                      fetches ? &ahead : nullptr);
       if (!sees_all(call_, b_, subs_[s + i], j * kForwardKeys, part))
         hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile);
     }
@@ -83,8 +85,9 @@ class OnlineForward {
       float* const out = space_.get(out_) + (s + i) * kRows * width_;
       const float* const next = share(keys_.v_columns(b_, next_tile(j), values),
                                       products_.panel_floats(width_ * kForwardKeys), s + i, count());
+      const Ahead ahead(out + kRows * width_, next, next);
       products_.add_values(subs_[s + i].rows, e + i * kRows * kForwardKeys, keys_.v_columns(b_, j, values), part, out,
-                           {out + kRows * width_, next, next});
+                           fetches ? &ahead : nullptr);
     }
   }
 
@@ -317,10 +320,10 @@ class OnlineBackward {
       return products_.add_by_tiles<kKeys>(g, k, {0, kKeys}, p_.D, space_.get(dq_) + s * kRows * d_);
     for (int64_t column = 0; column < d_; column += kPanel) {
       const ColumnPanel panel = column_panel(p_.D, column);
-      const Ahead rest = ahead.after(column / kPanel * kKeys / kStepsOfLine);
-      product<true>(
-          {g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys, &rest},
-          sub.rows, panel.width);
+      const int64_t line = column / kPanel * kKeys / kStepsOfLine;
+      product<true>({g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys,
+                     &ahead, line},
+                    sub.rows, panel.width);
     }
   }
 

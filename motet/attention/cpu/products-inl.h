@@ -43,10 +43,11 @@ HWY_NOINLINE void gather_queries(const Operand& x, int64_t b, const SubBlock& su
 /// scores[8][kKeys] of one head over the columns of a part: q [8][q_stride], k panels from the part's first on.
 template <int kKeys>
 HWY_INLINE void score_tile(const float* q, int64_t q_stride, const float* k, int64_t depth, int rows, int columns,
-                           float* scores, const Ahead& ahead) {
+                           float* scores, const Ahead* ahead) {
   for (int c = 0; c < columns; c += kPanel) {
-    const Ahead rest = ahead.after(c / kPanel * depth / kStepsOfLine);
-    product_columns<kPanel, false>({q, q_stride, 1, k + c * depth, kPanel, scores + c, kKeys, depth, &rest}, rows);
+    const int64_t line = c / kPanel * depth / kStepsOfLine;
+    product_columns<kPanel, false>({q, q_stride, 1, k + c * depth, kPanel, scores + c, kKeys, depth, ahead, line},
+                                   rows);
   }
 }
 
@@ -136,17 +137,17 @@ class Products {
   HWY_NOINLINE void over_queries(const TileProduct& x) const { by_tiles<kOfColumns, false>(x, kPanel); }
 
   /// Scores [8][kForwardKeys] of a head over the columns of a part: k from the part's first key on.
-  HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to, const Ahead& ahead) const {
+  HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to, const Ahead* ahead) const {
     if (unit_ == Multiplier::floats) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, rows, columns, to, ahead);
     if (unit_ != Multiplier::pairs) {
-      ahead.fetch_at_once<kForwardKeys>();
+      if (ahead) ahead->fetch_at_once<kForwardKeys>();
       score_by_tiles<kForwardKeys>(q, k, p_.D, columns, to);
       if (storage_ == Storage::pairs) scale_scores<kForwardKeys>(rows, columns, to);
       return;
     }
     for (int c = 0; c < columns; c += kPanel) {
-      const Ahead rest = ahead.after(c / kPanel * p_.D / 2);
-      pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2, &rest}, rows,
+      const int64_t line = c / kPanel * p_.D / 2 / kStepsOfLine;
+      pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2, ahead, line}, rows,
                           kPanel, static_cast<float>(p_.scale));
     }
   }
@@ -171,20 +172,20 @@ class Products {
   /// out [8][padded E] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole
   /// tile.
   HWY_INLINE void add_values(int rows, const float* u, const float* v, Span part, float* out,
-                             const Ahead& ahead) const {
+                             const Ahead* ahead) const {
     constexpr int kKeys = kForwardKeys;
     if (unit_ == Multiplier::pairs) return add_by_pairs(rows, u, v, part, out, ahead);
     if (unit_ != Multiplier::floats) {
-      ahead.fetch_at_once<kKeys>();
+      if (ahead) ahead->fetch_at_once<kKeys>();
       return add_by_tiles<kKeys>(u, v, part, p_.E, out);
     }
     const int columns = static_cast<int>(part.end - part.begin);
     const int64_t width = padded_width(p_.E);
     for (int64_t column = 0; column < width; column += kPanel) {
       const ColumnPanel panel = column_panel(p_.E, column);
-      const Ahead rest = ahead.after(column / kPanel * columns / kStepsOfLine);
+      const int64_t line = column / kPanel * columns / kStepsOfLine;
       product<true>({u, kKeys, 1, v + column * kKeys + part.begin * panel.width, panel.width, out + column, width,
-                     columns, &rest},
+                     columns, ahead, line},
                     rows, panel.width);
     }
   }
@@ -238,16 +239,16 @@ class Products {
 
   // Weights are rounded on the way.
   HWY_INLINE void add_by_pairs(int rows, const float* u, const float* v, Span part, float* out,
-                               const Ahead& ahead) const {
+                               const Ahead* ahead) const {
     constexpr int kPairs = kForwardKeys / 2;
     const int64_t columns = part.end - part.begin, width = padded_width(p_.E);
     HWY_ALIGN float weights[kRows * kPairs];
     for (int r = 0; r < rows; ++r) to_pairs(u + r * kForwardKeys, columns, weights + r * kPairs);
     for (int64_t column = 0; column < width; column += kPanel) {
       const ColumnPanel panel = column_panel(p_.E, column);
-      const Ahead rest = ahead.after(column / kPanel * columns / 2);
+      const int64_t line = column / kPanel * columns / 2 / kStepsOfLine;
       pair_product<true>({weights, kPairs, 1, v + column * kPairs + part.begin / 2 * panel.width, panel.width,
-                          out + column, width, columns / 2, &rest},
+                          out + column, width, columns / 2, ahead, line},
                          rows, panel.width, 1);
     }
   }

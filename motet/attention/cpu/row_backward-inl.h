@@ -271,10 +271,10 @@ class RowBackward {
       }
       for (int64_t column = 0; column < d_; column += kPanel) {
         const ColumnPanel panel = column_panel(p_.D, column);
-        const Ahead rest = ahead.after(column / kPanel * kKeys / kStepsOfLine);
-        product<true>(
-            {ds + h * kRows * kKeys, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys, &rest},
-            sub.rows, panel.width);
+        const int64_t line = column / kPanel * kKeys / kStepsOfLine;
+        product<true>({ds + h * kRows * kKeys, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys,
+                       &ahead, line},
+                      sub.rows, panel.width);
       }
     }
   }

@@ -190,8 +190,8 @@ class RowForward {
       float* const to = scores + h * kRows * kKeys;
       const float* const mixed = e + (h + 1) * kRows * kKeys;
       const float* const k = share(keys_.k(b_, next_tile(j), group), row * kKeys, place, count);
-      products_.score(sub.rows, q(place, h), keys_.k(b_, j, group) + part.begin * row, columns, to,
-                      {to + kRows * kKeys, q(place, h + 1), mixed, k, k});
+      const Ahead ahead(to + kRows * kKeys, q(place, h + 1), mixed, k, k);
+      products_.score(sub.rows, q(place, h), keys_.k(b_, j, group) + part.begin * row, columns, to, &ahead);
     }
     const int heads = static_cast<int>(unit_.softmax);
     if (!mixes_.pre.passes())
@@ -258,8 +258,8 @@ class RowForward {
       const float* const v = share(keys_.v_columns(b_, next_tile(j), group), products_.panel_floats(width_ * kKeys),
                                    static_cast<int64_t>(s), subs_.size());
       const float* const next = form_ == Form::attend ? whole + tile_ + o * kRows * kKeys : v;  // of the row buffer
-      products_.add_values(sub.rows, u + o * kRows * kKeys, keys_.v_columns(b_, j, group), part, out,
-                           {out + kRows * width_, next, v});
+      const Ahead ahead(out + kRows * width_, next, v);
+      products_.add_values(sub.rows, u + o * kRows * kKeys, keys_.v_columns(b_, j, group), part, out, &ahead);
     }
   }
 

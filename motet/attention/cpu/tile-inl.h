@@ -98,13 +98,6 @@ struct Ahead {
   HWY_INLINE void fetch_at_once() const {
     for (int64_t line = 0; line < kRows * kKeys / kLine; ++line) fetch(line);
   }
-  /// The same beyond so many lines.
-  HWY_INLINE Ahead after(int64_t lines) const {
-    Ahead a = *this;
-    a.near += lines * kLine;
-    for (const float*& x : a.far) x += lines * kLine;
-    return a;
-  }
 };
 constexpr int64_t kStepsOfLine = 2;  // of a product's depth
 
@@ -123,6 +116,7 @@ struct Product {
   int64_t c_row;
   int64_t depth;
   const Ahead* ahead = nullptr;  // null: nothing is fetched
+  int64_t first_line = 0;        // of what is ahead
 };
 
 template <int kMR, int kNR, bool kAdd, bool kAhead = false>
@@ -147,7 +141,7 @@ HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
   int64_t k = 0;
   if constexpr (kAhead) {
     const Ahead ahead = *x.ahead;
-    for (int64_t line = 0; k + kStepsOfLine <= x.depth; k += kStepsOfLine, ++line) {
+    for (int64_t line = x.first_line; k + kStepsOfLine <= x.depth; k += kStepsOfLine, ++line) {
       ahead.fetch(line);
       MOTET_UNROLL(2) for (int i = 0; i < kStepsOfLine; ++i) step();
     }
