@@ -73,6 +73,26 @@ TEST(LinearKernel, EveryRowIsComputedWhereverAStripeEnds) {
     }
 }
 
+// One thread comes to the rows of all others before they do, or all go through rows of several parts each.
+TEST(LinearKernel, RowsAreComputedOnceWhoeverTakesThem) {
+  const int64_t K = 1024, M = 16;
+  const Kept first(WeightType::float32, 200, K), second(WeightType::int8, 41, K);
+  const std::vector<float> x = drawn(M * K, 15);
+  const auto results = [&](const Threads& threads) {
+    std::vector<float> rows(static_cast<size_t>(M * 241), std::nanf(""));
+    const LinearTask tasks[] = {{first.weight, rows.data()}, {second.weight, rows.data() + M * 200}};
+    linear(tasks, x.data(), M, threads);
+    return rows;
+  };
+  const std::vector<float> alone = results({});
+  EXPECT_EQ(results({4,
+                     [](int64_t n, const auto& task) {
+                       for (int64_t i = 0; i < n; ++i) task(i);
+                     }}),
+            alone);
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(results(testing::own_threads(3)), alone);
+}
+
 TEST(LinearKernel, WithoutABiasAndWithoutAScaleAreTheBareProducts) {
   for (const WeightType type : kTypes) {
     Kept kept(type, 3, 20);

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "motet/kernels/linear.h"
 
@@ -86,121 +88,114 @@ HWY_INLINE void in_a_register(Vec& v) {
 #endif
 }
 
-// kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are. What
-// lies kAhead bytes behind the rows of W is fetched meanwhile.
-template <int kM, int kN, int kAhead, class T>
-HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N) {
-  Vec sum[kM][kN][kSums];
-#pragma GCC unroll 8
-  for (int m = 0; m < kM; ++m)
-#pragma GCC unroll 8
-    for (int n = 0; n < kN; ++n) sum[m][n][0] = sum[m][n][1] = hn::Zero(Floats());
-  const auto step = [&](auto load_w, auto load_x, int64_t k, int i) HWY_ATTR {
+// f of 0 to kCount - 1, each a constant: sums that a loop counted would lie in memory.
+#define MOTET_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
+template <int kCount, class F>
+HWY_INLINE void each(const F& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>)
+      MOTET_INLINE_LAMBDA { (f(std::integral_constant<int, i>()), ...); }(std::make_integer_sequence<int, kCount>());
+}
+
+// What products ask of memory meanwhile for those behind them: lines of 64 bytes, into L2. Lines that are asked into L1
+// take the buffers in which its own misses wait, and products and memory take turns.
+struct Fetch {
+  const char *next, *end;
+  int64_t step;  // bytes, with every two vectors of a product
+};
+
+// kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are.
+template <int kM, int kN, class T>
+HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
+  Vec sum[kM * kN * kSums];
+  each<kM * kN * kSums>([&](auto i) MOTET_INLINE_LAMBDA { sum[i] = hn::Zero(Floats()); });
+  const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINE_LAMBDA {
     Vec b[kN];
-#pragma GCC unroll 8
-    for (int n = 0; n < kN; ++n) {
-      b[n] = load_w(w + n * K + k);
-      if constexpr (kAhead > 0) __builtin_prefetch(reinterpret_cast<const char*>(w + n * K + k) + kAhead);
-    }
-#pragma GCC unroll 8
-    for (int m = 0; m < kM; ++m) {
+    each<kN>([&](auto n) MOTET_INLINE_LAMBDA { b[n] = load_w(w + n * K + k); });
+    each<kM>([&](auto m) MOTET_INLINE_LAMBDA {
       Vec a = load_x(x + m * K + k);
       if constexpr (kN > 1) in_a_register(a);
-#pragma GCC unroll 8
-      for (int n = 0; n < kN; ++n) sum[m][n][i] = hn::MulAdd(b[n], a, sum[m][n][i]);
-    }
+      each<kN>([&](auto n) MOTET_INLINE_LAMBDA {
+        constexpr int at = (m() * kN + n()) * kSums + i();
+        sum[at] = hn::MulAdd(b[n], a, sum[at]);
+      });
+    });
   };
-  const auto all = [](const auto* p) HWY_ATTR { return load(p); };
+  const auto all = [](const auto* p) MOTET_INLINE_LAMBDA { return load(p); };
+  constexpr std::integral_constant<int, 0> first;
+  constexpr std::integral_constant<int, 1> second;
   int64_t k = 0;
+  const char *line = fetch.next, *until = line;
   for (; k + kSums * kLanes <= K; k += kSums * kLanes) {
-    step(all, all, k, 0);
-    step(all, all, k + kLanes, 1);
+    for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
+    step(all, all, k, first);
+    step(all, all, k + kLanes, second);
   }
+  fetch.next = line;
   for (; k < K; k += kLanes) {
     const int64_t count = std::min(kLanes, K - k);
-    const auto some = [count](const auto* p) HWY_ATTR { return load_some(p, count); };
-    step(some, some, k, 0);
+    const auto some = [count](const auto* p) MOTET_INLINE_LAMBDA { return load_some(p, count); };
+    step(some, some, k, first);
   }
-#pragma GCC unroll 8
-  for (int n = 0; n < kN; ++n) {
-    const auto of = [&](int m) HWY_ATTR {
-      return m < kM ? hn::Add(sum[m % kM][n][0], sum[m % kM][n][1]) : hn::Zero(Floats());
+  each<kN>([&](auto n) MOTET_INLINE_LAMBDA {
+    const auto of = [&](int m) MOTET_INLINE_LAMBDA {
+      const int at = (m % kM * kN + n()) * kSums;
+      return m < kM ? hn::Add(sum[at], sum[at + 1]) : hn::Zero(Floats());
     };
     float sums[4];
     sums_of_lanes(of(0), of(1), of(2), of(3), sums);
-#pragma GCC unroll 8
-    for (int m = 0; m < kM; ++m) y[m * N + n] = sums[m];
-  }
-}
-
-// kN rows of W times all rows of x: kM of them at once, of what is left half as many, and so on.
-template <int kM, int kN, int kAhead, class T>
-HWY_INLINE void rows_of_w(const T* w, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
-  int64_t m = 0;
-  for (; m + kM <= M; m += kM) tile<kM, kN, kAhead>(w, x + m * K, K, y + m * N, N);
-  if constexpr (kM > 1) rows_of_w<kM / 2, kN, kAhead>(w, x + m * K, M - m, K, y + m * N, N);
+    each<kM>([&](auto m) MOTET_INLINE_LAMBDA { y[m * N + n] = sums[m]; });
+  });
 }
 
 constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
 
-// Few rows of x: W comes from memory, one pass over it, and arithmetic must hide behind its coming. A CPU asks too late
-// for what so many sums use, so it is asked for 8 KB ahead. The fewer sums use a vector of float32, the more rows of W
-// side by side get in memory's way; narrower numbers have the time, and a conversion that more sums share.
-template <class T>
-void few_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
-  constexpr int kAhead = 8 << 10;
-  const int64_t tiles = (M + kTileM - 1) / kTileM, side = sizeof(T) == sizeof(float) || M < kTileM ? tiles : kTileN;
+// `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
+// those of several.
+template <int kM, int kN, class T>
+HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   int64_t n = 0;
-  if (side >= kTileN)
-    for (; n + kTileN <= count; n += kTileN) rows_of_w<kTileM, kTileN, kAhead>(w + n * K, x, M, K, y + n, N);
-  if (kManyRegisters && side == 2)
-    for (; n + 2 <= count; n += 2) rows_of_w<kTileM, 2, kAhead>(w + n * K, x, M, K, y + n, N);
-  for (; n < count; ++n) rows_of_w<kTileM, 1, kAhead>(w + n * K, x, M, K, y + n, N);
+  for (; n + kN <= count; n += kN) tile<kM, kN>(w + n * K, x, K, y + n, N, fetch);
+  if constexpr (kN > 1)
+    for (; n < count; ++n) tile<kM, 1>(w + n * K, x, K, y + n, N, fetch);
 }
 
-// Many rows of x use a block of W several times, from L2. The block behind it is asked for meanwhile, a part with every
-// tile, `bytes` from `next` on in all: a product by itself asks too late.
-constexpr int64_t kBlockNumbers = 32 << 10;
-
-template <int kM, class T>
-HWY_INLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, const char* next,
-                          int64_t bytes) {
-  const int64_t part = bytes * kTileN / count;
-  int64_t n = 0;
-  for (; n + kTileN <= count; n += kTileN, next += part) {
-    for (int64_t i = 0; i < part; i += 64) __builtin_prefetch(next + i);
-    tile<kM, kTileN, 0>(w + n * K, x, K, y + n, N);
-  }
-  for (; n < count; ++n) tile<kM, 1, 0>(w + n * K, x, K, y + n, N);
-}
-
-template <class T>
-void block_of_rows(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, bool last) {
-  const char* const next = reinterpret_cast<const char*>(w + count * K);
-  const int64_t bytes = last ? 0 : count * K * static_cast<int64_t>(sizeof(T)), tiles = M / kTileM;
-  int64_t m = 0;
-  for (; m + kTileM <= M; m += kTileM)
-    rows_of_x<kTileM>(w, count, x + m * K, K, y + m * N, N, next + m / kTileM * (bytes / tiles), bytes / tiles);
-  for (; m < M; ++m) rows_of_x<1>(w, count, x + m * K, K, y + m * N, N, next, 0);
+// A block of W times M rows of x, kTileM at once: W comes from memory once, and from L2 for all rows but the first.
+template <int kN, class T>
+void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, Fetch& fetch) {
+  for (; M >= kTileM; M -= kTileM, x += kTileM * K, y += kTileM * N) rows_of_x<kTileM, kN>(w, count, x, K, y, N, fetch);
+  if (M == 3) rows_of_x<3, kN>(w, count, x, K, y, N, fetch);
+  if (M == 2) rows_of_x<2, kN>(w, count, x, K, y, N, fetch);
+  if (M == 1) rows_of_x<1, kN>(w, count, x, K, y, N, fetch);
 }
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
 
-// Rows [begin, end) of W.
+// The bytes of a block, all of which are asked for while the block before it is used: with few rows they come as fast
+// as memory gives them, and a stripe's first one has nobody to ask for it.
+int64_t block_bytes(int64_t M) { return std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10); }
+
+// Rows [begin, end) of W; the caller goes on with those up to `next`.
 template <class T>
-void stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
+void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M) {
   const Weight& weight = task.weight;
-  const int64_t N = weight.N, K = weight.K, block = std::max<int64_t>(kTileN, kBlockNumbers / K / kTileN * kTileN);
+  const int64_t N = weight.N, K = weight.K, row = K * static_cast<int64_t>(sizeof(T));
+  const int64_t block = std::max<int64_t>(kTileN, block_bytes(M) / row / kTileN * kTileN);
+  // One or two rows of x do not fill the time that a row of float32 takes to come: several side by side are only in
+  // memory's way.
+  const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
+  const auto at = [&](int64_t n) { return static_cast<const T*>(weight.data) + n * K; };
   for (int64_t m = 0; m < M; m += kRowsOfX) {
-    const int64_t rows = std::min(kRowsOfX, M - m);
+    const int64_t rows = std::min(kRowsOfX, M - m), passes = (rows + kTileM - 1) / kTileM;
     for (int64_t n = begin; n < end; n += block) {
-      const T* const w = static_cast<const T*>(weight.data) + n * K;
-      const int64_t count = std::min(block, end - n);
+      const int64_t count = std::min(block, end - n), tiles = row_by_row ? count : (count + kTileN - 1) / kTileN;
+      const int64_t steps = std::max<int64_t>(1, K / (kSums * kLanes)) * tiles * passes;
+      const auto byte = [&](int64_t of) { return reinterpret_cast<const char*>(at(std::min(of, next))); };
+      Fetch fetch{byte(n + block), byte(n + block + count), (count * row / steps + 63) / 64 * 64};
       float* const y = task.y + m * N + n;
-      if (M <= kMaxLinearRows)
-        few_rows(w, count, x, M, K, y, N);
+      if (row_by_row)
+        block_of_w<1>(at(n), count, x + m * K, rows, K, y, N, fetch);
       else
-        block_of_rows(w, count, x + m * K, rows, K, y, N, n + count == end);
+        block_of_w<kTileN>(at(n), count, x + m * K, rows, K, y, N, fetch);
       if (!weight.scale && !weight.bias) continue;
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t i = 0; i < count; ++i)
@@ -255,14 +250,14 @@ void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
   }
 }
 
-void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, const float* x, int64_t M) {
+void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M) {
   switch (task.weight.type) {
     case WeightType::float32:
-      return stripe<float>(task, begin, end, x, M);
+      return stripe<float>(task, begin, end, next, x, M);
     case WeightType::bfloat16:
-      return stripe<hwy::bfloat16_t>(task, begin, end, x, M);
+      return stripe<hwy::bfloat16_t>(task, begin, end, next, x, M);
     case WeightType::int8:
-      return stripe<int8_t>(task, begin, end, x, M);
+      return stripe<int8_t>(task, begin, end, next, x, M);
   }
 }
 
@@ -275,29 +270,66 @@ HWY_AFTER_NAMESPACE();
 namespace motet {
 namespace {
 
-constexpr int64_t kWorthATask = 1 << 15;  // multiplications; less is done before another thread has woken up
-constexpr int64_t kStripe = 1 << 18;      // of one stripe: a thread that is held up leaves others to the rest
-constexpr int64_t kMostStripes = 8;       // for each thread
+constexpr int64_t kWorthAThread = 1 << 15;  // multiplications; less is done before another thread has woken up
+constexpr int64_t kWorthAPart = 1 << 18;
+
+// The rows of one thread. It takes them as they lie, so that it can ask for what comes next; who has none left takes
+// from their end what a thread that is held up has not come to.
+class Share {
+ public:
+  struct Part {
+    int64_t begin = 0, end = 0, next = 0;  // next: where the share ended as this part was taken
+  };
+  void set(int64_t begin, int64_t end) { rows_ = pack(begin, end); }
+  Part front(int64_t most) {
+    return take([&](int64_t begin, int64_t end) {
+      const int64_t to = std::min(end, begin + most);
+      return std::pair(Part{begin, to, end}, pack(to, end));
+    });
+  }
+  Part back(int64_t most) {
+    return take([&](int64_t begin, int64_t end) {
+      const int64_t from = std::max(begin, end - most);
+      return std::pair(Part{from, end, end}, pack(begin, from));
+    });
+  }
+
+ private:
+  static uint64_t pack(int64_t begin, int64_t end) { return static_cast<uint64_t>(begin) << 32 | end; }
+  template <class F>
+  Part take(const F& part_and_rest) {
+    for (uint64_t rows = rows_;;) {
+      const auto [part, rest] = part_and_rest(rows >> 32, rows & 0xffffffff);
+      if (part.begin == part.end || rows_.compare_exchange_weak(rows, rest)) return part;
+    }
+  }
+  std::atomic<uint64_t> rows_{0};
+};
 
 }  // namespace
 
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
   int64_t rows = 0, work = 0;
   for (const LinearTask& task : tasks) rows += task.weight.N, work += task.weight.N * task.weight.K * M;
-  const int64_t workers = std::clamp<int64_t>(work / kWorthATask, 1, threads.count),
-                stripes = workers == 1 ? 1 : std::clamp<int64_t>(work / kStripe, workers, workers * kMostStripes);
+  const int64_t workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
+                part = (rows * kWorthAPart / std::max<int64_t>(work, 1) / 3 + 1) * 3;
   const auto kernel = MOTET_BEST(linear_stripe);
-  const auto stripe = [&](int64_t i) {
-    int64_t begin = rows * i / stripes, end = rows * (i + 1) / stripes;  // of all tasks, one behind the other
+  const auto compute = [&](Share::Part of) {  // rows of all tasks, one behind the other
     for (const LinearTask& task : tasks) {
       const int64_t N = task.weight.N;
-      if (begin < N && end > 0) kernel(task, std::max<int64_t>(begin, 0), std::min(end, N), x, M);
-      begin -= N, end -= N;
+      if (of.begin < N && of.end > 0)
+        kernel(task, std::max<int64_t>(of.begin, 0), std::min(of.end, N), std::min(of.next, N), x, M);
+      of.begin -= N, of.end -= N, of.next -= N;
     }
   };
-  std::atomic<int64_t> next{0};
-  threads.run(workers, [&](int64_t) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < stripes;) stripe(i);
+  std::vector<Share> shares(static_cast<size_t>(workers));
+  for (int64_t i = 0; i < workers; ++i) shares[i].set(rows * i / workers, rows * (i + 1) / workers);
+  threads.run(workers, [&](int64_t own) {
+    const auto exhaust = [&](auto next) {
+      for (Share::Part taken = next(); taken.begin < taken.end; taken = next()) compute(taken);
+    };
+    exhaust([&] { return shares[own].front(part); });
+    for (int64_t i = 1; i < workers; ++i) exhaust([&] { return shares[(own + i) % workers].back(part); });
   });
 }
 
