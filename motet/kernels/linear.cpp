@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <utility>
 #include <vector>
 
+#include "motet/core/each-inl.h"
 #include "motet/kernels/linear.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,14 +88,6 @@ HWY_INLINE void in_a_register(Vec& v) {
 #endif
 }
 
-// f of 0 to kCount - 1, each a constant: sums that a loop counted would lie in memory.
-#define MOTET_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
-template <int kCount, class F>
-HWY_INLINE void each(const F& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>)
-      MOTET_INLINE_LAMBDA { (f(std::integral_constant<int, i>()), ...); }(std::make_integer_sequence<int, kCount>());
-}
-
 // What products ask of memory meanwhile for those behind them: lines of 64 bytes, into L2. Lines that are asked into L1
 // take the buffers in which its own misses wait, and products and memory take turns.
 struct Fetch {
@@ -107,20 +99,20 @@ struct Fetch {
 template <int kM, int kN, class T>
 HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   Vec sum[kM * kN * kSums];
-  each<kM * kN * kSums>([&](auto i) MOTET_INLINE_LAMBDA { sum[i] = hn::Zero(Floats()); });
-  const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINE_LAMBDA {
+  each<kM * kN * kSums>([&](auto i) MOTET_INLINED { sum[i] = hn::Zero(Floats()); });
+  const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINED {
     Vec b[kN];
-    each<kN>([&](auto n) MOTET_INLINE_LAMBDA { b[n] = load_w(w + n * K + k); });
-    each<kM>([&](auto m) MOTET_INLINE_LAMBDA {
+    each<kN>([&](auto n) MOTET_INLINED { b[n] = load_w(w + n * K + k); });
+    each<kM>([&](auto m) MOTET_INLINED {
       Vec a = load_x(x + m * K + k);
       if constexpr (kN > 1) in_a_register(a);
-      each<kN>([&](auto n) MOTET_INLINE_LAMBDA {
+      each<kN>([&](auto n) MOTET_INLINED {
         constexpr int at = (m() * kN + n()) * kSums + i();
         sum[at] = hn::MulAdd(b[n], a, sum[at]);
       });
     });
   };
-  const auto all = [](const auto* p) MOTET_INLINE_LAMBDA { return load(p); };
+  const auto all = [](const auto* p) MOTET_INLINED { return load(p); };
   constexpr std::integral_constant<int, 0> first;
   constexpr std::integral_constant<int, 1> second;
   int64_t k = 0;
@@ -133,17 +125,17 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N,
   fetch.next = line;
   for (; k < K; k += kLanes) {
     const int64_t count = std::min(kLanes, K - k);
-    const auto some = [count](const auto* p) MOTET_INLINE_LAMBDA { return load_some(p, count); };
+    const auto some = [count](const auto* p) MOTET_INLINED { return load_some(p, count); };
     step(some, some, k, first);
   }
-  each<kN>([&](auto n) MOTET_INLINE_LAMBDA {
-    const auto of = [&](int m) MOTET_INLINE_LAMBDA {
+  each<kN>([&](auto n) MOTET_INLINED {
+    const auto of = [&](int m) MOTET_INLINED {
       const int at = (m % kM * kN + n()) * kSums;
       return m < kM ? hn::Add(sum[at], sum[at + 1]) : hn::Zero(Floats());
     };
     float sums[4];
     sums_of_lanes(of(0), of(1), of(2), of(3), sums);
-    each<kM>([&](auto m) MOTET_INLINE_LAMBDA { y[m * N + n] = sums[m]; });
+    each<kM>([&](auto m) MOTET_INLINED { y[m * N + n] = sums[m]; });
   });
 }
 

@@ -143,16 +143,41 @@ HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readab
   }
 }
 
-/// Asks for what gather_keys will read: rows too short for the hardware to look ahead.
-template <int kKeys>
-HWY_INLINE void fetch_keys(const Mix& mix, int64_t b, int64_t s0, Span readable) {
-  if (!mix.key_numbers) return;
-  const int64_t first = std::max(readable.begin, s0), count = std::min(readable.end, s0 + kKeys) - first;
-  for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull})
-    if (mix.parts->has(part))
-      for (int64_t i = 0; i < count * part_size(mix, part).numbers(); i += 16)
-        prefetch_l2(part_row(mix, part, b, first) + i);
-}
+/// What gather_keys will read: rows too short for the hardware to look ahead. It is asked for a few lines at a time,
+/// for many at once take the buffers in which misses wait.
+class KeyLines {
+ public:
+  /// Of keys [s0, s0 + keys).
+  KeyLines(const Mix& mix, int64_t b, int64_t s0, int64_t keys, Span readable, int64_t times) {
+    const int64_t first = std::max(readable.begin, s0), count = std::min(readable.end, s0 + keys) - first;
+    if (!mix.key_numbers || count <= 0) return;
+    int64_t lines = 0;
+    for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
+      if (!mix.parts->has(part)) continue;
+      const float* const begin = part_row(mix, part, b, first);
+      const int64_t numbers = count * part_size(mix, part).numbers();
+      runs_[count_++] = {begin, begin + numbers}, lines += (numbers + kLine - 1) / kLine;
+    }
+    each_ = (lines + times - 1) / std::max<int64_t>(times, 1);
+  }
+  /// A part of them, so that all have been asked for after so many `times`.
+  HWY_INLINE void some() {
+    for (int64_t i = 0; i < each_ && count_ > 0; ++i) {
+      Run& run = runs_[count_ - 1];
+      prefetch_l2(run.next);
+      if ((run.next += kLine) >= run.end) --count_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 16;
+  struct Run {
+    const float *next, *end;
+  };
+  Run runs_[4];
+  int count_ = 0;
+  int64_t each_ = 0;
+};
 
 /// Gradients of the key band of a tile to the tensors; `count` keys are real.
 template <int kKeys>

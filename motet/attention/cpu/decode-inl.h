@@ -105,9 +105,9 @@ class Decode {
     float* const e = tile(s, j) + seen.begin;
     float* const scores = pre_.in_place ? e : other(part) + seen.begin;
     const Span keys = readable(j, seen);
-    for (const Mix* mix : {&pre_, &post_})
-      fetch_keys<kForwardKeys>(*mix, b_, j * kForwardKeys, call_.sight.readable(b_));
+    KeyLines lines = key_lines(pre_, j, runs_of(p_.key_of));
     each_run(p_.key_of, [&](int64_t h, int64_t end) {
+      lines.some();
       if (dots(sub)) return score_rows(sub, s, j, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
       for (bool first = true; h < end; ++h, first = false)
         score(part, sub, s, j, h, keys, seen, scores + h * kRows * kForwardKeys, first);
@@ -125,12 +125,23 @@ class Decode {
       softmax_few_rows(e, heads, sub.count, columns, maxima(s, j), sums(s, j));
   }
 
+  static int64_t runs_of(const std::vector<int64_t>& stored) {
+    int64_t runs = 0;
+    each_run(stored, [&](int64_t, int64_t) { ++runs; });
+    return runs;
+  }
+
   // One or two queries take rows of the cache as they lie, where a width fills vectors; others go through panels.
   bool dots(const SubBlock& sub) const { return sub.count <= 2 && p_.D % kLanes == 0; }
   bool weighs(const SubBlock& sub) const { return sub.count <= 2 && p_.E % kLanes == 0; }
 
   // Keys from one tile to the next of the same part and sub-block.
   int64_t ahead(int64_t j) const { return (j + 2) * kForwardKeys <= p_.S ? kForwardKeys : 0; }
+
+  // The key side of a mix at tile j, in as many shares as there are runs of heads.
+  KeyLines key_lines(const Mix& mix, int64_t j, int64_t runs) const {
+    return KeyLines(mix, b_, j * kForwardKeys, kForwardKeys, call_.sight.readable(b_), runs);
+  }
 
   // Scores of heads [h, end), which share a stored head.
   void score_rows(const SubBlock& sub, int64_t s, int64_t j, int64_t h, int64_t end, Span keys, float* to) const {
@@ -220,8 +231,13 @@ class Decode {
     }
     if (keys.empty()) return;
     const int64_t offset = keys.begin - (j * kForwardKeys + seen.begin), depth = keys.end - keys.begin;
-    if (weighs(sub))
-      return each_run(p_.value_of, [&](int64_t o, int64_t end) { weigh(part, sub, s, j, o, end, keys, u + offset); });
+    if (weighs(sub)) {
+      KeyLines lines = key_lines(post_, j + 1, runs_of(p_.value_of));
+      return each_run(p_.value_of, [&](int64_t o, int64_t end) {
+        lines.some();
+        weigh(part, sub, s, j, o, end, keys, u + offset);
+      });
+    }
     for (int64_t o = 0; o < p_.output_heads; ++o) {
       float* const staging = packed(part);
       const bool staged = o > 0 && p_.value_of[o] == p_.value_of[o - 1];

@@ -8,9 +8,12 @@
 #endif
 
 #include "motet/attention/cpu/pack-inl.h"
+#include "motet/core/each-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
+
+using motet::HWY_NAMESPACE::each;
 
 /// Rows of one stored head: `count` of them from `data` on. What lies `ahead` numbers further is fetched meanwhile (0:
 /// nothing), for a head's rows are pieces too short for the hardware to look ahead.
@@ -41,41 +44,49 @@ struct RowPair {
 
 constexpr int kSharedRows = kRegisters / 8;  // that are computed at once: half the registers hold 4 sums of each
 
-// scores[i] = rows i . query for kR queries and up to kLanes rows; the width is a multiple of the lanes.
+// scores[i] = rows i . query for kR queries and up to kLanes rows, four at once; the width is a multiple of the lanes.
 template <class T, int kR>
 HWY_INLINE void dot_block(const StoredRows<T>& x, int64_t first, const RowPair* pairs, bool fetch) {
-  Vec sum[kR][kLanes];
+  constexpr int kAtOnce = kR == 1 ? 2 : 4;
+  Vec both[kR][kLanes / 2];
   const int64_t count = std::min<int64_t>(x.count - first, kLanes);
-  for (int l = 0; l < kLanes; ++l) {
-    const T* const row = x.row(first + std::min<int64_t>(l, count - 1));
-    if (fetch) x.fetch(row);
-    Vec even[kR], odd[kR];
-    MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) even[r] = odd[r] = zero();
-    int64_t d = 0;
-    for (; d + 2 * kLanes <= x.width; d += 2 * kLanes) {
-      const Vec a = load(row + d), b = load(row + d + kLanes);
-      MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) {
-        even[r] = fma(a, load(pairs[r].from + d), even[r]);
-        odd[r] = fma(b, load(pairs[r].from + d + kLanes), odd[r]);
-      }
+  for (int64_t l = 0; l < static_cast<int64_t>(kLanes); l += kAtOnce) {
+    const T* row[kAtOnce];
+    Vec sum[kR * kAtOnce];
+    each<kAtOnce>([&](auto i) MOTET_INLINED {
+      row[i] = x.row(first + std::min<int64_t>(l + i, count - 1));
+      if (fetch) x.fetch(row[i]);
+    });
+    each<kR * kAtOnce>([&](auto i) MOTET_INLINED { sum[i] = zero(); });
+    for (int64_t d = 0; d < x.width; d += kLanes) {
+      Vec a[kAtOnce];
+      each<kAtOnce>([&](auto i) MOTET_INLINED { a[i] = load(row[i] + d); });
+      each<kR>([&](auto r) MOTET_INLINED {
+        const Vec query = load(pairs[r].from + d);
+        each<kAtOnce>([&](auto i) MOTET_INLINED {
+          constexpr int at = r() * kAtOnce + i();
+          sum[at] = fma(a[i], query, sum[at]);
+        });
+      });
     }
-    if (d < x.width) {
-      const Vec a = load(row + d);
-      MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) even[r] = fma(a, load(pairs[r].from + d), even[r]);
-    }
-    MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) sum[r][l] = hn::Add(even[r], odd[r]);
+    each<kR>([&](auto r) MOTET_INLINED {
+      constexpr int at = r() * kAtOnce;
+      each<kAtOnce / 2>([&](auto i) MOTET_INLINED {
+        both[r][l / 2 + i()] = reduce_two(sum[at + 2 * i()], sum[at + 2 * i() + 1], SumOf());
+      });
+    });
   }
-  MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) {
+  each<kR>([&](auto r) MOTET_INLINED {
     HWY_ALIGN float dots[kLanes];
-    store(dots, reduce_each(sum[r], SumOf()));
+    store(dots, reduce_pairs(both[r], SumOf()));
     for (int64_t i = 0; i < count; ++i) pairs[r].to[first + i] = dots[i] * x.scale(first + i);
-  }
+  });
 }
 
 // to += weights . rows of kC vectors of columns, for kR rows of weights. One row alone is added in two chains, because
 // an addition waits four cycles for the one before.
 template <class T, int kR, int kC>
-HWY_INLINE void weigh_block(const StoredRows<T>& x, int64_t column, const RowPair* pairs) {
+HWY_INLINE void weigh_block(const StoredRows<T>& x, int64_t column, const RowPair* pairs, bool fetch) {
   constexpr int kChains = kR * kC < 8 ? 2 : 1;
   Vec sum[kChains][kR][kC];
   MOTET_UNROLL(2)
@@ -83,6 +94,7 @@ HWY_INLINE void weigh_block(const StoredRows<T>& x, int64_t column, const RowPai
     MOTET_UNROLL(4) for (int r = 0; r < kR; ++r) MOTET_UNROLL(4) for (int j = 0; j < kC; ++j) sum[c][r][j] = zero();
   const auto add = [&](int chain, int64_t i) HWY_ATTR {
     const T* const row = x.row(i) + column;
+    if (fetch) x.fetch(row);
     Vec v[kC];
     MOTET_UNROLL(4) for (int j = 0; j < kC; ++j) v[j] = load(row + j * kLanes);
     const float scale = x.scale(i);
@@ -102,10 +114,11 @@ HWY_INLINE void weigh_block(const StoredRows<T>& x, int64_t column, const RowPai
 }
 
 template <class T, int kR>
-HWY_INLINE void weigh_columns(const StoredRows<T>& x, const RowPair* pairs) {
+HWY_INLINE void weigh_columns(const StoredRows<T>& x, const RowPair* pairs, bool fetch) {
   int64_t column = 0;
-  for (; column + 4 * kLanes <= x.width; column += 4 * kLanes) weigh_block<T, kR, 4>(x, column, pairs);
-  for (; column < x.width; column += kLanes) weigh_block<T, kR, 1>(x, column, pairs);
+  for (; column + 4 * kLanes <= x.width; column += 4 * kLanes)
+    weigh_block<T, kR, 4>(x, column, pairs, fetch && column == 0);
+  for (; column < x.width; column += kLanes) weigh_block<T, kR, 1>(x, column, pairs, fetch && column == 0);
 }
 
 // f(std::integral_constant kR, first) over blocks of kSharedRows rows, then of one.
@@ -131,8 +144,8 @@ HWY_NOINLINE void dot_rows(const StoredRows<T>& rows, const RowPair* pairs, int 
 template <class T>
 HWY_NOINLINE void weigh_rows(const StoredRows<T>& rows, const RowPair* pairs, int count) {
   const StoredRows<T> x = rows;
-  for (int64_t i = 0; i < x.count; ++i) x.fetch(x.row(i));
-  in_blocks(count, [&](auto width, int first) HWY_ATTR { weigh_columns<T, decltype(width)::value>(x, pairs + first); });
+  in_blocks(count, [&](auto width, int first)
+                       HWY_ATTR { weigh_columns<T, decltype(width)::value>(x, pairs + first, first == 0); });
 }
 
 /// f(first, end) over runs of heads that read one stored head.

@@ -108,49 +108,55 @@ HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, in
   return {staging, width};
 }
 
+/// out[n * out_stride + i] = number n (n < 4) of row i (i < kLanes).
+HWY_INLINE void transpose_four(const float* rows, int64_t stride, float* out, int64_t out_stride) {
+  const Floats d;
+  const Lane4 d4;
+  Vec v[4];
+  MOTET_UNROLL(4) for (int i = 0; i < 4; ++i) {  // block k of v[i]: the numbers of row 4k + i
+    const float* const row = rows + i * stride;
+    const auto four = [&](int64_t step) HWY_ATTR { return hn::LoadU(d4, row + step); };
+#if HWY_TARGET <= HWY_AVX3
+    const int64_t step = 4 * stride;
+    const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(four(0).raw), four(step).raw, 1);
+    const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(four(2 * step).raw), four(3 * step).raw, 1);
+    v[i] = Vec{_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
+#elif HWY_TARGET == HWY_AVX2
+    v[i] = hn::Combine(d, four(4 * stride), four(0));
+#else
+    v[i] = four(0);
+#endif
+  }
+  const hn::Repartition<double, Floats> wide;
+  const auto pair = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
+  const auto rest = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
+  const auto p = pair(v[0], v[1]), q = pair(v[2], v[3]), s = rest(v[0], v[1]), t = rest(v[2], v[3]);
+  store(out, hn::BitCast(d, hn::InterleaveLower(wide, p, q)));
+  store(out + out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, p, q)));
+  store(out + 2 * out_stride, hn::BitCast(d, hn::InterleaveLower(wide, s, t)));
+  store(out + 3 * out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, s, t)));
+}
+
 /// out[n * out_stride + i] = rows i (i < 32) number n (n < width); rows outside [first, last) of the panel give 0.
 /// `rows.data` is row `first`.
 HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t width, float* out,
                                   int64_t out_stride) {
-  const Lane4 d4;
-  HWY_ALIGN static thread_local float zeros[4] = {};
-  for (int at = 0; at < kPanel; at += kLanes) {
-    const float* row[kLanes];
-    bool real[kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      real[i] = at + i >= first && at + i < last;
-      row[i] = real[i] ? rows.data + (at + i - first) * rows.stride : zeros;
-    }
+  for (int at = 0; at < kPanel; at += kLanes, out += kLanes) {
+    const int begin = std::max(first, at), end = std::min<int>(last, at + kLanes);
+    const auto row = [&](int i) { return rows.data + (i - first) * rows.stride; };  // that may be read
     const auto four = [&](int64_t n) HWY_ATTR {
-      Vec v[4];
-      MOTET_UNROLL(4) for (int i = 0; i < 4; ++i) {  // block k of v[i]: numbers n..n+3 of row 4k + i
-        const auto piece = [&](int k) { return hn::LoadU(d4, row[4 * k + i] + (real[4 * k + i] ? n : 0)); };
-#if HWY_TARGET <= HWY_AVX3
-        const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(piece(0).raw), piece(1).raw, 1);
-        const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(piece(2).raw), piece(3).raw, 1);
-        v[i] = Vec{_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
-#elif HWY_TARGET == HWY_AVX2
-        v[i] = hn::Combine(Floats(), piece(1), piece(0));
-#else
-        v[i] = piece(0);
-#endif
-      }
-      const Floats d;
-      const hn::Repartition<double, Floats> wide;
-      const auto pair = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
-      const auto rest = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
-      const auto p = pair(v[0], v[1]), q = pair(v[2], v[3]), s = rest(v[0], v[1]), t = rest(v[2], v[3]);
-      float* o = out + n * out_stride + at;
-      store(o, hn::BitCast(d, hn::InterleaveLower(wide, p, q)));
-      store(o + out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, p, q)));
-      store(o + 2 * out_stride, hn::BitCast(d, hn::InterleaveLower(wide, s, t)));
-      store(o + 3 * out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, s, t)));
+      float* const to = out + n * out_stride;
+      if (end - begin == kLanes) return transpose_four(row(at) + n, rows.stride, to, out_stride);
+      HWY_ALIGN float some[4 * kLanes] = {};
+      for (int i = begin; i < end; ++i) std::memcpy(some + 4 * (i - at), row(i) + n, 4 * sizeof(float));
+      transpose_four(some, 4, to, out_stride);
     };
     int64_t n = 0;
     for (; n + 4 <= width; n += 4) four(n);
     if (n > 0 && n < width) four(width - 4), n = width;  // some of them again
     for (; n < width; ++n)
-      for (int i = 0; i < kLanes; ++i) out[n * out_stride + at + i] = real[i] ? row[i][n] : 0.f;
+      for (int i = at; i < at + static_cast<int>(kLanes); ++i)
+        out[n * out_stride + i - at] = i >= begin && i < end ? row(i)[n] : 0.f;
   }
 }
 
