@@ -18,7 +18,7 @@ TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
     for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {60, 577}})
       for (int64_t M : {1, 2, 3, 4, 7, 16, 131}) {
         const Kept kept(type, N, K);
-        const std::vector<float> x = drawn(M * K, 3);
+        const std::vector<float> x = drawn(M * K, 3), w = kept.values();
         std::vector<float> y(static_cast<size_t>(M * N), std::nanf(""));
         const LinearTask task{kept.weight, y.data()};
         linear({&task, 1}, x.data(), M, {});
@@ -26,7 +26,7 @@ TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
           for (int64_t n = 0; n < N; ++n) {
             double want = kept.bias[static_cast<size_t>(n)], size = 1;
             for (int64_t k = 0; k < K; ++k) {
-              const double term = kept.value(n, k) * x[static_cast<size_t>(m * K + k)];
+              const double term = double{w[static_cast<size_t>(n * K + k)]} * x[static_cast<size_t>(m * K + k)];
               want += term, size += std::abs(term);
             }
             ASSERT_NEAR(y[static_cast<size_t>(m * N + n)], want, 3e-7 * size) << N << 'x' << K << " M " << M;
@@ -97,13 +97,13 @@ TEST(LinearKernel, WithoutABiasAndWithoutAScaleAreTheBareProducts) {
   for (const WeightType type : kTypes) {
     Kept kept(type, 3, 20);
     kept.weight.bias = nullptr;
-    const std::vector<float> x = drawn(20, 14);
+    const std::vector<float> x = drawn(20, 14), w = kept.values();
     std::vector<float> y(3);
     const LinearTask task{kept.weight, y.data()};
     linear({&task, 1}, x.data(), 1, {});
     for (int64_t n = 0; n < 3; ++n) {
       double want = 0;
-      for (int64_t k = 0; k < 20; ++k) want += kept.value(n, k) * x[static_cast<size_t>(k)];
+      for (int64_t k = 0; k < 20; ++k) want += double{w[static_cast<size_t>(n * 20 + k)]} * x[static_cast<size_t>(k)];
       EXPECT_NEAR(y[static_cast<size_t>(n)], want, 1e-5);
     }
   }

@@ -41,10 +41,11 @@ struct Kept {
   }
   Kept(const Kept&) = delete;
 
-  double value(int64_t n, int64_t k) const {
-    std::vector<float> row(static_cast<size_t>(weight.K));
-    dequantize_rows(weight, n, 1, row.data());
-    return row[static_cast<size_t>(k)];
+  // What the kept numbers stand for, [N,K].
+  std::vector<float> values() const {
+    std::vector<float> rows(w.size());
+    dequantize_rows(weight, 0, weight.N, rows.data());
+    return rows;
   }
 };
 
