@@ -374,14 +374,19 @@ def test_bench_serve_measures_each_number_of_clients(small):
     assert done.returncode == 1 and "llama-server is not on the PATH" in done.stderr
 
 
-def test_a_soak_loses_nothing_and_keeps_nothing(small):
-    done = run("bench", "serve", "-m", small, "--soak", 300, "-t", 1, "-o", "json")
+def soaked(model, requests, *flags, **options):
+    """What `bench serve --soak` finds; nothing may be lost, wrong or kept."""
+    done = run("bench", "serve", "-m", model, "--soak", requests, *flags, "-o", "json", **options)
     assert done.returncode == 0, done.stderr
     found = {row["what"]: row["value"] for row in json.loads(done.stdout)}
-    assert found["answers that are whole"] + found["left by their client"] == 300
-    assert 3 <= found["left by their client"] <= 40
+    assert found["answers that are whole"] + found["left by their client"] == requests
     for nothing in ("lost", "wrong", "still running", "still waiting", "bytes of keys"):
         assert found[nothing] == 0, found
+    return found
+
+
+def test_a_soak_loses_nothing_and_keeps_nothing(small):
+    assert 3 <= soaked(small, 300, "-t", 1)["left by their client"] <= 40
     assert "--repeats is given with --soak" in refused(2, "bench", "serve", "-m", small, "--soak", 300, "--repeats", 2)
 
 
@@ -396,3 +401,14 @@ def test_the_documents_table_is_the_commands():
     for name, default in rows:
         (line,) = re.findall(rf"^ +(?:-\w, )?--{name} [^\n]*(?:\n {{10,}}[^\n]*)*", text, re.M)
         assert f"default: {default.strip()}" in line, (name, line)
+
+
+@pytest.mark.nightly
+def test_a_long_soak_outlives_a_thousand_clients_that_leave(tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(ROOT / "tests/golden/model/llama_mha" / name, tmp_path)
+    learned = run("tokenize", "--train", "--vocab-size", 384, "--out", tmp_path / "tokenizer.json", ROOT / "motet/data/tinyshakespeare.txt")
+    assert learned.returncode == 0, learned.stderr
+    found = soaked(tmp_path, 25000, timeout=900)
+    assert found["left by their client"] >= 1000
+    assert abs(found["growth of memory, %"]) <= 2
