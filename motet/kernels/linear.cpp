@@ -264,6 +264,7 @@ namespace {
 
 constexpr int64_t kWorthAThread = 1 << 15;  // multiplications; less is done before another thread has woken up
 constexpr int64_t kWorthAPart = 1 << 18;
+constexpr int64_t kMostParts = 8;  // of a share: many rows of x want many of W, which they meet in L2
 
 // The rows of one thread. It takes them as they lie, so that it can ask for what comes next; who has none left takes
 // from their end what a thread that is held up has not come to.
@@ -304,7 +305,8 @@ void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const 
   int64_t rows = 0, work = 0;
   for (const LinearTask& task : tasks) rows += task.weight.N, work += task.weight.N * task.weight.K * M;
   const int64_t workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
-                part = (rows * kWorthAPart / std::max<int64_t>(work, 1) / 3 + 1) * 3;
+                least = std::max(rows * kWorthAPart / std::max<int64_t>(work, 1), rows / (workers * kMostParts)),
+                part = (least / 3 + 1) * 3;  // whole tiles of three
   const auto kernel = MOTET_BEST(linear_stripe);
   const auto compute = [&](Share::Part of) {  // rows of all tasks, one behind the other
     for (const LinearTask& task : tasks) {
