@@ -10,7 +10,8 @@
 #include <cstdint>
 
 #define MOTET_DEVICE __device__ __forceinline__
-#define MOTET_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
+#define MOTET_KERNEL(threads) MOTET_KERNEL_BESIDE(threads, 1)
+#define MOTET_KERNEL_BESIDE(threads, blocks) __global__ void __launch_bounds__(threads, blocks)  // blocks: at once
 #define MOTET_PARAMETER __grid_constant__
 #define MOTET_UNROLL _Pragma("unroll")
 #define MOTET_NO_UNROLL _Pragma("unroll 1")

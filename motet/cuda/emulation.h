@@ -57,6 +57,7 @@ Lanes warp_meet(const std::array<uint32_t, 8>& value);
 
 #define MOTET_DEVICE inline
 #define MOTET_KERNEL(threads) inline void
+#define MOTET_KERNEL_BESIDE(threads, blocks) inline void
 #define MOTET_PARAMETER
 #define MOTET_UNROLL
 #define MOTET_NO_UNROLL

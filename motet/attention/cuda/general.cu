@@ -4,30 +4,16 @@
 #include <type_traits>
 
 #include "motet/attention/cuda/general_backward-inl.h"
+#include "motet/attention/cuda/general_call.h"
 #include "motet/attention/cuda/general_forward-inl.h"
-#include "motet/cuda/launches.h"
 
 namespace motet::cuda::general {
 namespace {
 
-constexpr int kForwardBuffers = 2, kBackwardBuffers = 4;  // of Tile: x, w; and g, y
-constexpr int64_t kEnoughBlocks = 256;                    // fewer cut their walks over the keys into parts
-constexpr int64_t kLeastPart = 256;                       // keys
-
-int64_t query_blocks(const plain::Problem& p) { return blocks_of(p.T, kOwn) * p.B; }
-int chunks(int64_t heads, int64_t width) {
-  return static_cast<int>(blocks_of(heads * blocks_of(width, kColumns), kUnits));
-}
 int64_t lse_numbers(const plain::Problem& p) { return p.B * p.softmax_heads * p.T; }
 int64_t out_numbers(const plain::Problem& p) { return p.B * p.T * p.output_heads * p.E; }
 
-// By shapes alone, so that results do not depend on the device.
-int parts_of(const plain::Problem& p) {
-  const int64_t blocks = query_blocks(p) * chunks(p.output_heads, p.E);
-  const int64_t keys = p.window > 0 ? std::min(p.S, p.window + kOwn) : p.S;
-  return static_cast<int>(
-      std::clamp<int64_t>(std::min(kEnoughBlocks / std::max<int64_t>(blocks, 1), keys / kLeastPart), 1, 64));
-}
+}  // namespace
 
 Call call_of(const plain::Problem& p) {
   Call c{args_of(p)};
@@ -43,6 +29,31 @@ Workspace forward_memory(const plain::Problem& p, Call& c, void* memory, bool ou
   c.stats = space.take<float2>(c.parts * lse_numbers(p));
   if (outputs && c.parts > 1) c.partial_out = space.take<float>(c.parts * out_numbers(p));
   return space;
+}
+
+void put_joined_stats(Launches& to, const plain::Problem& p, const Call& c) {
+  if (c.parts > 1) to.flat(join_stats, lse_numbers(p), kThreads, c);
+}
+void put_joined_outputs(Launches& to, const plain::Problem& p, const Call& c) {
+  if (c.parts > 1) to.flat(join_outputs, out_numbers(p), kThreads, c);
+}
+
+namespace {
+
+constexpr int kForwardBuffers = 2, kBackwardBuffers = 4;  // of Tile: x, w; and g, y
+constexpr int64_t kEnoughBlocks = 256;                    // fewer cut their walks over the keys into parts
+constexpr int64_t kLeastPart = 256;                       // keys
+
+int64_t query_blocks(const plain::Problem& p) { return blocks_of(p.T, kOwn) * p.B; }
+int chunks(int64_t heads, int64_t width) {
+  return static_cast<int>(blocks_of(heads * blocks_of(width, kColumns), kUnits));
+}
+// By shapes alone, so that results do not depend on the device.
+int parts_of(const plain::Problem& p) {
+  const int64_t blocks = query_blocks(p) * chunks(p.output_heads, p.E);
+  const int64_t keys = p.window > 0 ? std::min(p.S, p.window + kOwn) : p.S;
+  return static_cast<int>(
+      std::clamp<int64_t>(std::min(kEnoughBlocks / std::max<int64_t>(blocks, 1), keys / kLeastPart), 1, 64));
 }
 
 Workspace backward_memory(const plain::Problem& p, Call& c, void* memory) {
@@ -71,7 +82,7 @@ void put_stats(Launches& to, const plain::Problem& p, const Call& c) {
     constexpr int kLoop = decltype(loop)::value;
     to.run(row_stats<kLoop>, query_blocks(p), c.parts, kThreads, Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
   });
-  if (c.parts > 1) to.flat(join_stats, lse_numbers(p), kThreads, c);
+  put_joined_stats(to, p, c);
 }
 
 void put_outputs(Launches& to, const plain::Problem& p, const Call& c) {
@@ -80,7 +91,7 @@ void put_outputs(Launches& to, const plain::Problem& p, const Call& c) {
     to.run(outputs<kLoop>, query_blocks(p), c.parts * chunks(p.output_heads, p.E), kThreads,
            Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
   });
-  if (c.parts > 1) to.flat(join_outputs, out_numbers(p), kThreads, c);
+  put_joined_outputs(to, p, c);
 }
 
 }  // namespace

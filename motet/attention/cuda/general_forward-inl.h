@@ -5,14 +5,6 @@
 // heads, so the normalisers of all heads come first.
 namespace motet::cuda::general {
 
-/// The tiles of `span` that part `part` of `parts` walks.
-template <int kLoop>
-MOTET_DEVICE Span part_of(Span span, int part, int parts) {
-  const int tiles = (span.end - span.begin + kLoop - 1) / kLoop, each = (tiles + parts - 1) / parts * kLoop;
-  const int begin = span.begin + part * each;
-  return {begin, smaller(begin + each, span.end)};
-}
-
 /// stats of the queries of this block over its part of the keys, and their lse where there is one part.
 template <int kLoop>
 MOTET_KERNEL(kThreads)
@@ -48,10 +40,7 @@ row_stats(const MOTET_PARAMETER Call c) {
   for (int i = 0; i < kItems; ++i) {
     const int item = tile.thread + i * kThreads, t = tile.own0 + item % kOwn;
     if (item >= items || t >= c.a.T) continue;
-    const int64_t rows = static_cast<int64_t>(c.a.B) * c.a.softmax_heads * c.a.T;
-    const int64_t at = (static_cast<int64_t>(tile.b) * c.a.softmax_heads + item / kOwn) * c.a.T + t;
-    if (c.stats) c.stats[blockIdx.z * rows + at] = {top[i], sum[i]};
-    if (c.lse && c.parts == 1) c.lse[at] = sum[i] == 0 ? -INFINITY : top[i] + logf(sum[i]);
+    keep_stats(c, tile.b, item / kOwn, t, top[i], sum[i]);
   }
 }
 

@@ -1,4 +1,5 @@
 // What libmotet_cuda.so hands out.
+#include "motet/attention/cuda/decode.h"
 #include "motet/attention/cuda/general.h"
 #include "motet/attention/cuda/tensor.h"
 #include "motet/cuda/device.h"
@@ -6,25 +7,40 @@
 namespace motet::cuda {
 namespace {
 
-#ifdef MOTET_CUDA_TENSOR
-bool by_tensor_cores(const plain::Problem& p, Pass pass) { return !*tensor::why_not(p, pass); }
-
-int64_t workspace_bytes(const plain::Problem& p, Pass pass) {
-  return by_tensor_cores(p, pass) ? tensor::workspace_bytes(p, pass) : general::workspace_bytes(p, pass);
-}
-const char* forward(const plain::Problem& p, const Output& to, const Runtime& run) {
-  return by_tensor_cores(p, Pass::forward) ? tensor::forward(p, to, run) : general::forward(p, to, run);
-}
-const char* backward(const plain::Problem& p, const Incoming& from, const Gradients& to, const Runtime& run) {
-  return by_tensor_cores(p, Pass::backward) ? tensor::backward(p, from, to, run) : general::backward(p, from, to, run);
-}
-#endif
-
 const char* general_forward(const plain::Problem& p, const Output& to, const Runtime& run) {
   return general::forward(p, to, run);
 }
 const char* general_backward(const plain::Problem& p, const Incoming& from, const Gradients& to, const Runtime& run) {
   return general::backward(p, from, to, run);
+}
+
+/// Kernels of a forward or backward pass, and why they leave one to the next row; null: never theirs.
+struct Kernels {
+  const char* (*why_not)(const plain::Problem&, Pass);
+  int64_t (*workspace_bytes)(const plain::Problem&, Pass);
+  const char* (*forward)(const plain::Problem&, const Output&, const Runtime&);
+  const char* (*backward)(const plain::Problem&, const Incoming&, const Gradients&, const Runtime&);
+};
+constexpr Kernels kKernels[] = {
+#ifdef MOTET_CUDA_TENSOR  // built for a GPU that has what they need
+    {tensor::why_not, tensor::workspace_bytes, tensor::forward, tensor::backward},
+#endif
+    {decode::why_not, decode::workspace_bytes, decode::forward, nullptr},
+    {nullptr, general::workspace_bytes, general_forward, general_backward},
+};
+
+const Kernels& kernels_of(const plain::Problem& p, Pass pass) {
+  const Kernels* row = kKernels;
+  while (row->why_not && *row->why_not(p, pass)) ++row;
+  return *row;
+}
+
+int64_t workspace_bytes(const plain::Problem& p, Pass pass) { return kernels_of(p, pass).workspace_bytes(p, pass); }
+const char* forward(const plain::Problem& p, const Output& to, const Runtime& run) {
+  return kernels_of(p, Pass::forward).forward(p, to, run);
+}
+const char* backward(const plain::Problem& p, const Incoming& from, const Gradients& to, const Runtime& run) {
+  return kernels_of(p, Pass::backward).backward(p, from, to, run);
 }
 
 }  // namespace
@@ -35,17 +51,16 @@ const Api& general_attention() {
   return api;
 }
 
-#ifdef MOTET_CUDA_TENSOR
 const Api& attention() {
   static const Api api{use_device, general::why_not, workspace_bytes,   forward,
                        backward,   general::lse,     general::given_lse};
   return api;
 }
-const char* tensor_why_not(const plain::Problem& p, Pass pass) { return tensor::why_not(p, pass); }
-#else  // built for no GPU that has what they need
-const Api& attention() { return general_attention(); }
-const char* tensor_why_not(const plain::Problem&, Pass) { return "built without sm_90a"; }
-#endif
+
+const char* tensor_why_not(const plain::Problem& p, Pass pass) {
+  return kKernels[0].forward == decode::forward ? "built without sm_90a" : kKernels[0].why_not(p, pass);
+}
+const char* decode_why_not(const plain::Problem& p, Pass pass) { return decode::why_not(p, pass); }
 
 }  // namespace motet::cuda
 

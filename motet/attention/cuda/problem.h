@@ -50,11 +50,13 @@ struct Api {
   const char* (*given_lse)(const plain::Problem&, const float* lse, void* out, const Runtime&);
 };
 
-/// The kernels that the library hands out: those of tensor cores where they take a problem, else the general ones.
+/// The kernels that the library hands out: those of tensor cores where they take a problem, those of decoding where
+/// they do, else the general ones.
 const Api& attention();
 /// The general kernels alone.
 const Api& general_attention();
-/// Why the tensor-core kernels leave a call to the general ones; "" when they take it.
+/// Why the tensor-core kernels, and those of decoding, leave a call to others; "" when they take it.
 const char* tensor_why_not(const plain::Problem&, Pass);
+const char* decode_why_not(const plain::Problem&, Pass);
 
 }  // namespace motet::cuda
