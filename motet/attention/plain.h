@@ -76,8 +76,8 @@ inline PartSize part_size(const HeadMix& mix, int part, int64_t n, int64_t m) {
   }
 }
 /// Whether a part has a row for each query (each key); the others are kWeight.
-inline bool by_query(int part) { return part >= kQueryDown && part <= kQueryFull; }
-inline bool by_key(int part) { return part >= kKeyDown; }
+constexpr bool by_query(int part) { return part >= kQueryDown && part <= kQueryFull; }
+constexpr bool by_key(int part) { return part >= kKeyDown; }
 
 /// lambda of the pairs mix, expanded to [B,T,Ho] by strides (0 where it does not vary); null: no pairs.
 struct Pairs {

@@ -82,22 +82,8 @@ TEST_F(Decode, KeysThatMayNotBeReadDoNotLeak) {
   Options o = dcmha(4, 16);
   o.type = Type::float32, o.T = 3, o.S = 200, o.lengths = 1, o.causal = false;
   Sample s(o);
-  const plain::Problem& p = s.p;
   const Results clean = forward_of(s, attention());
-  for (int64_t b = 0; b < p.B; ++b)
-    for (int64_t key = 0; key < p.S; ++key) {
-      if (key >= p.key_begin[b] && key < p.key_end[b]) continue;
-      const auto spoil = [](const void* data, int64_t at, int64_t count) {
-        std::fill_n(const_cast<float*>(static_cast<const float*>(data)) + at, count, NAN);
-      };
-      spoil(p.k.data, b * p.k.batch_stride + key * p.k.row_stride, p.key_heads * p.D);
-      spoil(p.v.data, b * p.v.batch_stride + key * p.v.row_stride, p.value_heads * p.E);
-      for (const plain::HeadMix* mix : {&p.pre, &p.post})
-        for (const int part : {kKeyDown, kKeyUp, kKeyGate}) {
-          const int64_t numbers = plain::part_size(*mix, part, o.score_heads, o.score_heads).numbers();
-          spoil(mix->part[part].data, b * mix->part[part].batch_stride + key * numbers, numbers);
-        }
-    }
+  spoil_unread_keys(s);
   const Results spoilt = forward_of(s, attention());
   EXPECT_TRUE(same_bits(clean, spoilt));
   expect_right(s);

@@ -324,7 +324,9 @@ struct Walk {
     const Args& a = sight.a;
     const int query = kOwnKeys ? i * kLoop : own0, queries = kOwnKeys ? kLoop : kRows;
     const int key = kOwnKeys ? own0 : i * kLoop, keys = kOwnKeys ? kRows : kLoop;
-    if (a.documents || key + keys > a.S || (kOwnKeys && query + queries > a.T)) return true;
+    const Span readable = sight.readable;
+    if (a.documents || key < readable.begin || key + keys > readable.end || (kOwnKeys && query + queries > a.T))
+      return true;
     return (a.causal && key + keys - 1 > sight.start + query) ||
            (a.window > 0 && sight.start + query + queries - 1 - key >= a.window);
   }

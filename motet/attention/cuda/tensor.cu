@@ -62,6 +62,7 @@ struct Memory {
   char *matrices[2], *loop_mix[2];  // of own queries, of own keys
   float *lse, *row_sums, *dout_scale, *matrix_gradients, *weight_sums;
   int* unsafe;
+  void *keys = nullptr, *values = nullptr;  // copies, where there are lengths
   void* general;
   int64_t bytes;
 
@@ -81,6 +82,10 @@ struct Memory {
       dout_scale = space.take<float>(1 + kScaleBlocks);
       matrix_gradients = space.take<float>(std::max(rows[0], rows[1]) * 2 * kHeads * kHeads);
       weight_sums = space.take<float>(blocks_of(rows[0], kSumEach) * 2 * kHeads * kHeads);
+    }
+    if (p.key_begin || p.key_end) {
+      keys = space.take<uint16_t>(p.B * p.S * p.key_heads * p.D);
+      values = space.take<uint16_t>(p.B * p.S * p.value_heads * p.E);
     }
     general = space.take<char>(general::workspace_bytes(p, pass));
     bytes = space.bytes();
@@ -110,6 +115,20 @@ Call call_of(const plain::Problem& p, const Memory& memory, bool own_keys) {
 }
 
 int box_of(int64_t heads) { return static_cast<int>(std::min<int64_t>(heads, kHeads)); }
+
+/// The problem with keys and values that may be read whole.
+plain::Problem readable(Launches& to, const plain::Problem& given, const Memory& memory) {
+  plain::Problem p = given;
+  const auto copy = [&](plain::Operand& x, int64_t heads, int64_t width, void* place) {
+    to.flat(copy_readable, p.B * p.S * heads * width / kVector, kFlatThreads,
+            Readable{args_of(p), x, static_cast<int>(heads), static_cast<int>(width), place});
+    x = {place, x.type, p.S * heads * width, heads * width, width};
+  };
+  if (!p.key_begin && !p.key_end) return p;
+  copy(p.k, p.key_heads, p.D, memory.keys);
+  copy(p.v, p.value_heads, p.E, memory.values);
+  return p;
+}
 
 template <bool kOwnKeys>
 void put_pack(Launches& to, const plain::Problem& p, const Memory& memory) {
@@ -248,7 +267,6 @@ const char* why_not(const plain::Problem& p, Pass pass) {
   if (p.D > kWidth || (back && p.E > kWidth)) return "a width beyond 64";
   if (p.D % 8 || p.E % 8 || !copyable(p.q) || !copyable(p.k) || !copyable(p.v))
     return "rows that do not lie at multiples of 16 bytes";
-  if (p.key_begin || p.key_end) return "there are lengths";
   const bool units = !p.pre.any_part() && !p.post.any_part();
   const int64_t heads = std::max({p.score_heads, p.softmax_heads, p.output_heads});
   if (!units && heads > kHeads) return "a mix of more than 16 heads";
@@ -269,9 +287,10 @@ const char* why_not(const plain::Problem& p, Pass pass) {
 
 int64_t workspace_bytes(const plain::Problem& p, Pass pass) { return Memory(p, pass, nullptr).bytes; }
 
-const char* forward(const plain::Problem& p, const Output& to, const Runtime& run) {
-  const Memory memory(p, Pass::forward, run.workspace);
+const char* forward(const plain::Problem& given, const Output& to, const Runtime& run) {
+  const Memory memory(given, Pass::forward, run.workspace);
   Launches launches(run.stream);
+  const plain::Problem p = readable(launches, given, memory);
   launches.flat(keep_lse, p.B, kFlatThreads, Keep{args_of(p), nullptr, nullptr, memory.unsafe});
   put_pack<false>(launches, p, memory);
   put_log_sums(launches, p, memory, to.lse);
@@ -280,10 +299,11 @@ const char* forward(const plain::Problem& p, const Output& to, const Runtime& ru
   return general::forward(p, to, {memory.general, run.stream}, memory.unsafe);
 }
 
-const char* backward(const plain::Problem& p, const Incoming& from, const Gradients& to, const Runtime& run) {
-  if (*dout_why_not(p, from.dout)) return general::backward(p, from, to, run);
-  const Memory memory(p, Pass::backward, run.workspace);
+const char* backward(const plain::Problem& given, const Incoming& from, const Gradients& to, const Runtime& run) {
+  if (*dout_why_not(given, from.dout)) return general::backward(given, from, to, run);
+  const Memory memory(given, Pass::backward, run.workspace);
   Launches launches(run.stream);
+  const plain::Problem p = readable(launches, given, memory);
   launches.flat(keep_lse, int64_t{p.B} * padded(p.T) * kHeads, kFlatThreads,
                 Keep{args_of(p), from.lse, memory.lse, memory.unsafe, padded(p.T)});
   put_scale(launches, p, memory, from.dout);

@@ -7,6 +7,29 @@ namespace motet::cuda::tensor {
 
 inline constexpr int kFlatThreads = 256;
 
+/// A copy of keys or values in which those that may not be read are 0: tiles are copied whole, and 0 times what lies
+/// there may be no number. A thread 8 numbers.
+struct Readable {
+  Args a;
+  plain::Operand from;
+  int heads, width;
+  void* to;  // [B,S,heads,width]
+};
+MOTET_KERNEL(kFlatThreads)
+copy_readable(const MOTET_PARAMETER Readable r) {
+  int64_t x = static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x;
+  uint16_t* const to = static_cast<uint16_t*>(r.to) + x * kVector;
+  const int column = static_cast<int>(x % (r.width / kVector)) * kVector;
+  x /= r.width / kVector;
+  const int head = static_cast<int>(x % r.heads);
+  x /= r.heads;
+  const int row = static_cast<int>(x % r.a.S), b = static_cast<int>(x / r.a.S);
+  if (b >= r.a.B) return;
+  const auto* const from = static_cast<const uint16_t*>(r.from.data) + b * r.from.batch_stride +
+                           row * r.from.row_stride + head * r.from.head_stride + column;
+  write16(to, Sight(r.a, b).reads(row) ? read16(from) : uint4{});
+}
+
 struct Pack {
   Args a;
   char* matrices;  // [units][2 mixes][B,own_rows]
@@ -15,17 +38,20 @@ struct Pack {
   float pre_factor;  // of everything before the softmax: scale log2 e / kScoreScale
 };
 
-/// One number of a part at a row; 0 where the part is not there.
-MOTET_DEVICE float part_number(const Mix& m, int part, int b, int64_t row, int at) {
+/// One number of a part at a row; 0 where the part is not there, or belongs to a key that may not be read.
+MOTET_DEVICE float part_number(const Sight& sight, const Mix& m, int part, int64_t row, int at) {
   const plain::MixTensor& t = m.part[part];
-  if (!t.data) return 0;
+  const int b = sight.b;
+  if (!t.data || (plain::by_key(part) && !sight.reads(static_cast<int>(row)))) return 0;
   const int64_t first = part == kWeight ? 0 : b * t.batch_stride + row * general::part_numbers(m, part);
   return general::load(t.data, t.type, first + at);
 }
 
 /// Entry (n, m) of the matrix of an own row: everything static and everything of its side.
 template <bool kOwnKeys>
-MOTET_DEVICE float matrix_entry(const Args& a, bool post, int b, int row, int unit, int n, int m) {
+MOTET_DEVICE float matrix_entry(const Sight& sight, bool post, int row, int unit, int n, int m) {
+  const Args& a = sight.a;
+  const int b = sight.b;
   const Mix& mix = post ? a.post : a.pre;
   if (post && a.pairs.lambda) {
     const int head = unit * kHeads / 2 + m;
@@ -37,12 +63,12 @@ MOTET_DEVICE float matrix_entry(const Args& a, bool post, int b, int row, int un
   if (n >= mix.in || m >= mix.out) return 0;
   const int down = kOwnKeys ? kKeyDown : kQueryDown, rank = kOwnKeys ? mix.key_rank : mix.query_rank;
   float sum = mix.identity && n == m ? 1.f : 0.f;
-  sum += part_number(mix, kWeight, b, row, n * mix.out + m);
-  sum += part_number(mix, down + 3, b, row, n * mix.out + m);
-  if (n == m) sum += part_number(mix, down + 2, b, row, m);
+  sum += part_number(sight, mix, kWeight, row, n * mix.out + m);
+  sum += part_number(sight, mix, down + 3, row, n * mix.out + m);
+  if (n == m) sum += part_number(sight, mix, down + 2, row, m);
   for (int r = 0; r < rank; ++r)
-    sum =
-        fmaf(part_number(mix, down, b, row, r * mix.in + n), part_number(mix, down + 1, b, row, r * mix.out + m), sum);
+    sum = fmaf(part_number(sight, mix, down, row, r * mix.in + n),
+               part_number(sight, mix, down + 1, row, r * mix.out + m), sum);
   return sum;
 }
 
@@ -60,11 +86,12 @@ pack_matrices(const MOTET_PARAMETER Pack p) {
   const int post = x % 2, unit = static_cast<int>(x / 2);
   if (unit >= p.units) return;
   const float factor = row < (kOwnKeys ? p.a.S : p.a.T) ? (post ? 1.f : p.pre_factor) : 0.f;
+  const Sight sight(p.a, b);
   uint32_t to[kHeads / 2];
   for (int m = 0; m < kHeads; m += 2) {
     float pair[2] = {};
     for (int i = 0; i < 2 && factor != 0; ++i)
-      pair[i] = factor * matrix_entry<kOwnKeys>(p.a, post != 0, b, row, unit, n, m + i);
+      pair[i] = factor * matrix_entry<kOwnKeys>(sight, post != 0, row, unit, n, m + i);
     to[m / 2] = pack_float16(pair[0], pair[1]);
   }
   auto* const at = reinterpret_cast<uint4*>(
@@ -91,13 +118,14 @@ pack_loop(const MOTET_PARAMETER Pack p) {
   const int part = quantity < 2 ? down : quantity < 4 ? down + 1 : down + 2, r = quantity % 2;
   const int heads = quantity < 2 ? mix.in : mix.out;
   const float factor = !post && quantity >= 2 ? p.pre_factor : 1.f;
+  const Sight sight(p.a, b);
   uint32_t to[4];
   for (int i = 0; i < 4; ++i) {
     const int row = tile * kLoop + (l >> 2) + (i & 1) * 8, h = (l & 3) * 2 + (i >> 1) * 8;
     float pair[2] = {};
     for (int k = 0; k < 2; ++k)
       if (row < (kOwnKeys ? p.a.T : p.a.S) && h + k < heads && (quantity == 4 || r < rank))
-        pair[k] = factor * part_number(mix, part, b, row, (quantity == 4 ? 0 : r * heads) + h + k);
+        pair[k] = factor * part_number(sight, mix, part, row, (quantity == 4 ? 0 : r * heads) + h + k);
     to[i] = pack_float16(pair[0], pair[1]);
   }
   reinterpret_cast<uint4*>(p.loop_mix)[place] = {to[0], to[1], to[2], to[3]};
@@ -161,11 +189,13 @@ split_matrices(const MOTET_PARAMETER Split s) {
   const float* d = s.from + ((static_cast<int64_t>(b) * s.own_rows + row) * 2 + post) * kHeads * kHeads;
   const int down = kOwnKeys ? kKeyDown : kQueryDown, rank = kOwnKeys ? mix.key_rank : mix.query_rank;
   const int64_t at = static_cast<int64_t>(b) * rows + row;
+  const Sight sight(s.a, b);
   for (int r = 0; r < rank; ++r) {
     float across = 0, along = 0;
     for (int m = 0; m < kHeads; ++m) {
-      if (m < mix.out) across = fmaf(d[n * kHeads + m], part_number(mix, down + 1, b, row, r * mix.out + m), across);
-      if (m < mix.in) along = fmaf(d[m * kHeads + n], part_number(mix, down, b, row, r * mix.in + m), along);
+      if (m < mix.out)
+        across = fmaf(d[n * kHeads + m], part_number(sight, mix, down + 1, row, r * mix.out + m), across);
+      if (m < mix.in) along = fmaf(d[m * kHeads + n], part_number(sight, mix, down, row, r * mix.in + m), along);
     }
     if (s.to[post][down] && n < mix.in) s.to[post][down][(at * rank + r) * mix.in + n] = across;
     if (s.to[post][down + 1] && n < mix.out) s.to[post][down + 1][(at * rank + r) * mix.out + n] = along;

@@ -116,6 +116,20 @@ TEST_F(Tensor, WhatQueriesSee) {
   check("scattered documents", [](Options& o) { o.documents = 2; });
   check("more keys than queries", [](Options& o) { o.T = 35, o.S = 83; });
   check("starts", [](Options& o) { o.start = 1, o.B = 3, o.S = 60; });
+  check("lengths", [](Options& o) { o.lengths = 1, o.B = 3; });
+  check("lengths and starts", [](Options& o) { o.lengths = o.start = 1, o.B = 3, o.S = 60; });
+}
+
+// What lies beyond a sequence's keys may hold anything.
+TEST_F(Tensor, KeysThatMayNotBeReadDoNotLeak) {
+  Options o = dcmha(6);
+  o.lengths = 1, o.causal = false, o.D = 40, o.E = 24, o.T = 50;
+  Sample s(o);
+  const plain::Operand dout = s.operand(o.T, o.output_heads, o.E);
+  const Results clean = run_all(s, dout, attention());
+  spoil_unread_keys(s);
+  EXPECT_TRUE(same_bits(clean, run_all(s, dout, attention())));
+  expect_all(s);
 }
 
 TEST_F(Tensor, ForwardAlone) {
@@ -221,7 +235,6 @@ TEST_F(Tensor, WhatIsLeftToTheGeneralKernels) {
   EXPECT_EQ(why([](Options& o) { o.E = 72; }), "");
   EXPECT_EQ(why([](Options& o) { o.E = 72; }, Pass::backward), "a width beyond 64");
   EXPECT_EQ(why([](Options& o) { o.D = 36; }), "rows that do not lie at multiples of 16 bytes");
-  EXPECT_EQ(why([](Options& o) { o.lengths = 1; }), "there are lengths");
   EXPECT_EQ(
       why([](Options& o) { o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = 17; }),
       "a mix of more than 16 heads");

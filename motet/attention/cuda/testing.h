@@ -56,6 +56,32 @@ inline bool same_bits(const Results& a, const Results& b) {
   return all;
 }
 
+/// NaN in every key, value and part of a mix that may not be read.
+inline void spoil_unread_keys(Sample& s) {
+  const plain::Problem& p = s.p;
+  const auto spoil = [](const void* data, Type type, int64_t at, int64_t count) {
+    if (type == Type::float32)
+      std::fill_n(const_cast<float*>(static_cast<const float*>(data)) + at, count, NAN);
+    else
+      std::fill_n(const_cast<uint16_t*>(static_cast<const uint16_t*>(data)) + at, count, uint16_t{0x7fff});
+  };
+  for (int64_t b = 0; b < p.B; ++b)
+    for (int64_t key = 0; key < p.S; ++key) {
+      if (key >= p.key_begin[b] && key < p.key_end[b]) continue;
+      spoil(p.k.data, p.k.type, b * p.k.batch_stride + key * p.k.row_stride, p.key_heads * p.D);
+      spoil(p.v.data, p.v.type, b * p.v.batch_stride + key * p.v.row_stride, p.value_heads * p.E);
+      const auto parts = [&](const plain::HeadMix& mix, int64_t n, int64_t m) {
+        for (int part = kKeyDown; part <= kKeyFull; ++part) {
+          if (!mix.has(part)) continue;
+          const int64_t numbers = plain::part_size(mix, part, n, m).numbers();
+          spoil(mix.part[part].data, mix.part[part].type, b * mix.part[part].batch_stride + key * numbers, numbers);
+        }
+      };
+      parts(p.pre, p.score_heads, p.softmax_heads);
+      parts(p.post, p.softmax_heads, p.output_heads);
+    }
+}
+
 class Cuda : public ::testing::Test {
  protected:
   void TearDown() override {
