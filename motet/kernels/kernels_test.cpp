@@ -15,7 +15,7 @@ namespace {
 
 TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
   for (const WeightType type : kTypes)
-    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {60, 577}})
+    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {60, 577}, {40, 2060}})
       for (int64_t M : {1, 2, 3, 4, 7, 16, 131}) {
         const Kept kept(type, N, K);
         const std::vector<float> x = drawn(M * K, 3), w = kept.values();
@@ -35,20 +35,21 @@ TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
 }
 
 TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
-  for (const WeightType type : kTypes) {
-    const int64_t N = 101, K = 577, M = 131;
-    const Kept kept(type, N, K), other(type, 64, K);
-    const std::vector<float> x = drawn(M * K, 4);
-    std::vector<float> together(static_cast<size_t>(M * N)), second(static_cast<size_t>(M * 64)),
-        alone(static_cast<size_t>(N));
-    const LinearTask tasks[] = {{other.weight, second.data()}, {kept.weight, together.data()}};
-    linear(tasks, x.data(), M, testing::own_threads(3));
-    for (int64_t m = 0; m < M; ++m) {
-      const LinearTask task{kept.weight, alone.data()};
-      linear({&task, 1}, x.data() + m * K, 1, {});
-      ASSERT_EQ(0, std::memcmp(alone.data(), together.data() + m * N, static_cast<size_t>(N) * 4)) << m;
+  for (const bool long_rows : {false, true})
+    for (const WeightType type : kTypes) {
+      const int64_t N = 101, M = 131, K = long_rows ? 2060 : 577;
+      const Kept kept(type, N, K), other(type, 64, K);
+      const std::vector<float> x = drawn(M * K, 4);
+      std::vector<float> together(static_cast<size_t>(M * N)), second(static_cast<size_t>(M * 64)),
+          alone(static_cast<size_t>(N));
+      const LinearTask tasks[] = {{other.weight, second.data()}, {kept.weight, together.data()}};
+      linear(tasks, x.data(), M, testing::own_threads(3));
+      for (int64_t m = 0; m < M; ++m) {
+        const LinearTask task{kept.weight, alone.data()};
+        linear({&task, 1}, x.data() + m * K, 1, {});
+        ASSERT_EQ(0, std::memcmp(alone.data(), together.data() + m * N, static_cast<size_t>(N) * 4)) << m;
+      }
     }
-  }
 }
 
 // However the rows of two layers fall into three stripes: a stripe may hold one row of a layer, its first or its last.

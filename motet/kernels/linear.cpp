@@ -95,11 +95,10 @@ struct Fetch {
   int64_t step;  // bytes, with every two vectors of a product
 };
 
-// kN rows of W times kM rows of x: y[m * N + n]. Each product is summed in the same order whatever kM and kN are.
+// Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile.
 template <int kM, int kN, class T>
-HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  Vec sum[kM * kN * kSums];
-  each<kM * kN * kSums>([&](auto i) MOTET_INLINED { sum[i] = hn::Zero(Floats()); });
+HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const float* x, int64_t K, int64_t begin,
+                             int64_t end, Fetch& fetch) {
   const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINED {
     Vec b[kN];
     each<kN>([&](auto n) MOTET_INLINED { b[n] = load_w(w + n * K + k); });
@@ -115,19 +114,24 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N,
   const auto all = [](const auto* p) MOTET_INLINED { return load(p); };
   constexpr std::integral_constant<int, 0> first;
   constexpr std::integral_constant<int, 1> second;
-  int64_t k = 0;
+  int64_t k = begin;
   const char *line = fetch.next, *until = line;
-  for (; k + kSums * kLanes <= K; k += kSums * kLanes) {
+  for (; k + kSums * kLanes <= end; k += kSums * kLanes) {
     for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
     step(all, all, k, first);
     step(all, all, k + kLanes, second);
   }
   fetch.next = line;
-  for (; k < K; k += kLanes) {
-    const int64_t count = std::min(kLanes, K - k);
+  for (; k < end; k += kLanes) {
+    const int64_t count = std::min(kLanes, end - k);
     const auto some = [count](const auto* p) MOTET_INLINED { return load_some(p, count); };
     step(some, some, k, first);
   }
+}
+
+// y[m * N + n] of a tile from its sums.
+template <int kM, int kN>
+HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N) {
   each<kN>([&](auto n) MOTET_INLINED {
     const auto of = [&](int m) MOTET_INLINED {
       const int at = (m % kM * kN + n()) * kSums;
@@ -139,6 +143,39 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N,
   });
 }
 
+// kN rows of W times kM rows of x. Each product is summed in the same order whatever kM and kN are.
+template <int kM, int kN, class T>
+HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
+  Vec sum[kM * kN * kSums];
+  each<kM * kN * kSums>([&](auto i) MOTET_INLINED { sum[i] = hn::Zero(Floats()); });
+  add_products<kM, kN>(sum, w, x, K, 0, K, fetch);
+  finish<kM, kN>(sum, y, N);
+}
+
+// Rows of float32 that a tile cannot hold in L1 are multiplied in pieces: those of x stay there for a few tiles, whose
+// sums wait in memory meanwhile. The order of additions is the same.
+constexpr int64_t kPiece = 512, kLong = 1280;
+constexpr int64_t kLeastTiles = 4, kMostTiles = 8;
+
+template <int kM, int kN, class T>
+HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
+  constexpr int kAll = kM * kN * kSums;
+  HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
+  for (int64_t k = 0, end; k < K; k = end) {
+    end = K - k < 2 * kPiece ? K : k + kPiece;
+    for (int64_t t = 0; t < tiles; ++t) {
+      Vec sum[kAll];
+      each<kAll>([&](auto i)
+                     MOTET_INLINED { sum[i] = k > 0 ? hn::Load(Floats(), kept[t] + i * kLanes) : hn::Zero(Floats()); });
+      add_products<kM, kN>(sum, w + t * kN * K, x, K, k, end, fetch);
+      if (end == K)
+        finish<kM, kN>(sum, y + t * kN, N);
+      else
+        each<kAll>([&](auto i) MOTET_INLINED { hn::Store(sum[i], Floats(), kept[t] + i * kLanes); });
+    }
+  }
+}
+
 constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
 
 // `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
@@ -146,6 +183,13 @@ constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
 template <int kM, int kN, class T>
 HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   int64_t n = 0;
+  if constexpr (kM == kTileM && kN > 1 && std::is_same_v<T, float>) {
+    while (K >= kLong && n + kN <= count) {
+      const int64_t tiles = std::min((count - n) / kN, kMostTiles);
+      long_tiles<kM, kN>(w + n * K, tiles, x, K, y + n, N, fetch);
+      n += tiles * kN;
+    }
+  }
   for (; n + kN <= count; n += kN) tile<kM, kN>(w + n * K, x, K, y + n, N, fetch);
   if constexpr (kN > 1)
     for (; n < count; ++n) tile<kM, 1>(w + n * K, x, K, y + n, N, fetch);
@@ -162,16 +206,21 @@ void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K,
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
 
-// The bytes of a block, all of which are asked for while the block before it is used: with few rows they come as fast
-// as memory gives them, and a stripe's first one has nobody to ask for it.
-int64_t block_bytes(int64_t M) { return std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10); }
+// The rows of W of a block, all of which are asked for while the block before it is used: with few rows of x they come
+// as fast as memory gives them, and a stripe's first one has nobody to ask for it.
+int64_t block_rows(int64_t M, int64_t row_bytes, bool pieces) {
+  const auto tiles = [&](int64_t bytes) { return bytes / row_bytes / kTileN; };
+  const int64_t most = tiles(128 << 10);
+  const int64_t least = pieces && M >= kTileM ? std::clamp(most, kLeastTiles, kMostTiles) : 1;
+  return kTileN * std::max(least, tiles(std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10)));
+}
 
 // Rows [begin, end) of W; the caller goes on with those up to `next`.
 template <class T>
 void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M) {
   const Weight& weight = task.weight;
   const int64_t N = weight.N, K = weight.K, row = K * static_cast<int64_t>(sizeof(T));
-  const int64_t block = std::max<int64_t>(kTileN, block_bytes(M) / row / kTileN * kTileN);
+  const int64_t block = block_rows(M, row, std::is_same_v<T, float> && K >= kLong);
   // One or two rows of x do not fill the time that a row of float32 takes to come: several side by side are only in
   // memory's way.
   const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
