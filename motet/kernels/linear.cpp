@@ -154,15 +154,16 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N,
 
 // Rows of float32 that a tile cannot hold in L1 are multiplied in pieces: those of x stay there for a few tiles, whose
 // sums wait in memory meanwhile. The order of additions is the same.
-constexpr int64_t kPiece = 512, kLong = 1280;
+constexpr int64_t kPiece = 768, kLong = 1280;
 constexpr int64_t kLeastTiles = 4, kMostTiles = 8;
 
 template <int kM, int kN, class T>
 HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   constexpr int kAll = kM * kN * kSums;
   HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
+  const int64_t pieces = (K + kPiece / 2) / kPiece, step = (K / pieces / (kSums * kLanes) + 1) * kSums * kLanes;
   for (int64_t k = 0, end; k < K; k = end) {
-    end = K - k < 2 * kPiece ? K : k + kPiece;
+    end = std::min(K, k + step);
     for (int64_t t = 0; t < tiles; ++t) {
       Vec sum[kAll];
       each<kAll>([&](auto i)
