@@ -66,7 +66,7 @@ const char* why_not(const plain::Problem& p, Pass pass) {
   if (p.T > kMostQueries) return "more than 16 queries";
   if (p.D > kMostWidth || p.E > kMostWidth) return "a width beyond 256";
   if (!in_vectors(p.q, p.D) || !in_vectors(p.k, p.D) || !in_vectors(p.v, p.E))
-    return "rows that do not lie at multiples of 16 bytes";
+    return "rows that are not vectors of 8 numbers at multiples of 16 bytes";
   return "";
 }
 

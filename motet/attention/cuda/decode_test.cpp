@@ -123,8 +123,11 @@ TEST_F(Decode, WhatIsLeftToOthers) {
   EXPECT_EQ(why(nothing), "");
   EXPECT_EQ(why([](Options& o) { o.T = o.S; }), "more than 16 queries");
   EXPECT_EQ(why([](Options& o) { o.E = 264; }), "a width beyond 256");
-  EXPECT_EQ(why([](Options& o) { o.D = 36; }), "rows that do not lie at multiples of 16 bytes");
-  EXPECT_EQ(why([](Options& o) { o.strided = true; }), "rows that do not lie at multiples of 16 bytes");
+  EXPECT_EQ(why([](Options& o) { o.D = 36; }), "rows that are not vectors of 8 numbers at multiples of 16 bytes");
+  EXPECT_EQ(why([](Options& o) { o.type = Type::float32, o.D = 12; }),
+            "rows that are not vectors of 8 numbers at multiples of 16 bytes");
+  EXPECT_EQ(why([](Options& o) { o.strided = true; }),
+            "rows that are not vectors of 8 numbers at multiples of 16 bytes");
   EXPECT_EQ(why(nothing, Pass::backward), "not a forward pass");
 }
 

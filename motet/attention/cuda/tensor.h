@@ -1,8 +1,8 @@
 #pragma once
 #include "motet/attention/cuda/problem.h"
 
-// The tensor-core kernels as functions; tensor.cu. What they do not take, and sequences whose numbers float16 cannot
-// hold, go to the general kernels.
+// The tensor-core kernels as functions; tensor.cu. Sequences whose numbers float16 cannot hold go to the general
+// kernels; what they do not take goes to the next row of library.cu.
 namespace motet::cuda::tensor {
 
 const char* why_not(const plain::Problem&, Pass);
