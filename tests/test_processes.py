@@ -216,6 +216,31 @@ def test_a_dead_process_ends_the_others(rank, four):
         assert json.loads((last_checkpoint(folder) / "state.json").read_text())["step"] == steps[-1]
 
 
+def test_who_looks_late_does_not_take_the_first_one_for_dead(tmp_path):
+    folder = tmp_path / "run"
+    command = [str(word) for word in [MOTET, "train", *ENDLESS, "--set", "train.batch_size=3", "--out", folder]]
+    own = dict(WORLD_SIZE="3", LOCAL_WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env=environment(RANK=str(rank), LOCAL_RANK=str(rank), **own),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(3)
+    ]
+    try:
+        wait_for_step(folder, 2, started[0])
+        started[2].kill()
+        time.sleep(0.005)  # the first one's exchange breaks off
+        started[1].send_signal(signal.SIGSTOP)
+        time.sleep(1.5)  # the first one would have ended by now
+        started[1].send_signal(signal.SIGCONT)
+        errors = [process.communicate(timeout=30)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    told = [re.findall("^motet: .*", text, re.M) for text in errors]
+    assert [len(lines) for lines in told] == [1, 0, 0] and told[0][0].startswith("motet: rank 2 (host "), errors
+    assert [process.returncode for process in started] == [1, 1, -9]
+
+
 def test_a_stopped_process_is_gone_after_the_timeout(four):
     folder, process, pids = four("--set", "train.timeout=5")
     os.kill(pids[2], signal.SIGSTOP)

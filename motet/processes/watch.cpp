@@ -51,6 +51,8 @@ struct Peer {
   bool here = false;  // its process is visible on this machine
   bool left() const { return said.value("left", false); }
   bool failed() const { return said.contains("failed"); }
+  bool lost() const { return said.contains("lost") && !failed(); }
+  bool dead() const { return here && begin_of(said["pid"]) != said["begin"]; }
 };
 
 }  // namespace
@@ -64,6 +66,7 @@ struct Watch::Shared {
   std::vector<Peer> peers;
   Clock::time_point round = Clock::now();  // the last one that ended
   json told;                               // what it said of this process
+  bool reached = true;                     // the last one did
   std::string news;
   bool taken = false, stop = false;
   bool hurries = false;  // the next one is not to wait for the beat
@@ -82,7 +85,8 @@ struct Watch::Shared {
       failed = true;  // the texts cannot be reached: judge() sees how long
     }
     lock.lock();
-    if (failed) return;
+    reached = !failed;
+    if (failed) return changed.notify_all();
     round = Clock::now(), told = mine;
     for (size_t r = 0; r < said.size(); ++r)
       if (peers[r].said != said[r]) peers[r].said = std::move(said[r]), peers[r].heard = round;
@@ -103,8 +107,10 @@ struct Watch::Shared {
     return text("rank ", rank, " (host ", said.value("host", "?"), ", pid ", said.value("pid", int64_t{0}), ")");
   }
 
-  // "" when nobody is gone.
+  // "" when nobody is gone. Who has noticed it may have ended since, so its word comes before its end.
   std::string gone() const {
+    for (const Peer& peer : peers)
+      if (peer.lost()) return peer.said["lost"];
     const int64_t here = own["step"];  // all are at the same step, and what others said of it is some seconds old
     const auto since = [&](size_t r) {
       return text(" is gone since step ", std::max(here, peers[r].said.value("step", here)));
@@ -114,12 +120,29 @@ struct Watch::Shared {
       if (static_cast<int64_t>(r) == options.rank) continue;
       if (peer.failed()) return named(r) + " failed: " + peer.said["failed"].get<std::string>();
       if (peer.left()) continue;
-      const bool dead = peer.here && begin_of(peer.said["pid"]) != peer.said["begin"];
-      if (dead || round - peer.heard > seconds(options.silence)) return named(r) + since(r);
+      if (peer.dead() || round - peer.heard > seconds(options.silence)) return named(r) + since(r);
     }
     // The texts themselves: rank 0 may hold them, and then all are silent when it hangs.
     if (peers[0].left() || Clock::now() - round <= seconds(options.silence)) return "";
     return options.rank == 0 ? "the store that all processes share" + since(0) : named(0) + since(0);
+  }
+
+  // Waits until this process's word is in the texts, and as rank 0, which may hold them, until everyone who needs it
+  // has read it; some seconds at most.
+  void until_heard(std::unique_lock<std::mutex>& lock, const char* word) {
+    constexpr double kPatience = 5;
+    const auto beat = [](const Peer& peer) { return peer.said.value("beat", int64_t{0}); };
+    const auto knows = [](const Peer& p) { return p.left() || p.failed() || p.lost() || p.dead(); };
+    std::vector<int64_t> heard;  // beats at which the others had read it
+    changed.wait_for(lock, seconds(kPatience), [&] {
+      if (!told.contains(word)) return !reached;
+      if (options.rank != 0) return true;
+      if (heard.empty())
+        for (const Peer& peer : peers) heard.push_back(beat(peer) + 2);
+      for (size_t r = 1; r < heard.size(); ++r)
+        if (beat(peers[r]) < heard[r] && !knows(peers[r])) return false;
+      return true;
+    });
   }
 
   void judge() {
@@ -137,6 +160,7 @@ struct Watch::Shared {
       if (!stop) news = gone();
     }
     if (stop) return;
+    own["lost"] = news, hurries = true;
     changed.notify_all();
     changed.wait_for(lock, seconds(options.grace), [&] { return taken || stop; });
     if (taken || stop) return;
@@ -174,30 +198,21 @@ void Watch::at_step(int64_t step) {
 }
 
 std::string Watch::news(double wait) {
-  std::unique_lock lock(shared_->mutex);
-  shared_->changed.wait_for(lock, seconds(wait), [&] { return !shared_->news.empty(); });
-  shared_->taken = !shared_->news.empty();
-  shared_->changed.notify_all();
-  return shared_->news;
+  Shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  s.changed.wait_for(lock, seconds(wait), [&] { return !s.news.empty(); });
+  s.taken = !s.news.empty();
+  s.changed.notify_all();
+  if (s.taken) s.until_heard(lock, "lost");
+  return s.news;
 }
 
 void Watch::fail(const std::string& reason) {
-  constexpr double kPatience = 5;
   Shared& s = *shared_;
   std::unique_lock lock(s.mutex);
   s.own["failed"] = reason, s.taken = s.hurries = true;
   s.changed.notify_all();
-  std::vector<int64_t> heard;  // beats at which the others had read it
-  const auto beat = [](const Peer& peer) { return peer.said.value("beat", int64_t{0}); };
-  s.changed.wait_for(lock, seconds(kPatience), [&] {
-    if (!s.told.contains("failed")) return false;
-    if (s.options.rank != 0) return true;
-    if (heard.empty())
-      for (const Peer& peer : s.peers) heard.push_back(beat(peer) + 2);
-    for (size_t r = 1; r < heard.size(); ++r)
-      if (!s.peers[r].left() && !s.peers[r].failed() && beat(s.peers[r]) < heard[r]) return false;
-    return true;
-  });
+  s.until_heard(lock, "failed");
 }
 
 void Watch::leave() {

@@ -25,8 +25,9 @@ struct WatchOptions {
 };
 
 /// Signs of life of the processes of a job, so that one that died, hangs or failed is noticed and named: one of this
-/// machine as soon as it is no more, another by its silence, one that failed by its own words. A thread writes and
-/// reads them, another one judges, for the first may wait for a store whose process is gone.
+/// machine as soon as it is no more, another by its silence or by the word of who noticed it, one that failed by its
+/// own words. A thread writes and reads them, another one judges, for the first may wait for a store whose process is
+/// gone.
 class Watch {
  public:
   /// `texts` is this object's own connection. Waits until all have said who they are; throws what `texts` throws.
@@ -36,7 +37,8 @@ class Watch {
 
   void at_step(int64_t step);
   /// Who is gone: "rank 3 (host b, pid 812) is gone since step 40"; "" after so many seconds in which nobody was.
-  /// Whoever has had the news is not ended by `gone`.
+  /// Whoever has had the news is not ended by `gone`. The others hear them too: waits like fail(), so that nobody takes
+  /// this process, which ends now, for the one that was gone.
   std::string news(double seconds);
   /// The others hear why this process ends; waits until it is said, and as rank 0, which may hold the texts, until it
   /// is heard, but some seconds at most.

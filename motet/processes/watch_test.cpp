@@ -45,6 +45,36 @@ class Connection : public SharedTexts {
   Texts& texts_;
 };
 
+// A process of this machine that does nothing.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::pause();
+    ::_exit(0);
+  }
+  ~Child() { end(), ::waitpid(pid_, nullptr, 0); }
+  Child(const Child&) = delete;
+  void end() const { ::kill(pid_, SIGKILL); }
+  nlohmann::json said(int64_t step) const {
+    std::ifstream file(text("/proc/", pid_, "/stat"));
+    std::string stat, field;
+    std::getline(file, stat);
+    std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+    for (int i = 3; i <= 22; ++i) fields >> field;
+    return {{"host", host()}, {"pid", pid_}, {"begin", std::stoll(field)}, {"step", step}, {"beat", 1}};
+  }
+  std::string named(int64_t rank) const { return text("rank ", rank, " (host ", host(), ", pid ", pid_, ")"); }
+
+ private:
+  static std::string host() {
+    char name[256] = {};
+    ::gethostname(name, sizeof name - 1);
+    return name;
+  }
+  pid_t pid_;
+};
+
 class WatchTest : public ::testing::Test {
  protected:
   std::unique_ptr<Watch> watch(int64_t rank, int64_t size, double silence = 30, double grace = 30) {
@@ -91,24 +121,63 @@ TEST_F(WatchTest, OneThatFailedIsQuoted) {
 
 // Long before its silence: its process is no more.
 TEST_F(WatchTest, ADeadProcessOfThisMachineIsNoticedAtOnce) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::pause();
-    ::_exit(0);
-  }
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  std::ifstream file(text("/proc/", child, "/stat"));
-  std::string stat, field;
-  std::getline(file, stat);
-  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  says(1, {{"host", host}, {"pid", child}, {"begin", std::stoll(field)}, {"step", 3}, {"beat", 1}});
+  Child child;
+  says(1, child.said(3));
   const auto one = watch(0, 2);
   EXPECT_EQ(one->news(0.5), "");
-  ::kill(child, SIGKILL);
-  EXPECT_EQ(one->news(10), text("rank 1 (host ", host, ", pid ", child, ") is gone since step 3"));
-  ::waitpid(child, nullptr, 0);
+  child.end();
+  EXPECT_EQ(one->news(10), child.named(1) + " is gone since step 3");
+}
+
+TEST_F(WatchTest, WhoNoticedItIsBelieved) {
+  const std::string news = "rank 2 (host b, pid 813) is gone since step 9";
+  nlohmann::json other = {{"host", "b"}, {"pid", 812}, {"begin", 1}, {"step", 9}, {"beat", 1}};
+  says(1, other), says(2, other);
+  const auto one = watch(0, 3);
+  other["lost"] = news;
+  says(1, other);
+  EXPECT_EQ(one->news(10), news);
+}
+
+// Rank 0 ended because of rank 2 before this process looked: both are gone.
+TEST_F(WatchTest, TheWordOfADeadProcessComesBeforeItsEnd) {
+  const std::string news = "rank 2 (host b, pid 813) is gone since step 9";
+  Child child;
+  nlohmann::json first = child.said(9);
+  says(0, first), says(2, {{"host", "b"}, {"pid", 813}, {"begin", 1}, {"step", 9}, {"beat", 1}});
+  const auto one = watch(1, 3);
+  {
+    const std::lock_guard lock(texts_.mutex);
+    first["lost"] = news;
+    texts_.all["motet/alive/0"] = first.dump();
+    child.end();
+  }
+  EXPECT_EQ(one->news(10), news);
+}
+
+TEST_F(WatchTest, RankZeroHasTheNewsWhenTheOthersHaveHeardThem) {
+  nlohmann::json other = {{"host", "b"}, {"pid", 812}, {"begin", 1}, {"step", 0}, {"beat", 1}};
+  says(1, other), says(2, other);
+  const auto one = watch(0, 3);
+  nlohmann::json failed = other;
+  failed["failed"] = "out of memory";
+  says(2, failed);
+  auto news = std::async(std::launch::async, [&] { return one->news(10); });
+  EXPECT_EQ(news.wait_for(std::chrono::milliseconds(800)), std::future_status::timeout);
+  other["beat"] = 3;
+  says(1, other);
+  ASSERT_EQ(news.wait_for(std::chrono::milliseconds(3000)), std::future_status::ready);  // not the end of its patience
+  EXPECT_EQ(news.get(), "rank 2 (host b, pid 812) failed: out of memory");
+}
+
+TEST_F(WatchTest, RankZeroWaitsForNobodyWhoIsGone) {
+  Child child;
+  says(1, child.said(3));
+  const auto one = watch(0, 2);
+  child.end();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(one->news(10), child.named(1) + " is gone since step 3");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));  // its patience has 5
 }
 
 TEST_F(WatchTest, WhoDoesNotTakeTheNewsIsEnded) {
