@@ -29,8 +29,8 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
   message(STATUS "nvcc is ${CMAKE_CUDA_COMPILER_VERSION}, want 12.4: the CUDA kernels are not built")
   return()
 endif()
-add_library(motet_cuda SHARED motet/attention/cuda/decode.cu motet/attention/cuda/general.cu motet/attention/cuda/library.cu
-  motet/kernels/cuda/step.cu)
+add_library(motet_cuda SHARED motet/attention/cuda/between.cu motet/attention/cuda/decode.cu
+  motet/attention/cuda/general.cu motet/attention/cuda/library.cu motet/kernels/cuda/step.cu)
 target_include_directories(motet_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_options(motet_cuda PRIVATE --expt-relaxed-constexpr -O3 -Xcompiler=-fno-math-errno
   -Xptxas=-warn-spills,-Werror) # a kernel that spills does not compile

@@ -105,7 +105,9 @@ struct Attended {
 ///         another 1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
 ///         in bfloat16, whose weights are rounded, fused_amx to the gradients of q, k and v too; sdpa has 4 units and,
 ///         in 16 bits, 2^-15 (1 + M) X + 2^-14. cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X +
-///         2^-14. property_test.cpp holds every row of the kernel table to this.
+///         2^-14; between products of PyTorch, which long problems get that no tensor-core kernel takes, it adds 1/2
+///         unit to out and the gradients of q, k and v in 16 bits, and 2^-14 in float16. property_test.cpp holds every
+///         row of the kernel table to this.
 /// Precision  high is refused wherever the row fused_amx cannot run the problem and where q is not float32, and is
 ///         its own request for that row. It then replaces 4 eps above by 2^-14; up to 16 queries against more keys are
 ///         multiplied as ever.

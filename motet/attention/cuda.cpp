@@ -2,8 +2,9 @@
 // and in memory of torch's allocator.
 #include "motet/attention/cuda.h"
 
-#include "motet/attention/plain_tensors.h"
-#include "motet/ops/cuda_call.h"
+#include "motet/attention/cuda_problem.h"
+#include "motet/attention/cuda_products.h"
+#include "motet/attention/heads.h"
 
 namespace motet {
 namespace {
@@ -17,22 +18,15 @@ std::string why_not(const Problem& p) {
   return why_not_cuda(p.q_BTHD, library, [&](const cuda::Api& api) { return cuda_why_not(p, api); });
 }
 
-// One call of a problem, with its workspace.
-class ProblemCall {
- public:
-  ProblemCall(const Problem& p, const cuda::Api& api, cuda::Pass pass)
-      : call_(p.q_BTHD, api), plain_(p, PlainProblem::Mixes::as_given) {
-    call_.reserve(api.workspace_bytes(plain_.get(), pass));
-  }
-  PlainProblem& plain() { return plain_; }
-  const cuda::Runtime& run() const { return call_.run(); }
+// From here on products of matrices by PyTorch are worth their launches, where only the general kernels would be left.
+constexpr int64_t kManyPairs = 1 << 22;  // (head, query, key) of all sequences; not measured
 
- private:
-  CudaCall call_;
-  PlainProblem plain_;
-};
-
-void check(const char* error) { CudaCall::check("composed_attention", error); }
+bool by_products(const Problem& p, const ProblemCall& call, const cuda::Api& api, cuda::Pass pass) {
+  const auto type = p.q_BTHD.scalar_type();
+  return p.B * p.T * p.S * std::max({p.score_heads, p.softmax_heads, p.output_heads}) >= kManyPairs &&
+         p.k_BSGD.scalar_type() == type && p.v_BSGE.scalar_type() == type && in_groups(p.key_of, p.k_BSGD.size(2)) &&
+         in_groups(p.value_of, p.v_BSGE.size(2)) && !api.has_own(call.get(), pass);
+}
 
 }  // namespace
 
@@ -44,35 +38,37 @@ std::string cuda_why_not(const Problem& p, const cuda::Api& api) {
 }
 
 Attended cuda_forward(const Problem& p, const cuda::Api& api) {
-  ProblemCall call(p, api, cuda::Pass::forward);
+  ProblemCall call(p, api);
+  if (by_products(p, call, api, cuda::Pass::forward)) return products_forward(p, api);
   Attended done{empty_out(p), empty_lse(p)};
-  check(api.forward(call.plain().get(), {done.out_BTHE.mutable_data_ptr(), done.lse_BHT.mutable_data_ptr<float>()},
-                    call.run()));
+  const cuda::Output to{done.out_BTHE.mutable_data_ptr(), done.lse_BHT.mutable_data_ptr<float>()};
+  ProblemCall::check(api.forward(call.get(), to, call.reserve(cuda::Pass::forward)));
   return done;
 }
 
 Gradients cuda_backward(const Problem& p, const Backward& b, const cuda::Api& api) {
-  ProblemCall call(p, api, cuda::Pass::backward);
+  ProblemCall call(p, api);
+  if (by_products(p, call, api, cuda::Pass::backward)) return products_backward(p, b, api);
   PlainGradients gradients(p, b.wanted, PlainGradients::Types::inputs);
-  cuda::Gradients to{gradients.pointer(kQ), gradients.pointer(kK), gradients.pointer(kV), gradients.floats(kLambda)};
-  for (int i = 0; i < kNumMixParts; ++i)
-    to.pre[i] = gradients.floats(kPre + i), to.post[i] = gradients.floats(kPost + i);
   const cuda::Incoming from{call.plain().operand(b.dout_BTHE), call.plain().floats(b.lse_BHT)};
-  check(api.backward(call.plain().get(), from, to, call.run()));
+  ProblemCall::check(api.backward(call.get(), from, pointers(gradients), call.reserve(cuda::Pass::backward)));
   return std::move(gradients).finish();
 }
 
 Tensor cuda_lse(const Problem& p, const cuda::Api& api) {
-  ProblemCall call(p, api, cuda::Pass::lse);
+  ProblemCall call(p, api);
+  if (by_products(p, call, api, cuda::Pass::lse)) return products_lse(p, api);
   const Tensor lse_BHT = empty_lse(p);
-  check(api.lse(call.plain().get(), lse_BHT.mutable_data_ptr<float>(), call.run()));
+  ProblemCall::check(api.lse(call.get(), lse_BHT.mutable_data_ptr<float>(), call.reserve(cuda::Pass::lse)));
   return lse_BHT;
 }
 
 Tensor cuda_given_lse(const Problem& p, const Tensor& lse_BHT, const cuda::Api& api) {
-  ProblemCall call(p, api, cuda::Pass::given_lse);
+  ProblemCall call(p, api);
+  if (by_products(p, call, api, cuda::Pass::given_lse)) return products_given_lse(p, lse_BHT, api);
   const Tensor out_BTHE = empty_out(p);
-  check(api.given_lse(call.plain().get(), call.plain().floats(lse_BHT), out_BTHE.mutable_data_ptr(), call.run()));
+  ProblemCall::check(api.given_lse(call.get(), call.plain().floats(lse_BHT), out_BTHE.mutable_data_ptr(),
+                                   call.reserve(cuda::Pass::given_lse)));
   return out_BTHE;
 }
 

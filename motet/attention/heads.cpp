@@ -25,6 +25,8 @@ int64_t group_size(const std::vector<int64_t>& table, int64_t stored) {
 
 }  // namespace
 
+bool in_groups(const std::vector<int64_t>& table, int64_t stored) { return group_size(table, stored) > 0; }
+
 Tensor spread_heads(const Tensor& x, const std::vector<int64_t>& table) {
   if (is_identity(table, x.size(2))) return x;
   if (const int64_t size = group_size(table, x.size(2)); size > 0)

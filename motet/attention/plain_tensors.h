@@ -37,6 +37,8 @@ class PlainGradients {
   enum class Types : uint8_t { float32, inputs };
   PlainGradients(const Problem&, const Wanted&, Types);
 
+  /// undefined: not wanted
+  const Tensor& tensor(int input) const { return g_[input]; }
   /// null: not wanted
   void* pointer(int input) const { return g_[input].defined() ? g_[input].mutable_data_ptr() : nullptr; }
   float* floats(int input) const { return static_cast<float*>(pointer(input)); }

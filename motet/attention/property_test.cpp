@@ -10,9 +10,11 @@
 
 #include "motet/attention/cpu/workspace.h"
 #include "motet/attention/cuda.h"
+#include "motet/attention/cuda_products.h"
 #include "motet/attention/fused.h"
 #include "motet/attention/testing.h"
 #include "motet/core/testing.h"
+#include "motet/cuda/emulation.h"
 
 namespace motet {
 namespace {
@@ -180,10 +182,23 @@ const Kernel kEmulated{
     [](const Problem& p) { return cuda_lse(p, cuda::attention()); },
     [](const Problem& p, const Tensor& lse_BHT) { return cuda_given_lse(p, lse_BHT, cuda::attention()); }};
 
+/// The same beside products of matrices, in blocks of few queries.
+constexpr BlockSize kFew{1 << 10, 16};
+const Kernel kEmulatedBetween{
+    "cuda between products, emulated",
+    [](const Problem& p) {
+      const bool one_type = p.q_BTHD.scalar_type() == p.k_BSGD.scalar_type();
+      return one_type ? cuda_why_not(p, cuda::attention()) : "keys of another type";
+    },
+    [](const Problem& p) { return products_forward(p, cuda::attention(), kFew); },
+    [](const Problem& p, const Backward& b) { return products_backward(p, b, cuda::attention(), kFew); },
+    [](const Problem& p) { return products_lse(p, cuda::attention(), kFew); },
+    [](const Problem& p, const Tensor& lse) { return products_given_lse(p, lse, cuda::attention(), kFew); }};
+
 // Emulated kernels are slow: one case in eight.
 std::vector<const Kernel*> kernels(const Case& c) {
   std::vector<const Kernel*> all(kernel_table().begin(), kernel_table().end());
-  if (c.seed % 8 == 0) all.push_back(&kEmulated);
+  if (c.seed % 8 == 0) all.insert(all.end(), {&kEmulated, &kEmulatedBetween});
   return all;
 }
 
@@ -231,10 +246,11 @@ Bound bound_of(const Arguments& wide, const Tensor& cotangent) {
   return b;
 }
 
-/// Whether weights, or their gradients, were rounded to bfloat16 on the way to the result.
-bool weights_are_rounded(const Kernel& kernel, const std::string& result, bool tiles) {
-  if (&kernel != &kFused && &kernel != &kFusedAmx) return false;
+/// Whether weights, or their gradients, were rounded to q's 16 bits on the way to the result.
+bool weights_are_rounded(const Kernel& kernel, const std::string& result, at::ScalarType type, bool tiles) {
   const bool product = result == "gradient of q" || result == "gradient of k" || result == "gradient of v";
+  if (&kernel == &kEmulatedBetween) return type != at::kFloat && (product || result == "out");
+  if ((&kernel != &kFused && &kernel != &kFusedAmx) || type != at::kBFloat16) return false;
   return result == "out" || (product && (tiles || &kernel == &kFusedAmx));
 }
 
@@ -243,8 +259,7 @@ double allowed(const Kernel& kernel, const std::string& result, at::ScalarType t
   const bool narrow = bound.narrow;
   const double largest_logit = bound.largest_logit;
   const double last_place = type == at::kHalf ? 0x1p-10 : type == at::kBFloat16 ? 0x1p-7 : 0;
-  const bool fused_products = type == at::kBFloat16 && weights_are_rounded(kernel, result, bound.tiles);
-  const double places = &kernel == &kSdpa ? 4 : fused_products ? 1 : 0.5;
+  const double places = &kernel == &kSdpa ? 4 : weights_are_rounded(kernel, result, type, bound.tiles) ? 1 : 0.5;
   const double wide = &kernel == &kFused && bound.high ? 0x1p-14 : 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
   const bool rough = &kernel == &kSdpa && narrow;
   if (&kernel == &kEmulated && narrow)  // tensor cores: scores, weights and parts of mixes pass through float16
@@ -260,7 +275,8 @@ std::string too_far(const Kernel& kernel, const std::string& name, const Tensor&
   if (!at::equal(x.masked_fill(finite, 0), reference.masked_fill(finite, 0)))
     return name + " is not infinite where it should be";
   const auto type = got.scalar_type();
-  const bool by_halves = &kernel == &kSdpa || (&kernel == &kEmulated && bound.narrow);
+  const bool by_halves = &kernel == &kSdpa || (&kernel == &kEmulated && bound.narrow) ||
+                         (&kernel == &kEmulatedBetween && type == at::kHalf);
   const double smallest = by_halves ? 0x1p-14 : type != at::kHalf ? 1e-35 : 0x1p-24;  // below it numbers vanish
   const double relative = allowed(kernel, name, type, bound);
   const Tensor excess = (x - reference).masked_fill(~finite, 0).abs() / (terms * relative + smallest);
@@ -341,6 +357,7 @@ std::string compare(const Case& c) {
     if (!kernel->why_not(p).empty()) continue;
     std::string bad = check_whole(*kernel, c, p, cotangent, bound);
     if (bad.empty()) bad = check_parts(*kernel, c, spoilt, bound);
+    if (bad.empty()) bad = cuda::emulated::take_fault();
     if (!bad.empty()) return bad;
   }
   return "";

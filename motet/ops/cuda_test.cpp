@@ -28,12 +28,12 @@ struct Case {
   std::function<TensorVector(const TensorVector&)> cuda, torch;
 };
 
-struct Results {
+struct Computed {
   TensorVector outputs, gradients;
 };
 
 /// The outputs, and the gradients of all inputs from random ones of the outputs; on the device, in `type` if given.
-Results results(const Case& one, bool by_cuda, at::Device device, std::optional<at::ScalarType> type = {}) {
+Computed results(const Case& one, bool by_cuda, at::Device device, std::optional<at::ScalarType> type = {}) {
   TensorVector inputs;
   for (const Tensor& t : one.inputs) {
     const bool floats = t.is_floating_point();
@@ -42,7 +42,7 @@ Results results(const Case& one, bool by_cuda, at::Device device, std::optional<
       inputs.back() = at::empty_strided(t.sizes(), t.strides(), inputs.back().options()).copy_(inputs.back());
     if (floats) inputs.back().requires_grad_();
   }
-  Results made{(by_cuda ? one.cuda : one.torch)(inputs), {}};
+  Computed made{(by_cuda ? one.cuda : one.torch)(inputs), {}};
   TensorVector starts, leaves;
   for (const Tensor& t : made.outputs)
     starts.push_back(random(t.sizes(), at::kBFloat16, starts.size() + 50).to(t.options()));
@@ -59,8 +59,8 @@ double distance(const Tensor& x, const Tensor& reference) {
 
 void expect_like_torch(const Case& one, at::Device device) {
   SCOPED_TRACE(one.name);
-  const Results have = results(one, true, device), torch = results(one, false, device),
-                exact = results(one, false, at::kCPU, at::kDouble);
+  const Computed have = results(one, true, device), torch = results(one, false, device),
+                 exact = results(one, false, at::kCPU, at::kDouble);
   const auto compare = [&](const char* what, const TensorVector& mine, const TensorVector& theirs,
                            const TensorVector& reference) {
     ASSERT_EQ(mine.size(), theirs.size());
@@ -220,7 +220,7 @@ TEST_F(CudaRows, DcmhaMapsUnderAutocastHaveTorchsDtypes) {
     };
     if (one.inputs[0].scalar_type() != at::kFloat) continue;
     const Case under{one.name, one.inputs, cast(one.cuda), cast(one.torch)};
-    const Results have = results(under, true, at::kCPU), want = results(under, false, at::kCPU);
+    const Computed have = results(under, true, at::kCPU), want = results(under, false, at::kCPU);
     for (size_t i = 0; i < have.outputs.size(); ++i) {
       EXPECT_EQ(have.outputs[i].scalar_type(), at::kBFloat16);
       EXPECT_EQ(have.outputs[i].scalar_type(), want.outputs[i].scalar_type());
@@ -239,7 +239,7 @@ TEST_F(CudaRows, GradientsAreMadeOneByOne) {
     for (const Case& one : cases(cuda::step_kernels())) {
       if (one.inputs[0].scalar_type() != at::kFloat) continue;
       SCOPED_TRACE(one.name);
-      const Results whole = results(one, true, at::kCPU);
+      const Computed whole = results(one, true, at::kCPU);
       for (size_t i = 0, leaf = 0; i < one.inputs.size(); ++i) {
         if (!one.inputs[i].is_floating_point()) continue;
         const Tensor& want = whole.gradients[leaf++];

@@ -6,7 +6,6 @@
 // tiles of kLoop rows of the other side. A tile holds all heads: [head][own][loop] in shared memory.
 namespace motet::cuda::general {
 
-inline constexpr int kOwn = 16;
 inline constexpr int kChunk = 16,
                      kPitch = kChunk + 4;         // columns of a product that a warp stages; floats of a staged row
 inline constexpr int kUnits = 32, kColumns = 32;  // a block sums at most 32 units: 32 columns of one head
@@ -23,6 +22,8 @@ struct Call {
   void* out;           // [B,T,Ho,E], of q's type
   float* partial_out;  // [parts][B,T,Ho,E], instead of out when there are parts
   float* row_sums;     // [B,Ha,T]: sum over keys of P dP
+  const float *scores, *dmixed;  // [B,Hs,T,S] q . k and [B,Ho,T,S] dout . v, where they were made elsewhere
+  void *weights, *dscores;       // [B,Ho,T,S] and [B,Hs,T,S] of q's type: what is multiplied elsewhere
   Gradients to;
   float *weight_sums_pre, *weight_sums_post;  // [blocks][N,M]
 };
@@ -35,33 +36,21 @@ MOTET_DEVICE void keep_stats(const Call& c, int b, int head, int t, float top, f
   if (c.lse && c.parts == 1) c.lse[at] = sum == 0 ? -INFINITY : top + logf(sum);
 }
 
-/// One tile of a block: products, and what mixes make of them.
-template <bool kOwnKeys, int kLoop>
-struct Tile : MixedTile<kOwnKeys, kLoop, kOwn> {
-  using Base = MixedTile<kOwnKeys, kLoop, kOwn>;
+/// A tile whose products are made by its block.
+template <bool kByKey, int kLoopRows>
+struct Products : MixedTile<kByKey, kLoopRows, 16> {
+  using Base = MixedTile<kByKey, kLoopRows, 16>;
   using Base::a, Base::sight, Base::b, Base::own0, Base::loop0, Base::thread, Base::warp, Base::lane, Base::seen,
-      Base::hidden, Base::back, Base::kPairs, Base::query, Base::mixed;
+      Base::kPairs, Base::kOwnKeys, Base::kOwn, Base::kLoop;
   static constexpr int kStage = (kOwn + kLoop) * kPitch;  // floats that a warp stages
-  Buffer stage, x, w, g, y;
+  static constexpr int kFloats = kWarps * kStage;         // of shared memory, behind `seen`
+  Buffer stage;
 
-  /// Bytes of shared memory with the first `buffers` of x, w, g, y.
-  static int64_t bytes(const Call& c, int buffers) {
-    return 4 * (kWarps * kStage + int64_t{kPairs} * (1 + buffers * c.heads + 2 * c.ranks));
-  }
+  MOTET_DEVICE explicit Products(const Call& c)
+      : Base(c.a), stage{static_cast<uint32_t>((kPairs + warp * kStage) * 4)} {}
 
-  MOTET_DEVICE explicit Tile(const Call& c) : Base(c.a) {
-    const int heads = c.heads, ranks = c.ranks;
-    stage = {static_cast<uint32_t>((kPairs + warp * kStage) * 4)};
-    hidden = {(kPairs + kWarps * kStage) * 4};
-    back = {hidden.at + ranks * kPairs * 4};
-    x = {back.at + ranks * kPairs * 4};
-    w = {x.at + heads * kPairs * 4};
-    g = {w.at + heads * kPairs * 4};
-    y = {g.at + heads * kPairs * 4};
-  }
-
-  /// Whether nobody asked for this block's sequence.
-  static MOTET_DEVICE bool left_out(const Call& c) { return c.only && !c.only[blockIdx.x % c.a.B]; }
+  MOTET_DEVICE void scores(Buffer to) { products(to, a.q, a.k, a.key_of, a.score_heads, a.D, a.scale); }
+  MOTET_DEVICE void output_gradients(Buffer to) { products(to, a.dout, a.v, a.value_of, a.output_heads, a.E, 1); }
 
   /// to[head][own][loop] = factor * rows of queries . rows of keys; 0 where a pair is not seen. queries
   /// [B,T,heads,width], keys [B,S,.,width], of which head h reads head of[h].
@@ -97,27 +86,6 @@ struct Tile : MixedTile<kOwnKeys, kLoop, kOwn> {
         }
       }
     }
-  }
-
-  /// Logits of the tile, 0 where a pair is not seen; scores stay in x.
-  MOTET_DEVICE Buffer logits() {
-    products(x, a.q, a.k, a.key_of, a.score_heads, a.D, a.scale);
-    block_sync();
-    return mixed(a.pre, x, w, 0, a.softmax_heads);
-  }
-  /// P in w, from the stats of each row: exp(L - maximum) / sum.
-  MOTET_DEVICE void weights(const float2* stats) {
-    const Buffer from = logits();
-    for (int item = thread; item < a.softmax_heads * kPairs; item += kThreads) {
-      const int h = item / kPairs, pair = item % kPairs;
-      float p = 0;
-      if (seen.get(pair)) {
-        const float2 row = stats[(static_cast<int64_t>(b) * a.softmax_heads + h) * a.T + query(pair)];
-        p = expf(from.get(item) - row.x) / row.y;
-      }
-      w.set(item, p);
-    }
-    block_sync();
   }
 
   /// sum[unit][own] += tile[head][own][loop] . rows [loop][columns of the unit]. Units of this block are those of the
@@ -181,6 +149,53 @@ struct Tile : MixedTile<kOwnKeys, kLoop, kOwn> {
       to.set(r * kPitch + c,
              c0 + c < width && readable(row0 + r, are_keys) ? load(from, b, row0 + r, head, c0 + c) : 0.f);
     }
+  }
+};
+
+/// One tile of a block, and what mixes make of its products, which a class of the shape of Products has.
+template <class Made>
+struct Tile : Made {
+  using Base = Made;
+  using Base::a, Base::b, Base::thread, Base::seen, Base::hidden, Base::back, Base::kPairs, Base::query, Base::mixed;
+  Buffer x, w, g, y;
+
+  /// Bytes of shared memory with the first `buffers` of x, w, g, y.
+  static int64_t bytes(const Call& c, int buffers) {
+    return 4 * (Base::kFloats + int64_t{kPairs} * (1 + buffers * c.heads + 2 * c.ranks));
+  }
+
+  MOTET_DEVICE explicit Tile(const Call& c) : Base(c) {
+    const int heads = c.heads, ranks = c.ranks;
+    hidden = {(kPairs + Base::kFloats) * 4};
+    back = {hidden.at + ranks * kPairs * 4};
+    x = {back.at + ranks * kPairs * 4};
+    w = {x.at + heads * kPairs * 4};
+    g = {w.at + heads * kPairs * 4};
+    y = {g.at + heads * kPairs * 4};
+  }
+
+  /// Whether nobody asked for this block's sequence.
+  static MOTET_DEVICE bool left_out(const Call& c) { return c.only && !c.only[blockIdx.x % c.a.B]; }
+
+  /// Logits of the tile, 0 where a pair is not seen; scores stay in x.
+  MOTET_DEVICE Buffer logits() {
+    Base::scores(x);
+    block_sync();
+    return mixed(a.pre, x, w, 0, a.softmax_heads);
+  }
+  /// P in w, from the stats of each row: exp(L - maximum) / sum.
+  MOTET_DEVICE void weights(const float2* stats) {
+    const Buffer from = logits();
+    for (int item = thread; item < a.softmax_heads * kPairs; item += kThreads) {
+      const int h = item / kPairs, pair = item % kPairs;
+      float p = 0;
+      if (seen.get(pair)) {
+        const float2 row = stats[(static_cast<int64_t>(b) * a.softmax_heads + h) * a.T + query(pair)];
+        p = expf(from.get(item) - row.x) / row.y;
+      }
+      w.set(item, p);
+    }
+    block_sync();
   }
 };
 

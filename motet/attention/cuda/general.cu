@@ -6,6 +6,7 @@
 #include "motet/attention/cuda/general_backward-inl.h"
 #include "motet/attention/cuda/general_call.h"
 #include "motet/attention/cuda/general_forward-inl.h"
+#include "motet/attention/cuda/general_joins-inl.h"
 
 namespace motet::cuda::general {
 namespace {
@@ -31,19 +32,41 @@ Workspace forward_memory(const plain::Problem& p, Call& c, void* memory, bool ou
   return space;
 }
 
+Workspace backward_memory(const plain::Problem& p, Call& c, void* memory, int64_t query_blocks) {
+  Workspace space(memory);
+  c.stats = space.take<float2>(lse_numbers(p));
+  c.row_sums = space.take<float>(lse_numbers(p));
+  if (p.pre.has(kWeight)) c.weight_sums_pre = space.take<float>(query_blocks * p.score_heads * p.softmax_heads);
+  if (p.post.has(kWeight)) c.weight_sums_post = space.take<float>(query_blocks * p.softmax_heads * p.output_heads);
+  return space;
+}
+
 void put_joined_stats(Launches& to, const plain::Problem& p, const Call& c) {
   if (c.parts > 1) to.flat(join_stats, lse_numbers(p), kThreads, c);
+}
+void put_given_stats(Launches& to, const plain::Problem& p, Call c, const float* lse) {
+  c.parts = 0, c.lse = const_cast<float*>(lse);  // read
+  to.flat(join_stats, lse_numbers(p), kThreads, c);
 }
 void put_joined_outputs(Launches& to, const plain::Problem& p, const Call& c) {
   if (c.parts > 1) to.flat(join_outputs, out_numbers(p), kThreads, c);
 }
+void put_joined_weights(Launches& to, const plain::Problem& p, const Call& c, int64_t blocks) {
+  const WeightSums sums{{c.weight_sums_pre, c.weight_sums_post},
+                        {c.to.pre[kWeight], c.to.post[kWeight]},
+                        {c.a.pre.in * c.a.pre.out, c.a.post.in * c.a.post.out},
+                        static_cast<int>(blocks),
+                        static_cast<int>(p.B),
+                        c.only};
+  if (sums.to[0] || sums.to[1]) to.flat(join_weights, std::max(sums.numbers[0], sums.numbers[1]), kThreads, sums);
+}
 
 namespace {
 
-constexpr int kForwardBuffers = 2, kBackwardBuffers = 4;  // of Tile: x, w; and g, y
-constexpr int64_t kEnoughBlocks = 256;                    // fewer cut their walks over the keys into parts
-constexpr int64_t kLeastPart = 256;                       // keys
+constexpr int64_t kEnoughBlocks = 256;  // fewer cut their walks over the keys into parts
+constexpr int64_t kLeastPart = 256;     // keys
 
+constexpr int kOwn = Products<false, 16>::kOwn;
 int64_t query_blocks(const plain::Problem& p) { return blocks_of(p.T, kOwn) * p.B; }
 int chunks(int64_t heads, int64_t width) {
   return static_cast<int>(blocks_of(heads * blocks_of(width, kColumns), kUnits));
@@ -56,22 +79,13 @@ int parts_of(const plain::Problem& p) {
       std::clamp<int64_t>(std::min(kEnoughBlocks / std::max<int64_t>(blocks, 1), keys / kLeastPart), 1, 64));
 }
 
-Workspace backward_memory(const plain::Problem& p, Call& c, void* memory) {
-  Workspace space(memory);
-  c.stats = space.take<float2>(lse_numbers(p));
-  c.row_sums = space.take<float>(lse_numbers(p));
-  if (p.pre.has(kWeight)) c.weight_sums_pre = space.take<float>(query_blocks(p) * p.score_heads * p.softmax_heads);
-  if (p.post.has(kWeight)) c.weight_sums_post = space.take<float>(query_blocks(p) * p.softmax_heads * p.output_heads);
-  return space;
-}
-
 /// f of the longest loop tile (16, 8 or 4) whose `buffers` fit the device's shared memory.
 template <class Function>
 void with_loop(const Call& c, int buffers, const Function& f) {
   const int limit = shared_limit();
-  if (Tile<false, 16>::bytes(c, buffers) <= limit)
+  if (Tile<Products<false, 16>>::bytes(c, buffers) <= limit)
     f(std::integral_constant<int, 16>());
-  else if (Tile<false, 8>::bytes(c, buffers) <= limit)
+  else if (Tile<Products<false, 8>>::bytes(c, buffers) <= limit)
     f(std::integral_constant<int, 8>());
   else
     f(std::integral_constant<int, 4>());
@@ -79,17 +93,16 @@ void with_loop(const Call& c, int buffers, const Function& f) {
 
 void put_stats(Launches& to, const plain::Problem& p, const Call& c) {
   with_loop(c, kForwardBuffers, [&](auto loop) {
-    constexpr int kLoop = decltype(loop)::value;
-    to.run(row_stats<kLoop>, query_blocks(p), c.parts, kThreads, Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
+    using Made = Products<false, loop.value>;
+    to.run(row_stats<Made>, query_blocks(p), c.parts, kThreads, Tile<Made>::bytes(c, kForwardBuffers), c);
   });
   put_joined_stats(to, p, c);
 }
 
 void put_outputs(Launches& to, const plain::Problem& p, const Call& c) {
   with_loop(c, kForwardBuffers, [&](auto loop) {
-    constexpr int kLoop = decltype(loop)::value;
-    to.run(outputs<kLoop>, query_blocks(p), c.parts * chunks(p.output_heads, p.E), kThreads,
-           Tile<false, kLoop>::bytes(c, kForwardBuffers), c);
+    to.run(outputs<loop.value>, query_blocks(p), c.parts * chunks(p.output_heads, p.E), kThreads,
+           Tile<Products<false, loop.value>>::bytes(c, kForwardBuffers), c);
   });
   put_joined_outputs(to, p, c);
 }
@@ -105,7 +118,7 @@ const char* why_not(const plain::Problem& p) {
 
 int64_t workspace_bytes(const plain::Problem& p, Pass pass) {
   Call c = call_of(p);
-  if (pass == Pass::backward) return backward_memory(p, c, nullptr).bytes();
+  if (pass == Pass::backward) return backward_memory(p, c, nullptr, query_blocks(p)).bytes();
   c.parts = parts_of(p);
   return forward_memory(p, c, nullptr, pass != Pass::lse).bytes();
 }
@@ -137,10 +150,8 @@ const char* given_lse(const plain::Problem& p, const float* lse, void* out, cons
   c.parts = parts_of(p);
   forward_memory(p, c, run.workspace, true);
   c.out = out;
-  Call given = c;
-  given.parts = 0, given.lse = const_cast<float*>(lse);  // read
   Launches launches(run.stream);
-  launches.flat(join_stats, lse_numbers(p), kThreads, given);
+  put_given_stats(launches, p, c, lse);
   put_outputs(launches, p, c);
   return launches.error();
 }
@@ -148,25 +159,20 @@ const char* given_lse(const plain::Problem& p, const float* lse, void* out, cons
 const char* backward(const plain::Problem& p, const Incoming& from, const Gradients& to, const Runtime& run,
                      const int* only) {
   Call c = call_of(p);
-  backward_memory(p, c, run.workspace);
+  backward_memory(p, c, run.workspace, query_blocks(p));
   c.a.dout = from.dout, c.to = to, c.only = only;
   Launches launches(run.stream);
   put_stats(launches, p, c);
   with_loop(c, kBackwardBuffers, [&](auto loop) {
     constexpr int kLoop = decltype(loop)::value;
-    const int64_t bytes = Tile<false, kLoop>::bytes(c, kBackwardBuffers);
-    launches.run(sum_rows<kLoop>, query_blocks(p), 1, kThreads, bytes, c);
+    using Made = Products<false, kLoop>;
+    const int64_t bytes = Tile<Made>::bytes(c, kBackwardBuffers);
+    launches.run(sum_rows<Made>, query_blocks(p), 1, kThreads, bytes, c);
     launches.run(query_gradients<kLoop>, query_blocks(p), chunks(p.score_heads, p.D), kThreads, bytes, c);
     launches.run(key_gradients<kLoop>, blocks_of(p.S, kOwn) * p.B,
                  chunks(p.key_heads, p.D) + (to.v ? chunks(p.value_heads, p.E) : 0), kThreads, bytes, c);
   });
-  WeightSums sums{{c.weight_sums_pre, c.weight_sums_post},
-                  {to.pre[kWeight], to.post[kWeight]},
-                  {c.a.pre.in * c.a.pre.out, c.a.post.in * c.a.post.out},
-                  static_cast<int>(query_blocks(p)),
-                  static_cast<int>(p.B),
-                  only};
-  if (sums.to[0] || sums.to[1]) launches.flat(join_weights, std::max(sums.numbers[0], sums.numbers[1]), kThreads, sums);
+  put_joined_weights(launches, p, c, query_blocks(p));
   return launches.error();
 }
 

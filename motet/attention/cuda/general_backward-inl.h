@@ -8,10 +8,11 @@
 namespace motet::cuda::general {
 
 /// What both halves do on one tile; gradients of the mixes belong to the first chunk.
-template <bool kOwnKeys, int kLoop>
-struct BackwardTile : Tile<kOwnKeys, kLoop> {
-  using Base = Tile<kOwnKeys, kLoop>;
-  using Base::a, Base::b, Base::own0, Base::thread, Base::x, Base::w, Base::g, Base::y, Base::kPairs;
+template <class Made>
+struct BackwardTile : Tile<Made> {
+  using Base = Tile<Made>;
+  using Base::a, Base::b, Base::own0, Base::thread, Base::x, Base::w, Base::g, Base::y, Base::kPairs, Base::kOwnKeys,
+      Base::kOwn, Base::kLoop;
   const Call& c;
 
   MOTET_DEVICE explicit BackwardTile(const Call& call) : Base(call), c(call) {}
@@ -19,7 +20,7 @@ struct BackwardTile : Tile<kOwnKeys, kLoop> {
   /// dP, from dout . v in g; P in w. Where the mixes' gradients are wanted they are added to.
   MOTET_DEVICE Buffer weights_back(bool mixes) {
     Base::weights(c.stats);
-    Base::products(g, a.dout, a.v, a.value_of, a.output_heads, a.E, 1);
+    Base::output_gradients(g);
     if (mixes && a.post.any) Base::hide(a.post, w);
     block_sync();
     const Buffer result = Base::post_back(g, y);
@@ -91,7 +92,7 @@ struct BackwardTile : Tile<kOwnKeys, kLoop> {
     if (own0 + row >= rows()) return;
     float sum = 0;
     for (int l = 0; l < kLoop; ++l) {
-      const int at = row * kLoop + (l + row) % kLoop;  // rows begin at different banks
+      const int at = row * kLoop + (l + item) % kLoop;  // items begin at different banks
       sum = fmaf(u.get(i * kPairs + at), v.get(j * kPairs + at), sum);
     }
     own_row(to, row, numbers)[item / kOwn] += sum;
@@ -125,7 +126,7 @@ struct BackwardTile : Tile<kOwnKeys, kLoop> {
       if (own0 + row >= a.T) continue;
       float sum = 0;
       for (int l = 0; l < kLoop; ++l) {
-        const int at = row * kLoop + (l + row) % kLoop;
+        const int at = row * kLoop + (l + item) % kLoop;
         sum = fmaf(g.get(h * kPairs + at), w.get((2 * h + 1) * kPairs + at), sum);
       }
       own_row(c.to.lambda, row, a.output_heads)[h] -= sum;
@@ -134,11 +135,13 @@ struct BackwardTile : Tile<kOwnKeys, kLoop> {
 };
 
 /// row_sums of the queries of this block.
-template <int kLoop>
+template <class Made>
 MOTET_KERNEL(kThreads)
 sum_rows(const MOTET_PARAMETER Call c) {
-  if (Tile<false, kLoop>::left_out(c)) return;
-  BackwardTile<false, kLoop> tile(c);
+  using Sized = BackwardTile<Made>;
+  constexpr int kOwn = Sized::kOwn, kLoop = Sized::kLoop;
+  if (Sized::left_out(c)) return;
+  Sized tile(c);
   constexpr int kItems = kMaxHeads * kOwn / kThreads;
   float sum[kItems] = {};
   const Span keys = tile.sight.keys(tile.own0, tile.own0 + kOwn);
@@ -168,13 +171,14 @@ sum_rows(const MOTET_PARAMETER Call c) {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 query_gradients(const MOTET_PARAMETER Call c) {
-  if (Tile<false, kLoop>::left_out(c)) return;
-  BackwardTile<false, kLoop> tile(c);
+  using Sized = BackwardTile<Products<false, kLoop>>;
+  if (Sized::left_out(c)) return;
+  Sized tile(c);
   const Args& a = c.a;
   const int chunk = blockIdx.z;
   if (chunk == 0) tile.clear();
-  typename Tile<false, kLoop>::Sums sums = {};
-  const Span keys = tile.sight.keys(tile.own0, tile.own0 + kOwn);
+  typename Sized::Sums sums = {};
+  const Span keys = tile.sight.keys(tile.own0, tile.own0 + Sized::kOwn);
   for (int s = keys.begin; s < keys.end; s += kLoop) {
     if (!tile.start(s)) continue;
     const Buffer da = tile.scores_back(chunk == 0);
@@ -187,15 +191,16 @@ query_gradients(const MOTET_PARAMETER Call c) {
 template <int kLoop>
 MOTET_KERNEL(kThreads)
 key_gradients(const MOTET_PARAMETER Call c) {
-  if (Tile<true, kLoop>::left_out(c)) return;
-  BackwardTile<true, kLoop> tile(c);
+  using Sized = BackwardTile<Products<true, kLoop>>;
+  if (Sized::left_out(c)) return;
+  Sized tile(c);
   const Args& a = c.a;
   const int key_chunks = (a.key_heads * ((a.D + kColumns - 1) / kColumns) + kUnits - 1) / kUnits;
   const bool keys = blockIdx.z < key_chunks;
   const int chunk = keys ? blockIdx.z : blockIdx.z - key_chunks;
   if (keys && chunk == 0) tile.clear();
-  typename Tile<true, kLoop>::Sums sums = {};
-  const Span queries = tile.sight.queries(tile.own0, tile.own0 + kOwn);
+  typename Sized::Sums sums = {};
+  const Span queries = tile.sight.queries(tile.own0, tile.own0 + Sized::kOwn);
   for (int t = queries.begin; t < queries.end; t += kLoop) {
     if (!tile.start(t)) continue;
     if (keys) {
@@ -209,25 +214,6 @@ key_gradients(const MOTET_PARAMETER Call c) {
   }
   if (keys && c.to.k) tile.write(sums, c.to.k, a.k.type, a.S, a.key_heads, a.D, chunk, a.scale);
   if (!keys && c.to.v) tile.write(sums, c.to.v, a.v.type, a.S, a.value_heads, a.E, chunk, 1);
-}
-
-/// Gradients of the static weights, over the blocks in their order.
-struct WeightSums {
-  const float* from[2];
-  float* to[2];
-  int numbers[2], blocks, B;
-  const int* only;  // as in Call: the sums are added to what is there
-};
-MOTET_KERNEL(kThreads)
-join_weights(const MOTET_PARAMETER WeightSums s) {
-  for (int which = 0; which < 2; ++which) {
-    const int at = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
-    if (!s.to[which] || at >= s.numbers[which]) continue;
-    float sum = s.only ? s.to[which][at] : 0;
-    for (int block = 0; block < s.blocks; ++block)
-      if (!s.only || s.only[block % s.B]) sum += s.from[which][static_cast<int64_t>(block) * s.numbers[which] + at];
-    s.to[which][at] = sum;
-  }
 }
 
 }  // namespace motet::cuda::general

@@ -1,4 +1,5 @@
 // What libmotet_cuda.so hands out.
+#include "motet/attention/cuda/between.h"
 #include "motet/attention/cuda/decode.h"
 #include "motet/attention/cuda/general.h"
 #include "motet/attention/cuda/tensor.h"
@@ -14,6 +15,11 @@ const char* general_backward(const plain::Problem& p, const Incoming& from, cons
   return general::backward(p, from, to, run);
 }
 
+int64_t general_bytes(const plain::Problem& p, Pass pass) {
+  const bool inner = pass == Pass::between || pass == Pass::between_back;
+  return inner ? between::workspace_bytes(p, pass) : general::workspace_bytes(p, pass);
+}
+
 /// Kernels of a forward or backward pass, and why they leave one to the next row; null: never theirs.
 struct Kernels {
   const char* (*why_not)(const plain::Problem&, Pass);
@@ -26,7 +32,7 @@ constexpr Kernels kKernels[] = {
     {tensor::why_not, tensor::workspace_bytes, tensor::forward, tensor::backward},
 #endif
     {decode::why_not, decode::workspace_bytes, decode::forward, nullptr},
-    {nullptr, general::workspace_bytes, general_forward, general_backward},
+    {nullptr, general_bytes, general_forward, general_backward},
 };
 
 const Kernels& kernels_of(const plain::Problem& p, Pass pass) {
@@ -35,6 +41,7 @@ const Kernels& kernels_of(const plain::Problem& p, Pass pass) {
   return *row;
 }
 
+bool has_own(const plain::Problem& p, Pass pass) { return kernels_of(p, pass).why_not != nullptr; }
 int64_t workspace_bytes(const plain::Problem& p, Pass pass) { return kernels_of(p, pass).workspace_bytes(p, pass); }
 const char* forward(const plain::Problem& p, const Output& to, const Runtime& run) {
   return kernels_of(p, Pass::forward).forward(p, to, run);
@@ -46,14 +53,16 @@ const char* backward(const plain::Problem& p, const Incoming& from, const Gradie
 }  // namespace
 
 const Api& general_attention() {
-  static const Api api{use_device,       general::why_not, general::workspace_bytes, general_forward,
-                       general_backward, general::lse,     general::given_lse};
+  static const Api api{
+      use_device,       general::why_not, general_bytes,      general_forward,
+      general_backward, general::lse,     general::given_lse, [](const plain::Problem&, Pass) { return false; },
+      between::forward, between::backward};
   return api;
 }
 
 const Api& attention() {
-  static const Api api{use_device, general::why_not, workspace_bytes,   forward,
-                       backward,   general::lse,     general::given_lse};
+  static const Api api{use_device,   general::why_not,   workspace_bytes, forward,          backward,
+                       general::lse, general::given_lse, has_own,         between::forward, between::backward};
   return api;
 }
 

@@ -42,9 +42,10 @@ MOTET_DEVICE Span part_of(Span span, int part, int parts) {
 
 /// Pairs of kOwn rows that a block owns (queries, or kOwnKeys) with kLoop rows of the other side: which see each other,
 /// and what mixes make of numbers that they have for each head.
-template <bool kOwnKeys, int kLoop, int kOwn>
+template <bool kByKey, int kLoopRows, int kOwnRows>
 struct MixedTile {
-  static constexpr int kPairs = kOwn * kLoop;
+  static constexpr bool kOwnKeys = kByKey;
+  static constexpr int kOwn = kOwnRows, kLoop = kLoopRows, kPairs = kOwn * kLoop;
   const Args& a;
   const Sight sight;
   const int b, own0, thread, warp, lane;

@@ -28,7 +28,21 @@ struct Gradients {
   std::array<float*, kNumMixParts> pre{}, post{};
 };
 
-enum class Pass : uint8_t { forward, backward, lse, given_lse };
+/// What lies between the products of some queries with all their keys, which whoever calls makes: q . k of all pairs in
+/// float32, without the scale, comes in, and the weights that multiply v go out. Everything is contiguous.
+struct Between {
+  const float* scores = nullptr;     // [B,Hs,T,S]
+  const float* given_lse = nullptr;  // [B,Ha,T], where it is that of more keys; null: made
+  float* lse = nullptr;              // [B,Ha,T], where it is made; null: not wanted
+  void* weights = nullptr;           // [B,Ho,T,S] of the type of q, 0 where a pair is not seen; null: not wanted
+};
+/// The same backward: dout . v of all pairs comes in too, and gradients of q . k go out.
+struct BetweenBack {
+  const float *scores = nullptr, *dmixed = nullptr;  // [B,Hs,T,S], [B,Ho,T,S]
+  void *weights = nullptr, *dscores = nullptr;       // [B,Ho,T,S], null: not wanted; [B,Hs,T,S]; of the type of q
+};
+
+enum class Pass : uint8_t { forward, backward, lse, given_lse, between, between_back };
 
 /// Each function puts its work on the stream and returns without waiting: null, or what CUDA says is wrong. The bits of
 /// results depend on the shapes alone. Nothing is synchronised and nothing copied from the host, so that a CUDA graph
@@ -48,6 +62,12 @@ struct Api {
   const char* (*lse)(const plain::Problem&, float* lse, const Runtime&);
   /// Phase 2: out [B,T,Ho,E] of these keys under the lse of all parts.
   const char* (*given_lse)(const plain::Problem&, const float* lse, void* out, const Runtime&);
+  /// Whether kernels made for such a pass take it. The general ones are left, beside which long products of matrices
+  /// are faster made by a library of them, with the two functions below in between.
+  bool (*has_own)(const plain::Problem&, Pass);
+  const char* (*between)(const plain::Problem&, const Between&, const Runtime&);
+  /// Of the gradients those of mixes and lambda.
+  const char* (*between_back)(const plain::Problem&, const BetweenBack&, const Gradients&, const Runtime&);
 };
 
 /// The kernels that the library hands out: those of tensor cores where they take a problem, those of decoding where
