@@ -13,13 +13,16 @@ DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 HEADS = dict(Hs=16, Ha=16, Ho=16, Gk=16, Gv=16, D=64, E=64, T=80, S=80)
+MANY = {**HEADS, "Hs": 32, "Ha": 32, "Ho": 32, "Gk": 32, "Gv": 32}
 LARGE = {
     "dcmha": dict(pre=DCMHA, post=DCMHA, causal=True, sizes=HEADS),
     "queries alone": dict(pre=DCMHA[:4], post=DCMHA[:4], causal=True, window=37, sizes=HEADS),
     "talking heads": dict(pre=["weight"], post=["weight"], causal=True, sizes=HEADS),
     "pairs": dict(lam="BTH", causal=True, sizes={**HEADS, "Ho": 8, "Gv": 8, "E": 128}),
     "shared heads": dict(causal=True, sizes={**HEADS, "Gk": 4, "Gv": 4}),
-    "32 heads": dict(pre=DCMHA, causal=True, sizes={**HEADS, "Hs": 32, "Ha": 32, "Ho": 32, "Gk": 32, "Gv": 32}),
+    "between products": dict(pre=DCMHA, post=DCMHA, causal=True, sizes={**MANY, "D": 128, "E": 128, "T": 300, "S": 300}),
+    "between products, a window": dict(pre=["weight"], causal=True, window=40, sizes={**MANY, "Gk": 8, "Gv": 4, "T": 300, "S": 310}),
+    "32 heads": dict(pre=DCMHA, causal=True, sizes=MANY),
 }
 large = pytest.mark.parametrize("case", LARGE.values(), ids=LARGE.keys())
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "motet/attention/cuda/problem.h"
+#include "motet/cuda/numbers.h"
 
 // A problem as a kernel is handed it: by value, without anything that lies on the host.
 namespace motet::cuda {
@@ -8,6 +9,7 @@ inline constexpr int kMaxHeads = 64;
 
 struct Mix {
   bool identity = false, any = false;
+  bool in_vectors = false;  // rows of heads of every part are vectors of 8 numbers at multiples of 16 bytes
   int in = 0, out = 0, query_rank = 0, key_rank = 0;
   plain::MixTensor part[kNumMixParts];
 };
@@ -25,7 +27,12 @@ struct Args {
 };
 
 inline Mix mix_of(const plain::HeadMix& from, int64_t in, int64_t out) {
-  Mix to{from.identity, from.any_part(), static_cast<int>(in), static_cast<int>(out)};
+  Mix to;
+  to.identity = from.identity, to.any = from.any_part();
+  to.in = static_cast<int>(in), to.out = static_cast<int>(out);
+  to.in_vectors = in % kVector == 0 && out % kVector == 0;
+  for (const plain::MixTensor& part : from.part)
+    to.in_vectors &= holds_vectors(part.data) && part.batch_stride % kVector == 0;
   if (from.has(kQueryDown)) to.query_rank = static_cast<int>(from.query_rank);
   if (from.has(kKeyDown)) to.key_rank = static_cast<int>(from.key_rank);
   std::copy(from.part.begin(), from.part.end(), to.part);

@@ -69,6 +69,32 @@ TEST_F(Cuda, HeadsWidthsTypesAndMixesInPairs) {
     }
 }
 
+// Heads by eights are read in vectors where the parts of a mix lie in them, and come to the same bits where they do
+// not.
+TEST_F(Cuda, PartsOfMixesNeedNotLieInVectors) {
+  Options o;
+  o.T = 20, o.S = 37, o.causal = true, o.type = Type::bfloat16, o.post_identity = true;
+  o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = 16;
+  for (const bool everything : {false, true}) {
+    o.pre = o.post = everything ? kEverything : kDcmha;
+    Sample s(o);
+    const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
+    const Results aligned = run_all(s, outputs(s.p, dout));
+    std::vector<std::vector<char>> moved;
+    for (plain::HeadMix* mix : {&s.p.pre, &s.p.post})
+      for (int part = 0; part < kNumMixParts; ++part) {
+        plain::MixTensor& at = mix->part[part];
+        if (!at.data) continue;
+        const int64_t rows = part == kWeight ? 1 : plain::by_query(part) ? s.p.T : s.p.S;
+        const int64_t size = at.type == Type::float32 ? 4 : 2, batches = part == kWeight ? 1 : s.p.B;
+        const int64_t numbers = batches * rows * plain::part_size(*mix, part, 16, 16).numbers();
+        moved.emplace_back(static_cast<size_t>((numbers + 1) * size));
+        at.data = std::memcpy(moved.back().data() + size, at.data, static_cast<size_t>(numbers * size));
+      }
+    EXPECT_TRUE(same_bits(aligned, run_all(s, outputs(s.p, dout))));
+  }
+}
+
 // A GPU with less shared memory takes shorter tiles.
 TEST_F(Cuda, LittleSharedMemoryIsEnough) {
   Options o;

@@ -49,6 +49,11 @@ struct MixedTile {
   const Args& a;
   const Sight sight;
   const int b, own0, thread, warp, lane;
+  /// In mixes this thread takes one pair, whose heads it shares with the other groups.
+  static constexpr int kGroups = kThreads / kPairs;
+  static constexpr bool kWide = kPairs > 32;  // heads enough for a group to take vectors of them
+  static_assert(kGroups * kPairs == kThreads, "a thread has one pair");
+  const int mine, group;
   int loop0 = 0;
   Shared<uint32_t> seen;  // [own][loop], at the beginning of shared memory
   Buffer hidden, back;    // set by who lays out the memory
@@ -63,6 +68,8 @@ struct MixedTile {
         thread(threadIdx.x),
         warp(threadIdx.x / 32),
         lane(threadIdx.x % 32),
+        mine(threadIdx.x % kPairs),
+        group(threadIdx.x / kPairs),
         seen{0} {}
 
   MOTET_DEVICE int own(int pair) const { return own0 + pair / kLoop; }
@@ -88,17 +95,15 @@ struct MixedTile {
   template <bool kBack = false>
   MOTET_DEVICE void hide(const Mix& m, Buffer from) {
     const int heads = kBack ? m.out : m.in;
-    for (int item = thread; item < (m.query_rank + m.key_rank) * kPairs; item += kThreads) {
-      const int r = item / kPairs, pair = item % kPairs;
+    for (int r = group; r < m.query_rank + m.key_rank; r += kGroups) {
       float sum = 0;
-      if (seen.get(pair)) {
+      if (seen.get(mine)) {
         const bool by_key = r >= m.query_rank;
-        const Row with = row(m, (by_key ? kKeyDown : kQueryDown) + kBack, pair);
+        const Row with = row(m, (by_key ? kKeyDown : kQueryDown) + kBack, mine);
         const int64_t at = with.at + (by_key ? r - m.query_rank : r) * heads;
-        for (int h = 0; h < heads; ++h)
-          sum = fmaf(from.get(h * kPairs + pair), load(with.data, with.type, at + h), sum);
+        sum = m.in_vectors ? product<kVector>(with, at, from, heads) : product<1>(with, at, from, heads);
       }
-      (kBack ? back : hidden).set(item, sum);
+      (kBack ? back : hidden).set(r * kPairs + mine, sum);
     }
   }
 
@@ -109,28 +114,10 @@ struct MixedTile {
     if (!m.any) return from;
     hide<kBack>(m, from);
     block_sync();
-    for (int item = thread; item < (end - first) * kPairs; item += kThreads) {
-      const int h = first + item / kPairs, pair = item % kPairs;
-      float sum = 0;
-      if (seen.get(pair)) {
-        if (m.identity) sum = from.get(h * kPairs + pair);
-        for (const int part : {kWeight, kQueryFull, kKeyFull}) {
-          if (!m.part[part].data) continue;
-          const Row full = row(m, part, pair);
-          for (int n = 0; n < (kBack ? m.out : m.in); ++n)
-            sum = fmaf(from.get(n * kPairs + pair),
-                       load(full.data, full.type, full.at + (kBack ? h * m.out + n : n * m.out + h)), sum);
-        }
-        for (const int gate : {kQueryGate, kKeyGate}) {
-          if (!m.part[gate].data) continue;
-          const Row at = row(m, gate, pair);
-          sum = fmaf(from.get(h * kPairs + pair), load(at.data, at.type, at.at + h), sum);
-        }
-        sum =
-            kBack ? raised(m, back, kQueryDown, pair, m.in, h, sum) : raised(m, hidden, kQueryUp, pair, m.out, h, sum);
-      }
-      to.set(h * kPairs + pair, sum);
-    }
+    if (kWide && m.in_vectors && first % kVector == 0 && end % kVector == 0)
+      mix_heads<kWide ? kVector : 1, kBack>(m, from, to, first, end);
+    else
+      mix_heads<1, kBack>(m, from, to, first, end);
     block_sync();
     return to;
   }
@@ -176,17 +163,81 @@ struct MixedTile {
     const int at = part >= kKeyDown ? key(pair) : query(pair);
     return {t.data, t.type, b * t.batch_stride + static_cast<int64_t>(at) * part_numbers(m, part)};
   }
-  // sum + sum_r ranks[r] part[r][head], over the ranks of the query and then of the key; part: kQueryUp or kQueryDown.
-  MOTET_DEVICE float raised(const Mix& m, Buffer ranks, int part, int pair, int heads, int head, float sum) const {
-    for (int side = 0; side < 2; ++side) {
-      const int rank = side ? m.key_rank : m.query_rank;
-      if (!rank) continue;
-      const Row from = row(m, side ? part + kKeyDown - kQueryDown : part, pair);
-      for (int r = 0; r < rank; ++r)
-        sum = fmaf(ranks.get((r + (side ? m.query_rank : 0)) * kPairs + pair),
-                   load(from.data, from.type, from.at + r * heads + head), sum);
+  // sum_i from[i] row[i] over the heads, kCount of a row at once.
+  template <int kCount>
+  MOTET_DEVICE float product(const Row& row, int64_t at, Buffer from, int heads) const {
+    float sum = 0;
+    for (int h = 0; h < heads; h += kCount) {
+      float x[kCount];
+      load_all<kCount>(row.data, row.type, at + h, x);
+      MOTET_UNROLL
+      for (int i = 0; i < kCount; ++i) sum = fmaf(from.get((h + i) * kPairs + mine), x[i], sum);
     }
     return sum;
+  }
+
+  // Heads [first, end) of the mix at this thread's pair, kCount at a time; its group takes every kGroups-th of those.
+  // The parts of a head are added in one order, whatever kCount.
+  template <int kCount, bool kBack>
+  MOTET_DEVICE void mix_heads(const Mix& m, Buffer from, Buffer to, int first, int end) {
+    const bool sees = seen.get(mine);
+    for (int h = first + group * kCount; h < end; h += kGroups * kCount) {
+      float sum[kCount] = {};
+      if (sees) {
+        if (m.identity) {
+          MOTET_UNROLL
+          for (int i = 0; i < kCount; ++i) sum[i] = from.get((h + i) * kPairs + mine);
+        }
+        for (const int part : {kWeight, kQueryFull, kKeyFull})
+          if (m.part[part].data) add_full<kCount, kBack>(sum, row(m, part, mine), m.out, kBack ? m.out : m.in, from, h);
+        for (const int gate : {kQueryGate, kKeyGate}) {
+          if (!m.part[gate].data) continue;
+          const Row at = row(m, gate, mine);
+          float x[kCount];
+          load_all<kCount>(at.data, at.type, at.at + h, x);
+          MOTET_UNROLL
+          for (int i = 0; i < kCount; ++i) sum[i] = fmaf(from.get((h + i) * kPairs + mine), x[i], sum[i]);
+        }
+        for (int side = 0; side < 2; ++side) {
+          const int rank = side ? m.key_rank : m.query_rank, heads = kBack ? m.in : m.out;
+          if (!rank) continue;
+          const Row up = row(m, (side ? kKeyUp : kQueryUp) - kBack, mine);
+          for (int r = 0; r < rank; ++r) {
+            const float low = (kBack ? back : hidden).get((r + (side ? m.query_rank : 0)) * kPairs + mine);
+            float x[kCount];
+            load_all<kCount>(up.data, up.type, up.at + r * heads + h, x);
+            MOTET_UNROLL
+            for (int i = 0; i < kCount; ++i) sum[i] = fmaf(low, x[i], sum[i]);
+          }
+        }
+      }
+      MOTET_UNROLL
+      for (int i = 0; i < kCount; ++i) to.set((h + i) * kPairs + mine, sum[i]);
+    }
+  }
+
+  // sum[i] += sum_n from[n] full[n][h + i], or with kBack from[n] full[h + i][n]; full has `columns` in a row.
+  template <int kCount, bool kBack>
+  MOTET_DEVICE void add_full(float* sum, const Row& full, int columns, int heads, Buffer from, int h) const {
+    for (int n = 0; n < heads; n += kBack ? kCount : 1) {
+      float x[kCount];
+      if constexpr (kBack) {
+        float in[kCount];
+        MOTET_UNROLL
+        for (int j = 0; j < kCount; ++j) in[j] = from.get((n + j) * kPairs + mine);
+        MOTET_UNROLL
+        for (int i = 0; i < kCount; ++i) {
+          load_all<kCount>(full.data, full.type, full.at + (h + i) * columns + n, x);
+          MOTET_UNROLL
+          for (int j = 0; j < kCount; ++j) sum[i] = fmaf(in[j], x[j], sum[i]);
+        }
+      } else {
+        const float in = from.get(n * kPairs + mine);
+        load_all<kCount>(full.data, full.type, full.at + n * columns + h, x);
+        MOTET_UNROLL
+        for (int i = 0; i < kCount; ++i) sum[i] = fmaf(in, x[i], sum[i]);
+      }
+    }
   }
 };
 
