@@ -4,7 +4,6 @@
 
 #include "motet/attention/cuda_problem.h"
 #include "motet/attention/cuda_products.h"
-#include "motet/attention/heads.h"
 
 namespace motet {
 namespace {
@@ -18,14 +17,9 @@ std::string why_not(const Problem& p) {
   return why_not_cuda(p.q_BTHD, library, [&](const cuda::Api& api) { return cuda_why_not(p, api); });
 }
 
-// From here on products of matrices by PyTorch are worth their launches, where only the general kernels would be left.
-constexpr int64_t kManyPairs = 1 << 22;  // (head, query, key) of all sequences; not measured
-
+// Where only the general kernels would be left.
 bool by_products(const Problem& p, const ProblemCall& call, const cuda::Api& api, cuda::Pass pass) {
-  const auto type = p.q_BTHD.scalar_type();
-  return p.B * p.T * p.S * std::max({p.score_heads, p.softmax_heads, p.output_heads}) >= kManyPairs &&
-         p.k_BSGD.scalar_type() == type && p.v_BSGE.scalar_type() == type && in_groups(p.key_of, p.k_BSGD.size(2)) &&
-         in_groups(p.value_of, p.v_BSGE.size(2)) && !api.has_own(call.get(), pass);
+  return products_why_not(p).empty() && !api.has_own(call.get(), pass);
 }
 
 }  // namespace

@@ -17,19 +17,28 @@ struct Prepared {
   Tensor q_BHTD, k_BHSD, v_BHSE;
 };
 
-Prepared prepared(const Problem& given) {
+Prepared prepared(const Problem& given, bool values = true) {
   Prepared r{without_padding(given), {}, {}, {}};
   const auto spread = [](const Tensor& x_BSGD, const std::vector<int64_t>& table) {
     return spread_heads(x_BSGD, table).transpose(1, 2).contiguous();
   };
   r.q_BHTD = r.p.q_BTHD.transpose(1, 2);
-  r.k_BHSD = spread(r.p.k_BSGD, r.p.key_of), r.v_BHSE = spread(r.p.v_BSGE, r.p.value_of);
+  r.k_BHSD = spread(r.p.k_BSGD, r.p.key_of);
+  if (values) r.v_BHSE = spread(r.p.v_BSGE, r.p.value_of);
   return r;
 }
 
+constexpr int64_t kMostPairs = 1 << 28;  // of a block that would otherwise have too few queries
+
+// (head, query, key) of one query of every sequence; a window's keys grow by those of the block, which count little.
+int64_t pairs_of_a_query(const Problem& p) {
+  const int64_t keys = p.window > 0 ? std::min(p.S, p.window + 64) : p.S;
+  return p.B * std::max({p.score_heads, p.softmax_heads, p.output_heads}) * keys;
+}
+
 std::vector<Block> blocks(const Problem& p, const BlockSize& size) {
-  const int64_t heads = std::max({p.score_heads, p.softmax_heads, p.output_heads});
-  const int64_t queries = std::max(size.pairs / (p.B * heads * p.S) / 16 * 16, size.queries);
+  const int64_t row = pairs_of_a_query(p), most = size.pairs / row / 16 * 16, least = kMostPairs / row / 16 * 16;
+  const int64_t queries = std::max({most, std::min(size.queries, least), int64_t{16}});
   std::vector<Block> all;
   for (int64_t t = 0; t < p.T; t += queries) {
     const Block one = visible_keys(p, t, std::min(t + queries, p.T));
@@ -84,7 +93,7 @@ Tensor like_scores(const Problem& own, int64_t heads) {
 }
 
 Attended run(const Problem& given, const cuda::Api& api, bool outputs, const Tensor& given_lse, const BlockSize& size) {
-  const Prepared r = prepared(given);
+  const Prepared r = prepared(given, outputs);
   Attended done;
   if (outputs) done.out_BTHE = empty_out(r.p).zero_();
   if (!given_lse.defined()) done.lse_BHT = empty_lse(r.p).fill_(-std::numeric_limits<float>::infinity());
@@ -120,6 +129,19 @@ void add_parts(const PlainGradients& all, const PlainGradients& own, const Block
 }
 
 }  // namespace
+
+std::string products_why_not(const Problem& p) {
+  constexpr int64_t kLeastPairs = 1 << 22, kFewQueries = 16;  // not measured
+  const auto type = p.q_BTHD.scalar_type();
+  if (p.T <= kFewQueries || pairs_of_a_query(p) * p.T < kLeastPairs) return "few pairs";
+  if (pairs_of_a_query(p) * kFewQueries > kMostPairs) return "pairs of few queries fill the memory";
+  if (p.k_BSGD.scalar_type() != type || p.v_BSGE.scalar_type() != type) return "keys of another type";
+  if (!in_groups(p.key_of, p.k_BSGD.size(2)) || !in_groups(p.value_of, p.v_BSGE.size(2)))
+    return "head tables in another order";
+  // Which keys a block sees is not known on the host then.
+  if (p.window > 0 && p.table[kQueryStart].defined()) return "a window that begins somewhere in each sequence";
+  return "";
+}
 
 Attended products_forward(const Problem& p, const cuda::Api& api, const BlockSize& size) {
   return run(p, api, true, {}, size);

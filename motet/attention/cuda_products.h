@@ -10,8 +10,11 @@ namespace motet {
 /// How large a block of queries is.
 struct BlockSize {
   int64_t pairs = 1 << 26;  // (head, query, key) of all sequences, at most: 256 MB of float32 scores
-  int64_t queries = 64;     // at least, whatever they take
+  int64_t queries = 64;     // at least, up to 2^28 of those: 3 GB backward in 16 bits
 };
+
+/// Why a problem is none for these functions; "" when it is: they are worth their launches and their memory.
+std::string products_why_not(const Problem&);
 
 Attended products_forward(const Problem&, const cuda::Api&, const BlockSize& = {});
 Gradients products_backward(const Problem&, const Backward&, const cuda::Api&, const BlockSize& = {});

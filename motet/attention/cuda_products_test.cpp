@@ -64,14 +64,36 @@ TEST(CudaProducts, TakeLongProblemsThatWouldBeLeftToTheGeneralKernels) {
   const std::vector<std::string> kernels{"forward", "backward", "lse", "given_lse"};
   EXPECT_EQ(asked(arguments_of(1024), names(false)), products);
   EXPECT_EQ(asked(arguments_of(1024), names(true)), kernels);
-  EXPECT_EQ(asked(arguments_of(1000), names(false)), kernels);  // 4 heads: less than 2^22 (head, query, key)
-  Arguments mixed_types = arguments_of(1024, at::kFloat);
-  mixed_types.input[kK] = mixed_types.input[kK].to(at::kBFloat16);
-  mixed_types.input[kV] = mixed_types.input[kV].to(at::kBFloat16);
-  EXPECT_EQ(asked(mixed_types, names(false)), kernels);
-  Arguments crossed = arguments_of(1024);  // a table of heads that would be copied from the host
-  crossed.key_of = {1, 0, 2, 3};
-  EXPECT_EQ(asked(crossed, names(false)), kernels);
+}
+
+TEST(CudaProducts, LeaveWhatTheyAreNotFor) {
+  const auto why = [](const auto& change) {
+    Arguments a = arguments_of(1024, at::kFloat);
+    change(a);
+    return products_why_not(checked_problem(a, "test"));
+  };
+  EXPECT_EQ(why([](Arguments&) {}), "");
+  EXPECT_EQ(products_why_not(checked_problem(arguments_of(1000), "test")), "few pairs");  // 4 heads: less than 2^22
+  const auto reaches = [](int64_t window) { return [=](Arguments& a) { a.causal = true, a.window = window; }; };
+  EXPECT_EQ(why(reaches(1000)), "");
+  EXPECT_EQ(why(reaches(900)), "few pairs");
+  EXPECT_EQ(why([](Arguments& a) { a.input[kQ] = a.input[kQ].slice(1, 0, 16); }), "few pairs");
+  EXPECT_EQ(why([](Arguments& a) {
+              a.causal = true, a.window = 1000;
+              a.table[kQueryStart] = at::zeros({1}, at::kLong);
+            }),
+            "a window that begins somewhere in each sequence");
+  EXPECT_EQ(why([](Arguments& a) {
+              for (const int input : {kK, kV}) a.input[input] = a.input[input].to(at::kBFloat16);
+            }),
+            "keys of another type");
+  EXPECT_EQ(why([](Arguments& a) { a.key_of = {1, 0, 2, 3}; }), "head tables in another order");
+  const int64_t many = 1 << 22;  // keys, all of them one
+  EXPECT_EQ(why([=](Arguments& a) {
+              for (const int input : {kK, kV})
+                a.input[input] = a.input[input].slice(1, 0, 1).expand({1, many + 1, 4, 8});
+            }),
+            "pairs of few queries fill the memory");
 }
 
 }  // namespace

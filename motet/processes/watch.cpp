@@ -45,13 +45,16 @@ int64_t begin_of(int64_t pid) {
 
 std::string name_of(int64_t rank) { return text("motet/alive/", rank); }
 
+constexpr double kPatience = 5;  // seconds
+
 struct Peer {
   json said;
   Clock::time_point heard;
-  bool here = false;  // its process is visible on this machine
+  bool here = false;                                    // its process is visible on this machine
+  Clock::time_point missed = Clock::time_point::max();  // when its process was first seen to be no more
   bool left() const { return said.value("left", false); }
   bool failed() const { return said.contains("failed"); }
-  bool lost() const { return said.contains("lost") && !failed(); }
+  bool lost() const { return said.contains("lost") && !failed() && !left(); }
   bool dead() const { return here && begin_of(said["pid"]) != said["begin"]; }
 };
 
@@ -66,6 +69,7 @@ struct Watch::Shared {
   std::vector<Peer> peers;
   Clock::time_point round = Clock::now();  // the last one that ended
   json told;                               // what it said of this process
+  Clock::time_point asked = round;         // when the last one began, whether or not it reached the texts
   bool reached = true;                     // the last one did
   std::string news;
   bool taken = false, stop = false;
@@ -75,6 +79,7 @@ struct Watch::Shared {
   void exchange(std::unique_lock<std::mutex>& lock) {
     own["beat"] = own["beat"].get<int64_t>() + 1;
     const json mine = own;
+    const Clock::time_point now = Clock::now();
     lock.unlock();
     std::vector<json> said(peers.size());
     bool failed = false;
@@ -85,7 +90,7 @@ struct Watch::Shared {
       failed = true;  // the texts cannot be reached: judge() sees how long
     }
     lock.lock();
-    reached = !failed;
+    reached = !failed, asked = now;
     if (failed) return changed.notify_all();
     round = Clock::now(), told = mine;
     for (size_t r = 0; r < said.size(); ++r)
@@ -107,8 +112,17 @@ struct Watch::Shared {
     return text("rank ", rank, " (host ", said.value("host", "?"), ", pid ", said.value("pid", int64_t{0}), ")");
   }
 
+  // Whether a process of this machine is no more, and has not said why: what it last said was read after its end, as
+  // far as the texts can be reached.
+  bool dead(Peer& peer) {
+    if (!peer.dead()) return false;
+    const Clock::time_point now = Clock::now();
+    if (peer.missed > now) peer.missed = now, hurries = true, changed.notify_all();
+    return asked >= peer.missed || now - peer.missed > seconds(kPatience);
+  }
+
   // "" when nobody is gone. Who has noticed it may have ended since, so its word comes before its end.
-  std::string gone() const {
+  std::string gone() {
     for (const Peer& peer : peers)
       if (peer.lost()) return peer.said["lost"];
     const int64_t here = own["step"];  // all are at the same step, and what others said of it is some seconds old
@@ -116,11 +130,11 @@ struct Watch::Shared {
       return text(" is gone since step ", std::max(here, peers[r].said.value("step", here)));
     };
     for (size_t r = 0; r < peers.size(); ++r) {
-      const Peer& peer = peers[r];
+      Peer& peer = peers[r];
       if (static_cast<int64_t>(r) == options.rank) continue;
       if (peer.failed()) return named(r) + " failed: " + peer.said["failed"].get<std::string>();
       if (peer.left()) continue;
-      if (peer.dead() || round - peer.heard > seconds(options.silence)) return named(r) + since(r);
+      if (dead(peer) || round - peer.heard > seconds(options.silence)) return named(r) + since(r);
     }
     // The texts themselves: rank 0 may hold them, and then all are silent when it hangs.
     if (peers[0].left() || Clock::now() - round <= seconds(options.silence)) return "";
@@ -130,12 +144,15 @@ struct Watch::Shared {
   // Waits until this process's word is in the texts, and as rank 0, which may hold them, until everyone who needs it
   // has read it; some seconds at most.
   void until_heard(std::unique_lock<std::mutex>& lock, const char* word) {
-    constexpr double kPatience = 5;
+    const Clock::time_point begin = Clock::now();
+    const double patience = std::max(kPatience, 3 * options.beat);
     const auto beat = [](const Peer& peer) { return peer.said.value("beat", int64_t{0}); };
-    const auto knows = [](const Peer& p) { return p.left() || p.failed() || p.lost() || p.dead(); };
+    const auto knows = [&](const Peer& p) {
+      return p.left() || p.failed() || p.lost() || p.dead() || round - p.heard > seconds(options.silence);
+    };
     std::vector<int64_t> heard;  // beats at which the others had read it
-    changed.wait_for(lock, seconds(kPatience), [&] {
-      if (!told.contains(word)) return !reached;
+    changed.wait_for(lock, seconds(patience), [&] {
+      if (!told.contains(word)) return (!reached && asked >= begin) || Clock::now() - round > seconds(options.silence);
       if (options.rank != 0) return true;
       if (heard.empty())
         for (const Peer& peer : peers) heard.push_back(beat(peer) + 2);
@@ -160,7 +177,8 @@ struct Watch::Shared {
       if (!stop) news = gone();
     }
     if (stop) return;
-    own["lost"] = news, hurries = true;
+    if (!own.contains("left")) own["lost"] = news;
+    hurries = true;
     changed.notify_all();
     changed.wait_for(lock, seconds(options.grace), [&] { return taken || stop; });
     if (taken || stop) return;

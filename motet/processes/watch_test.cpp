@@ -81,7 +81,7 @@ class WatchTest : public ::testing::Test {
     return std::make_unique<Watch>(std::make_unique<Connection>(texts_),
                                    WatchOptions{.rank = rank,
                                                 .size = size,
-                                                .beat = 0.02,
+                                                .beat = beat_,
                                                 .silence = silence,
                                                 .grace = grace,
                                                 .gone = [this](const std::string& news) { ended_.set_value(news); }});
@@ -91,6 +91,7 @@ class WatchTest : public ::testing::Test {
     Connection(texts_).set(text("motet/alive/", rank), what.dump());
   }
 
+  double beat_ = 0.02;
   Texts& texts_ = *new Texts;  // threads of a Watch may outlive it
   std::promise<std::string>& ended_ = *new std::promise<std::string>;
 };
@@ -153,6 +154,29 @@ TEST_F(WatchTest, TheWordOfADeadProcessComesBeforeItsEnd) {
     child.end();
   }
   EXPECT_EQ(one->news(10), news);
+}
+
+// The word that it is done lies in the texts, and is not read yet.
+TEST_F(WatchTest, WhoseProcessEndedAfterItsLastWordIsNotGone) {
+  Child child;
+  nlohmann::json other = child.said(9);
+  says(1, other);
+  beat_ = 2;
+  const auto one = watch(0, 2);
+  other["left"] = true;
+  says(1, other);
+  child.end();
+  EXPECT_EQ(one->news(3), "");
+}
+
+// It may take another one that is done for one that died.
+TEST_F(WatchTest, WhoHasLeftIsNotBelieved) {
+  nlohmann::json other = {{"host", "b"}, {"pid", 812}, {"begin", 1}, {"step", 9}, {"beat", 1}};
+  says(1, other), says(2, other);
+  const auto one = watch(0, 3);
+  other["left"] = true, other["lost"] = "rank 2 (host b, pid 812) is gone since step 9";
+  says(1, other);
+  EXPECT_EQ(one->news(1), "");
 }
 
 TEST_F(WatchTest, RankZeroHasTheNewsWhenTheOthersHaveHeardThem) {

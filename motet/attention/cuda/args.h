@@ -52,7 +52,7 @@ inline Args args_of(const plain::Problem& p) {
   a.post = mix_of(p.post, p.softmax_heads, p.output_heads);
   a.pairs = p.pairs;
   a.scale = static_cast<float>(p.scale);
-  a.causal = p.causal, a.window = number(p.window);
+  a.causal = p.causal, a.window = number(std::min<int64_t>(p.window, INT32_MAX / 2));  // so many keys there are not
   a.query_start = p.query_start, a.key_begin = p.key_begin, a.key_end = p.key_end, a.documents = p.documents;
   return a;
 }

@@ -49,11 +49,10 @@ struct MixedTile {
   const Args& a;
   const Sight sight;
   const int b, own0, thread, warp, lane;
-  /// In mixes this thread takes one pair, whose heads it shares with the other groups.
+  /// In mixes a thread takes one pair, whose heads it shares with the other groups, kMost of them at once.
   static constexpr int kGroups = kThreads / kPairs;
-  static constexpr bool kWide = kPairs > 32;  // heads enough for a group to take vectors of them
+  static constexpr int kMost = kPairs > 32 ? kVector : 1;  // decoding has no registers for vectors
   static_assert(kGroups * kPairs == kThreads, "a thread has one pair");
-  const int mine, group;
   int loop0 = 0;
   Shared<uint32_t> seen;  // [own][loop], at the beginning of shared memory
   Buffer hidden, back;    // set by who lays out the memory
@@ -68,10 +67,10 @@ struct MixedTile {
         thread(threadIdx.x),
         warp(threadIdx.x / 32),
         lane(threadIdx.x % 32),
-        mine(threadIdx.x % kPairs),
-        group(threadIdx.x / kPairs),
         seen{0} {}
 
+  MOTET_DEVICE int mine() const { return static_cast<int>(threadIdx.x) % kPairs; }
+  MOTET_DEVICE int group() const { return static_cast<int>(threadIdx.x) / kPairs; }
   MOTET_DEVICE int own(int pair) const { return own0 + pair / kLoop; }
   MOTET_DEVICE int loop(int pair) const { return loop0 + pair % kLoop; }
   MOTET_DEVICE int query(int pair) const { return kOwnKeys ? loop(pair) : own(pair); }
@@ -95,15 +94,15 @@ struct MixedTile {
   template <bool kBack = false>
   MOTET_DEVICE void hide(const Mix& m, Buffer from) {
     const int heads = kBack ? m.out : m.in;
-    for (int r = group; r < m.query_rank + m.key_rank; r += kGroups) {
+    for (int r = group(); r < m.query_rank + m.key_rank; r += kGroups) {
       float sum = 0;
-      if (seen.get(mine)) {
+      if (seen.get(mine())) {
         const bool by_key = r >= m.query_rank;
-        const Row with = row(m, (by_key ? kKeyDown : kQueryDown) + kBack, mine);
+        const Row with = row(m, (by_key ? kKeyDown : kQueryDown) + kBack, mine());
         const int64_t at = with.at + (by_key ? r - m.query_rank : r) * heads;
-        sum = m.in_vectors ? product<kVector>(with, at, from, heads) : product<1>(with, at, from, heads);
+        sum = m.in_vectors ? product<kMost>(with, at, from, heads) : product<1>(with, at, from, heads);
       }
-      (kBack ? back : hidden).set(r * kPairs + mine, sum);
+      (kBack ? back : hidden).set(r * kPairs + mine(), sum);
     }
   }
 
@@ -114,8 +113,8 @@ struct MixedTile {
     if (!m.any) return from;
     hide<kBack>(m, from);
     block_sync();
-    if (kWide && m.in_vectors && first % kVector == 0 && end % kVector == 0)
-      mix_heads<kWide ? kVector : 1, kBack>(m, from, to, first, end);
+    if (m.in_vectors && first % kMost == 0 && end % kMost == 0)
+      mix_heads<kMost, kBack>(m, from, to, first, end);
     else
       mix_heads<1, kBack>(m, from, to, first, end);
     block_sync();
@@ -171,7 +170,7 @@ struct MixedTile {
       float x[kCount];
       load_all<kCount>(row.data, row.type, at + h, x);
       MOTET_UNROLL
-      for (int i = 0; i < kCount; ++i) sum = fmaf(from.get((h + i) * kPairs + mine), x[i], sum);
+      for (int i = 0; i < kCount; ++i) sum = fmaf(from.get((h + i) * kPairs + mine()), x[i], sum);
     }
     return sum;
   }
@@ -180,30 +179,31 @@ struct MixedTile {
   // The parts of a head are added in one order, whatever kCount.
   template <int kCount, bool kBack>
   MOTET_DEVICE void mix_heads(const Mix& m, Buffer from, Buffer to, int first, int end) {
-    const bool sees = seen.get(mine);
-    for (int h = first + group * kCount; h < end; h += kGroups * kCount) {
+    const bool sees = seen.get(mine());
+    for (int h = first + group() * kCount; h < end; h += kGroups * kCount) {
       float sum[kCount] = {};
       if (sees) {
         if (m.identity) {
           MOTET_UNROLL
-          for (int i = 0; i < kCount; ++i) sum[i] = from.get((h + i) * kPairs + mine);
+          for (int i = 0; i < kCount; ++i) sum[i] = from.get((h + i) * kPairs + mine());
         }
         for (const int part : {kWeight, kQueryFull, kKeyFull})
-          if (m.part[part].data) add_full<kCount, kBack>(sum, row(m, part, mine), m.out, kBack ? m.out : m.in, from, h);
+          if (m.part[part].data)
+            add_full<kCount, kBack>(sum, row(m, part, mine()), m.out, kBack ? m.out : m.in, from, h);
         for (const int gate : {kQueryGate, kKeyGate}) {
           if (!m.part[gate].data) continue;
-          const Row at = row(m, gate, mine);
+          const Row at = row(m, gate, mine());
           float x[kCount];
           load_all<kCount>(at.data, at.type, at.at + h, x);
           MOTET_UNROLL
-          for (int i = 0; i < kCount; ++i) sum[i] = fmaf(from.get((h + i) * kPairs + mine), x[i], sum[i]);
+          for (int i = 0; i < kCount; ++i) sum[i] = fmaf(from.get((h + i) * kPairs + mine()), x[i], sum[i]);
         }
         for (int side = 0; side < 2; ++side) {
           const int rank = side ? m.key_rank : m.query_rank, heads = kBack ? m.in : m.out;
           if (!rank) continue;
-          const Row up = row(m, (side ? kKeyUp : kQueryUp) - kBack, mine);
+          const Row up = row(m, (side ? kKeyUp : kQueryUp) - kBack, mine());
           for (int r = 0; r < rank; ++r) {
-            const float low = (kBack ? back : hidden).get((r + (side ? m.query_rank : 0)) * kPairs + mine);
+            const float low = (kBack ? back : hidden).get((r + (side ? m.query_rank : 0)) * kPairs + mine());
             float x[kCount];
             load_all<kCount>(up.data, up.type, up.at + r * heads + h, x);
             MOTET_UNROLL
@@ -212,7 +212,7 @@ struct MixedTile {
         }
       }
       MOTET_UNROLL
-      for (int i = 0; i < kCount; ++i) to.set((h + i) * kPairs + mine, sum[i]);
+      for (int i = 0; i < kCount; ++i) to.set((h + i) * kPairs + mine(), sum[i]);
     }
   }
 
@@ -224,7 +224,7 @@ struct MixedTile {
       if constexpr (kBack) {
         float in[kCount];
         MOTET_UNROLL
-        for (int j = 0; j < kCount; ++j) in[j] = from.get((n + j) * kPairs + mine);
+        for (int j = 0; j < kCount; ++j) in[j] = from.get((n + j) * kPairs + mine());
         MOTET_UNROLL
         for (int i = 0; i < kCount; ++i) {
           load_all<kCount>(full.data, full.type, full.at + (h + i) * columns + n, x);
@@ -232,7 +232,7 @@ struct MixedTile {
           for (int j = 0; j < kCount; ++j) sum[i] = fmaf(in[j], x[j], sum[i]);
         }
       } else {
-        const float in = from.get(n * kPairs + mine);
+        const float in = from.get(n * kPairs + mine());
         load_all<kCount>(full.data, full.type, full.at + n * columns + h, x);
         MOTET_UNROLL
         for (int i = 0; i < kCount; ++i) sum[i] = fmaf(in, x[i], sum[i]);
