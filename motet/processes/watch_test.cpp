@@ -163,6 +163,7 @@ TEST_F(WatchTest, WhoseProcessEndedAfterItsLastWordIsNotGone) {
   says(1, other);
   beat_ = 2;
   const auto one = watch(0, 2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it has read the first word
   other["left"] = true;
   says(1, other);
   child.end();
