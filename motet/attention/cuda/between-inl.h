@@ -65,7 +65,7 @@ mixed_weights(const MOTET_PARAMETER Call c) {
 
 /// Gradients of q . k; with them those of the mixes' static and query parts and of lambda.
 template <int kPairs>
-MOTET_KERNEL(kThreads)
+MOTET_KERNEL_BESIDE(kThreads, 2)
 score_gradients(const MOTET_PARAMETER Call c) {
   BackwardTile<Stored<false, kPairs>> tile(c);
   tile.clear();
@@ -79,7 +79,7 @@ score_gradients(const MOTET_PARAMETER Call c) {
 
 /// Gradients of the mixes' key parts.
 template <int kPairs>
-MOTET_KERNEL(kThreads)
+MOTET_KERNEL_BESIDE(kThreads, 2)
 key_part_gradients(const MOTET_PARAMETER Call c) {
   BackwardTile<Stored<true, kPairs>> tile(c);
   tile.clear();
