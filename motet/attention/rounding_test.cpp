@@ -27,7 +27,7 @@ Gradients eager_gradients(const Arguments& given, const Tensor& cotangent, Tenso
   return g;
 }
 
-double distance(const Tensor& x, const Tensor& reference) {
+double apart(const Tensor& x, const Tensor& reference) {
   return ((x.to(at::kDouble) - reference).norm() / reference.norm()).item<double>();
 }
 
@@ -61,7 +61,7 @@ void expect_share(const std::string& what, const Rounded& c, double share) {
   const Gradients reference = definition_gradients(wide, c.cotangent.to(at::kDouble));
   const Tensor out = definition(checked_problem(wide, "test")).out_BTHE;
   const auto expect = [&](const std::string& name, const Tensor& mine, const Tensor& eagers, const Tensor& exact) {
-    const double own = distance(mine, exact), others = distance(eagers, exact);
+    const double own = apart(mine, exact), others = apart(eagers, exact);
     ::testing::Test::RecordProperty(what + ", " + name + " over eager", std::to_string(own / others));
     EXPECT_LE(own, share * others) << name;
   };

@@ -16,7 +16,7 @@ using nlohmann::json;
 const char *const kConfig = "published_config.json", *const kBuffers = "published_buffers.safetensors";
 
 // A type of safetensors as config.json and --dtype call it.
-const char* word_of(const std::string& stored) {
+const char* word_for(const std::string& stored) {
   return stored == "BF16" ? "bfloat16" : stored == "F16" ? "float16" : stored == "F64" ? "float64" : "float32";
 }
 
@@ -29,7 +29,7 @@ Tensor narrowed(const Tensor& value, at::ScalarType dtype, const std::string& na
   const Tensor given = value.to(at::kDouble).masked_select(infinite), lost = given.masked_select(at::isfinite(given));
   if (lost.numel() == 0) return made;  // they were no numbers before
   fail("tensor ", name, ": ", lost.numel() == 1 ? "1 number, " : text(lost.numel(), " numbers, the first is "),
-       lost[0].item<double>(), ", would become infinite in ", word_of(stored_dtype_of(dtype)),
+       lost[0].item<double>(), ", would become infinite in ", word_for(stored_dtype_of(dtype)),
        ", want a wider --dtype or --allow-overflow");
 }
 
@@ -104,7 +104,7 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
   json config = write_config(to, a.config);
   const std::string published = published_text(c, to, a.config);
   std::vector<TensorPromise> tensors = promises_of(a, rows_of(to, a), options);
-  config["torch_dtype"] = word_of(tensors.empty() ? "F32" : tensors.front().dtype);
+  config["torch_dtype"] = word_for(tensors.empty() ? "F32" : tensors.front().dtype);
   if (options.weights == WeightType::int8) declare_8_bits(config, a.config);
   const json padding = config.value("pad_token_id", json());
   config.update(companions.token_ids);

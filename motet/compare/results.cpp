@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kVersion = 2;
+constexpr int kResultsVersion = 2;
 
 StepRecord step_in(const json& r) {
   return {.step = r.at("step"),
@@ -62,7 +62,8 @@ std::string RunName::shown() const {
 }
 
 void Results::write(const fs::path& folder) const {
-  json all{{"version", kVersion}, {"comparison", comparison}, {"measured", json::array()}, {"runs", json::array()}};
+  json all{
+      {"version", kResultsVersion}, {"comparison", comparison}, {"measured", json::array()}, {"runs", json::array()}};
   all.update(conclusions);
   for (const auto& [name, m] : measured) {
     json one{{"mechanism", name.first},
@@ -87,8 +88,8 @@ Results read_results(const fs::path& folder) {
   const fs::path path = folder / "results.json";
   if (!fs::exists(path)) fail_usage("--resume: ", folder.string(), " holds no comparison that can go on");
   const json all = read_json(path.string());
-  if (!all.is_object() || all.value("version", 0) != kVersion)
-    fail(path.string(), ": is of another version of Motet, want version ", kVersion);
+  if (!all.is_object() || all.value("version", 0) != kResultsVersion)
+    fail(path.string(), ": is of another version of Motet, want version ", kResultsVersion);
   Results results;
   try {
     results.comparison = all.at("comparison");

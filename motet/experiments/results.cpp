@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kFormatVersion = 1;
 
 fs::path file_of(const Experiment& experiment) { return experiment.folder / "results.json"; }
 
@@ -72,7 +72,7 @@ json verdict_records(const Experiment& experiment, const ExperimentResults& resu
 }
 
 std::string text_of(const Experiment& experiment, const ExperimentResults& results) {
-  json out{{"version", kVersion}, {"cells", json::object()}, {"configurations", json::object()}};
+  json out{{"version", kFormatVersion}, {"cells", json::object()}, {"configurations", json::object()}};
   for (const auto& [hash, cell] : results.cells) out["cells"][hash] = record(cell);
   for (const auto& [who, configuration] : results.configurations)
     out["configurations"][who.first][who.second] = configuration;
@@ -124,7 +124,8 @@ ExperimentResults read_results(const Experiment& experiment) {
   if (!fs::exists(file)) return out;
   const json stored = read_json(file.string());
   const json version = stored.is_object() && stored.contains("version") ? stored["version"] : json(0);
-  if (version != kVersion) fail(file.string(), ": is of version ", version, ", want ", kVersion, ": of another Motet");
+  if (version != kFormatVersion)
+    fail(file.string(), ": is of version ", version, ", want ", kFormatVersion, ": of another Motet");
   try {
     for (const auto& [hash, cell] : stored.at("cells").items()) out.cells[hash] = cell_of(cell);
     for (const auto& [scale, arms] : stored.at("configurations").items())

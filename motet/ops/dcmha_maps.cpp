@@ -121,7 +121,7 @@ Maps run_torch(const MapArguments& a) {
   return result;
 }
 
-const auto& table() {
+const auto& dcmha_maps_kernels() {
   static const Kernels<MapArguments, Maps, 3> table(
       "dcmha_maps", {{{"cuda",
                        [](const MapArguments& a) {
@@ -139,14 +139,14 @@ Maps cuda_dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const cuda::Step
   return cuda_dcmha_split(products({x, by}), by, kDownNormEps, kernels);
 }
 
-const KernelTable& dcmha_maps_table() { return table().names(); }
+const KernelTable& dcmha_maps_table() { return dcmha_maps_kernels().names(); }
 
 std::vector<DcmhaMaps> ops::dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const char* kernel) {
   for (const auto& [name, t] : {std::pair("rows", by.rows_XC), {"up", by.up_QKM}, {"up_rows", by.up_rows_PMK}})
     check_device("dcmha_maps", t, name, x);
   TORCH_CHECK_VALUE(x.dim() == 3 && by.rows_XC.size(1) == x.size(2), "dcmha_maps: x has shape ", x.sizes(),
                     " and the generator's rows ", by.rows_XC.sizes(), ", want [B,T,C] and [X,C]");
-  return table()({x, by}, kernel);
+  return dcmha_maps_kernels()({x, by}, kernel);
 }
 
 }  // namespace motet

@@ -78,7 +78,7 @@ Tensor drawn(const Drawn& a) {
   return at::where(kept, a.x * a.scale(), a.x.new_zeros({}));
 }
 
-const auto& table() {
+const auto& dropout_kernels() {
   static const Kernels<Drawn, Tensor, 2> rows(
       "dropout",
       {{{"counter", why_not_counted, counted}, {"torch", [](const Drawn&) { return std::string(); }, drawn}}});
@@ -91,7 +91,7 @@ class DrawnAgain : public torch::autograd::Function<DrawnAgain> {
                         int64_t first_row, const char* kernel) {
     context->saved_data["p"] = p, context->saved_data["key"] = key, context->saved_data["first_row"] = first_row;
     context->saved_data["kernel"] = std::string(kernel ? kernel : "");
-    return table()({x, {p, static_cast<uint64_t>(key), first_row}}, kernel);
+    return dropout_kernels()({x, {p, static_cast<uint64_t>(key), first_row}}, kernel);
   }
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     auto& saved = context->saved_data;
@@ -105,7 +105,7 @@ class DrawnAgain : public torch::autograd::Function<DrawnAgain> {
 
 }  // namespace
 
-const KernelTable& dropout_table() { return table().names(); }
+const KernelTable& dropout_table() { return dropout_kernels().names(); }
 
 Tensor ops::dropout(const Tensor& x, const Dropout& dropout, const char* kernel) {
   TORCH_CHECK_VALUE(dropout.p >= 0 && dropout.p < 1, "dropout: p is ", dropout.p, ", want 0 to below 1");

@@ -70,7 +70,7 @@ Tensor run_rows(const RotateArguments& a) {
   return y;
 }
 
-const auto& table() {
+const auto& rotate_kernels() {
   static const Kernels<RotateArguments, Tensor, 3> table(
       "rotate", {{{"cuda",
                    [](const RotateArguments& a) {
@@ -87,7 +87,7 @@ const auto& table() {
 
 }  // namespace
 
-const KernelTable& rotate_table() { return table().names(); }
+const KernelTable& rotate_table() { return rotate_kernels().names(); }
 
 Tensor ops::rotate(const Tensor& x_BTHD, const Rotation& by, const char* kernel) {
   check_device("rotate", by.cos, "cos", x_BTHD);
@@ -97,7 +97,7 @@ Tensor ops::rotate(const Tensor& x_BTHD, const Rotation& by, const char* kernel)
                         t[1] == x[1] && t[2] == 1 && 2 * t[3] <= x[3],
                     "rotate: x has shape ", x, ", cos ", t, " and sin ", by.sin.sizes(),
                     ", want [B,T,H,D] and twice [1 or B,T,1,P] with 2 P <= D");
-  return table()({x_BTHD, by}, kernel);
+  return rotate_kernels()({x_BTHD, by}, kernel);
 }
 
 }  // namespace motet

@@ -18,7 +18,7 @@ Tensor run_torch(const LossArguments& a) {
   return a.loss == Loss::mean ? loss : loss.view(a.targets_BT.sizes());
 }
 
-const auto& table() {
+const auto& token_loss_kernels() {
   static const Kernels<LossArguments, Tensor, 2> table(
       "token_loss",
       {{{"cuda",
@@ -32,13 +32,13 @@ const auto& table() {
 
 }  // namespace
 
-const KernelTable& token_loss_table() { return table().names(); }
+const KernelTable& token_loss_table() { return token_loss_kernels().names(); }
 
 Tensor ops::token_loss(const Tensor& logits, const Tensor& targets, Loss loss, const char* kernel) {
   check_device("token_loss", targets, "targets", logits, "logits");
   TORCH_CHECK_VALUE(logits.dim() == 3 && targets.sizes() == logits.sizes().slice(0, 2), "token_loss: logits has shape ",
                     logits.sizes(), " and targets ", targets.sizes(), ", want [B,T,V] and [B,T]");
-  return table()({logits, targets, loss}, kernel);
+  return token_loss_kernels()({logits, targets, loss}, kernel);
 }
 
 }  // namespace motet

@@ -29,7 +29,7 @@ Tensor copy_bytes(const WriteArguments& a) {
   return a.to;
 }
 
-const auto& table() {
+const auto& write_rows_kernels() {
   static const Kernels<WriteArguments, Tensor, 2> table(
       "write_rows", {{{"bytes", why_not_bytes, copy_bytes},
                       {"torch", [](const WriteArguments&) { return std::string(); },
@@ -39,7 +39,7 @@ const auto& table() {
 
 }  // namespace
 
-const KernelTable& write_rows_table() { return table().names(); }
+const KernelTable& write_rows_table() { return write_rows_kernels().names(); }
 
 void ops::write_rows(const Tensor& to, int64_t at, const Tensor& from, const char* kernel) {
   check_device("write_rows", from, "from", to, "to");
@@ -47,7 +47,7 @@ void ops::write_rows(const Tensor& to, int64_t at, const Tensor& from, const cha
                     to.sizes().slice(2) == from.sizes().slice(2) && at >= 0 && at + from.size(1) <= to.size(1);
   TORCH_CHECK_VALUE(fits, "write_rows: from has shape ", from.sizes(), ", want rows that fit at ", at, " of ",
                     to.sizes());
-  table()({to, at, from}, kernel);
+  write_rows_kernels()({to, at, from}, kernel);
 }
 
 }  // namespace motet

@@ -47,20 +47,20 @@ std::string name_of(int64_t rank) { return text("motet/alive/", rank); }
 
 constexpr double kPatience = 5;  // seconds
 
-struct Peer {
-  json said;
-  Clock::time_point heard;
-  bool here = false;                                    // its process is visible on this machine
-  Clock::time_point missed = Clock::time_point::max();  // when its process was first seen to be no more
-  bool left() const { return said.value("left", false); }
-  bool failed() const { return said.contains("failed"); }
-  bool lost() const { return said.contains("lost") && !failed() && !left(); }
-  bool dead() const { return here && begin_of(said["pid"]) != said["begin"]; }
-};
-
 }  // namespace
 
 struct Watch::Shared {
+  struct Peer {
+    json said;
+    Clock::time_point heard;
+    bool here = false;                                    // its process is visible on this machine
+    Clock::time_point missed = Clock::time_point::max();  // when its process was first seen to be no more
+    bool left() const { return said.value("left", false); }
+    bool failed() const { return said.contains("failed"); }
+    bool lost() const { return said.contains("lost") && !failed() && !left(); }
+    bool dead() const { return here && begin_of(said["pid"]) != said["begin"]; }
+  };
+
   std::unique_ptr<SharedTexts> texts;
   WatchOptions options;
   std::mutex mutex;
@@ -195,7 +195,7 @@ Watch::Watch(std::unique_ptr<SharedTexts> texts, WatchOptions options) : shared_
   s.own = {{"host", host_name()}, {"pid", pid}, {"begin", begin_of(pid)}, {"step", 0}, {"beat", 0}};
   s.texts->set(name_of(s.options.rank), s.own.dump());
   for (int64_t r = 0; r < s.options.size; ++r) {
-    Peer peer{.said = json::parse(s.texts->get(name_of(r))), .heard = Clock::now()};
+    Shared::Peer peer{.said = json::parse(s.texts->get(name_of(r))), .heard = Clock::now()};
     peer.here = peer.said.value("host", "") == s.own["host"] && peer.said.value("begin", int64_t{0}) > 0 &&
                 begin_of(peer.said["pid"]) == peer.said["begin"];
     s.peers.push_back(std::move(peer));
@@ -238,7 +238,7 @@ void Watch::leave() {
   std::unique_lock lock(s.mutex);
   s.own["left"] = s.taken = s.hurries = true;
   s.changed.notify_all();
-  const auto left = [](const Peer& peer) { return peer.left(); };
+  const auto left = [](const Shared::Peer& peer) { return peer.left(); };
   s.changed.wait_for(lock, seconds(s.options.silence), [&] {
     return !s.news.empty() || (s.told.contains("left") && (s.options.rank != 0 || std::ranges::all_of(s.peers, left)));
   });

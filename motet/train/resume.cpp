@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kVersion = 1;  // of state.json
+constexpr int kStateVersion = 1;  // of state.json
 
 // What changes nothing that a step computes, or only its last bits.
 const std::set<std::string> kFree{
@@ -69,8 +69,8 @@ ResumePoint open_run(const fs::path& run) {
     fail("--resume: ", point.checkpoint.string(),
          ": holds weights alone, as earlier versions wrote them; want --init with it");
   point.state = read_json(state.string());
-  if (!point.state.is_object() || point.state.value("version", 0) != kVersion)
-    fail(state.string(), ": is of another version of Motet, want version ", kVersion);
+  if (!point.state.is_object() || point.state.value("version", 0) != kStateVersion)
+    fail(state.string(), ": is of another version of Motet, want version ", kStateVersion);
   point.config = read_toml((run / "config.toml").string());
   return point;
 }
@@ -78,7 +78,7 @@ ResumePoint open_run(const fs::path& run) {
 json run_state(const Trainer& trainer, const RunConfig& run, const TextData& data,
                const std::vector<std::string>& frozen, std::optional<double> validation_loss) {
   json state = trainer.state();
-  state["version"] = kVersion;
+  state["version"] = kStateVersion;
   state["validation_loss"] = validation_loss ? json(*validation_loss) : json();
   state["run"] = run.resolved();
   state["freeze"] = frozen;
