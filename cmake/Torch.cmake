@@ -28,11 +28,13 @@ target_link_libraries(motet_torch INTERFACE motet_options
 if(EXISTS ${MOTET_TORCH_DIR}/lib/libtorch_cuda.so) # loaded for its side effect: the CUDA backend registers itself
   target_link_libraries(motet_torch INTERFACE ${MOTET_TORCH_DIR}/lib/libtorch_cuda.so ${MOTET_TORCH_DIR}/lib/libc10_cuda.so)
 endif()
-# NCCL's header, as PyTorch's CUDA builds bring it (nvidia/nccl or nvidia/cu13 beside them), or the system's.
+# CUDA's and NCCL's headers, as PyTorch's CUDA builds bring them (nvidia/nccl or nvidia/cu13 beside them), or the system's.
 if(EXISTS ${MOTET_TORCH_DIR}/lib/libtorch_cuda.so)
-  file(GLOB nccl_FOLDERS ${MOTET_TORCH_DIR}/../nvidia/*/include)
-  find_path(MOTET_NCCL_INCLUDE nccl.h HINTS ${nccl_FOLDERS} /usr/local/cuda/include)
-  find_path(MOTET_CUDA_INCLUDE cuda_runtime.h HINTS /usr/local/cuda/include ${nccl_FOLDERS})
+  file(GLOB nvidia_FOLDERS ${MOTET_TORCH_DIR}/../nvidia/*/include)
+  find_path(MOTET_NCCL_INCLUDE nccl.h HINTS ${nvidia_FOLDERS} /usr/local/cuda/include)
+  # Of those wheels none has all that PyTorch's headers include, and neither has a toolkit of nvcc alone.
+  find_path(MOTET_CUDA_INCLUDE crt/host_config.h HINTS /usr/local/cuda/include ${nvidia_FOLDERS})
+  find_path(MOTET_CUSPARSE_INCLUDE cusparse.h HINTS /usr/local/cuda/include ${nvidia_FOLDERS})
 endif()
 target_link_libraries(motet_torch INTERFACE ${MOTET_TORCH_DIR}/lib/libtorch.so -Wl,--as-needed)
 target_link_options(motet_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${MOTET_TORCH_DIR}/lib)

@@ -9,7 +9,7 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/progress.h"
-#include "motet/generate/cache.h"
+#include "motet/generate/recorded_steps.h"
 #include "motet/ops/device.h"
 
 namespace motet {
@@ -24,7 +24,7 @@ class Runner {
  public:
   Runner(InferModel& given, int64_t capacity) : model_(*given.model), capacity_(capacity) {
     model_.set_autocast({});  // decoding computes in float32
-    if (model_.device().is_cpu()) model_.prepare(given.weights);
+    model_.prepare(given.weights);
     for (const Tensor& p : model_.parameters()) bytes_ += static_cast<int64_t>(p.nbytes());
     for (const auto& item : model_.named_modules())
       if (auto* linear = item.value()->as<LinearImpl>()) bytes_ += linear->kept_bytes();
@@ -33,6 +33,9 @@ class Runner {
   // Logits on the host, where a sampler takes them.
   Tensor decode(const std::vector<int64_t>& ids) {
     at::NoGradGuard no_grad;
+    if (ids.size() == 1)
+      if (const std::optional<Tensor> made = recorded_.logits(model_, *cache_, ids, capacity_))
+        return made->squeeze(0).to(at::kCPU);
     const Tensor hidden = cache_->step(model_, ids_tensor(std::span(ids), model_.device()), capacity_);
     return model_.logits(hidden.select(1, -1)).squeeze(0).to(at::kCPU);
   }
@@ -71,6 +74,7 @@ class Runner {
   ModelImpl& model_;
   int64_t capacity_, bytes_ = 0;
   std::optional<Cache> cache_;
+  RecordedSteps recorded_;
 };
 
 nlohmann::json rival_request(const InferBench& bench, const InferRival& rival, const std::vector<int64_t>& check) {

@@ -123,6 +123,8 @@ const Fields<SamplingRequest>& sampling_options() {
       {"device", &S::device, kDevice},
       {"stepwise_base", &S::stepwise_base,
        "dynamic position scaling by the length reached, as published, not by the planned one"},
+      {"eager", &S::eager,
+       "on a GPU every step is launched anew, where a record of one (a CUDA graph) would be replayed"},
       {"seed", &S::seed, {0, 1e15}, "of the random choice"}};
   return table;
 }

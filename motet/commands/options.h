@@ -60,7 +60,7 @@ struct SamplingRequest {
   std::optional<WeightType> weights;  // none: as stored
   Precision precision = Precision::highest;
   std::string device = "auto";
-  bool stepwise_base = false;
+  bool stepwise_base = false, eager = false;
   int64_t seed = 0;
 };
 const Fields<SamplingRequest>& sampling_options();

@@ -1,69 +1,11 @@
 #pragma once
-#include <deque>
 #include <map>
-#include <string>
 #include <vector>
 
-#include "motet/generate/options.h"
+#include "motet/generate/layer_cache.h"
 #include "motet/models/model.h"
 
 namespace motet {
-
-/// The words of cache_types() (options.h).
-const char* name(CacheType);
-CacheType parse_cache_type(const std::string& name);  // throws UsageError
-
-/// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
-class KeyRows {
- public:
-  KeyRows(const Tensor& like, CacheType, int64_t capacity);
-  /// Where they do not fit the capacity doubles, up to `most` or what is written.
-  void write(int64_t at, const Tensor& added_BS, int64_t most = INT64_MAX);
-  /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
-  /// are stored: in 16 bits, or in 8, whose scales `read_scales` gives.
-  Tensor read(int64_t count, bool narrow = false) const;
-  /// [B,S,...] without the last dimension, of what read(count, true) gives in 8 bits; else undefined.
-  Tensor read_scales(int64_t count) const;
-  void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
-  KeyRows beginning(int64_t count, int64_t capacity) const;  // a copy of the first
-  void repeat(int64_t times);
-  int64_t bytes() const;
-
- private:
-  at::ScalarType model_type_;
-  CacheType type_;
-  Tensor values_, scales_;  // scales [B,S,...] without the last dimension, int8 alone
-};
-
-/// Keys as they are stored; scales where k and v have 8 bits.
-struct HeldKeys {
-  Keys keys;
-  KeyScales scales;
-};
-
-/// The keys of one layer. A layer with a window keeps fewer than 2 w of its last tokens.
-class LayerCache {
- public:
-  LayerCache(CacheType type, int64_t capacity) : type_(type), capacity_(capacity) {}
-  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`. `narrow`: keys
-  /// and values may come in 16 or 8 bits, as composed_attention takes them.
-  HeldKeys append(const Keys& added, bool narrow);
-  void keep_window(int64_t window);
-  /// Whether what a next token at `end` sees is still held.
-  bool can_end_at(int64_t end) const;
-  void end_at(int64_t end) { held_ = end - begin_; }
-  /// A copy of what is held before `end`, which may grow to another capacity.
-  LayerCache beginning(int64_t end, int64_t capacity) const;
-  void repeat(int64_t times);
-  int64_t begin() const { return begin_; }
-  int64_t held() const { return held_; }
-  int64_t bytes() const;
-
- private:
-  CacheType type_;
-  int64_t capacity_, begin_ = 0, held_ = 0, window_ = 0;
-  std::deque<KeyRows> tensors_;  // in the order of a walk over Keys
-};
 
 struct CacheOptions {
   CacheType type = CacheType::model;
@@ -72,6 +14,8 @@ struct CacheOptions {
   bool stepwise_base = false;
   /// Keys in the mechanism's smaller form (CoCA: 3/4 of the bytes), made whole again in every step.
   bool compact = false;
+  /// Where the device can, steps of single tokens are recorded once and repeated (recorded_steps.h).
+  bool recorded = true;
 };
 
 /// The keys and values of all layers for the tokens so far, for decoding: each step computes new tokens alone and
@@ -85,13 +29,24 @@ class Cache {
   /// counted. Throws Error beyond the capacity.
   Tensor step(ModelImpl&, const Tensor& ids_BT, int64_t length);
 
+  /// A step of one token that the device may do again by itself (ops/graph.h): it reads where the token stands from
+  /// places [1 + layers], which hold what places() gives, and writes into memory that is there. The host counts it by
+  /// stepped(). Wants why_not_at() to be "".
+  Tensor step_at(ModelImpl&, const Tensor& ids_B1, const Tensor& places, int64_t length);
+  std::vector<int64_t> places() const;
+  void stepped();
+  std::string why_not_at() const;
+  /// What step_at reads and writes: while this stays, a record of it stands.
+  std::vector<HeldMemory> memory() const;
+
   /// Tokens on their way through the layers.
   struct Entering {
     Positions at;
     int64_t end = 0;
-    bool fresh = false;                      // nothing was held before
-    Tensor padding_B;                        // undefined: none
-    std::map<int64_t, Positions> held_from;  // of the keys, by their first: layers without a window share them
+    bool fresh = false;                                     // nothing was held before
+    Tensor padding_B;                                       // undefined: none
+    Tensor places;                                          // of step_at; else undefined
+    std::map<std::pair<int64_t, int64_t>, Positions> held;  // of keys, by the first and their number: layers share them
   };
   /// The parts of a step, for whoever walks several caches through a model at once: where the next `count` tokens
   /// stand; what each layer in turn makes of their queries and keys, out [B,T,Ho,E]; the end. Throws as step does.
@@ -115,6 +70,8 @@ class Cache {
 
  private:
   Positions positions(int64_t begin, int64_t end, int64_t length, at::Device) const;
+  const Positions& held_positions(Entering&, const LayerCache&, const Tensor& place_1, int64_t count) const;
+  Tensor through(ModelImpl&, const Tensor& ids_BT, Entering&);
 
   std::vector<LayerCache> layers_;
   std::vector<int64_t> padding_;

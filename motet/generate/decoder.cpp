@@ -61,11 +61,11 @@ void Decoder::replace(std::vector<int32_t> ids) {
   if (!keeps) begin_ = 0, cache_ = fresh();
 }
 
-Tensor Decoder::next_ids(int64_t first, int64_t count) const {
+std::vector<int64_t> Decoder::next_ids(int64_t first, int64_t count) const {
   std::vector<int64_t> next;
   for (int64_t i = 0; i < sequences(); ++i)
     next.insert(next.end(), ids(i).begin() + first, ids(i).begin() + first + count);
-  return moved(next, {sequences(), count}, model_.device());
+  return next;
 }
 
 void Decoder::fail_not_finite() const {
@@ -77,6 +77,22 @@ void Decoder::fail_not_finite() const {
   fail("generate: the model's logits are not finite");
 }
 
+// Logits of the token after the last, on the model's device.
+Tensor Decoder::computed() {
+  const int64_t end = static_cast<int64_t>(ids().size());
+  Tensor hidden;
+  while (begin_ + cache_.size() < end) {
+    check_interrupt();
+    const int64_t first = begin_ + cache_.size(), count = std::min(end - first, kPromptTokens);
+    const std::vector<int64_t> next = next_ids(first, count);
+    if (end - first == 1)
+      if (const std::optional<Tensor> made = recorded_.logits(model_, cache_, next, length_)) return *made;
+    hidden = cache_.step(model_, moved(next, {sequences(), count}, model_.device()), length_);
+  }
+  if (!hidden.defined()) fail("generate: there is no new token to compute, want a prompt or a token between");
+  return model_.logits(hidden.select(1, -1));
+}
+
 Tensor Decoder::logits() {
   at::NoGradGuard no_grad;
   const int64_t context = model_.config().context, end = static_cast<int64_t>(ids().size());
@@ -84,14 +100,7 @@ Tensor Decoder::logits() {
     begin_ = end - std::max<int64_t>(context / 2, 1);
     cache_ = fresh();
   }
-  Tensor hidden;
-  while (begin_ + cache_.size() < end) {
-    check_interrupt();
-    const int64_t first = begin_ + cache_.size(), count = std::min(end - first, kPromptTokens);
-    hidden = cache_.step(model_, next_ids(first, count), length_);
-  }
-  if (!hidden.defined()) fail("generate: there is no new token to compute, want a prompt or a token between");
-  const Tensor logits = model_.logits(hidden.select(1, -1)).to(at::kCPU, at::kFloat);
+  const Tensor logits = computed().to(at::kCPU, at::kFloat);
   if (!at::isfinite(logits.sum()).item<bool>() && !at::isfinite(logits).all().item<bool>()) fail_not_finite();
   return logits;
 }

@@ -2,7 +2,7 @@
 #include <span>
 #include <vector>
 
-#include "motet/generate/cache.h"
+#include "motet/generate/recorded_steps.h"
 
 namespace motet {
 
@@ -34,7 +34,8 @@ class Decoder {
 
  private:
   Cache fresh() const;
-  Tensor next_ids(int64_t first, int64_t count) const;
+  std::vector<int64_t> next_ids(int64_t first, int64_t count) const;
+  Tensor computed();
   [[noreturn]] void fail_not_finite() const;
 
   ModelImpl& model_;
@@ -43,6 +44,7 @@ class Decoder {
   int64_t begin_ = 0;  // token that stands at the cache's first place
   int64_t length_;
   Cache cache_;
+  RecordedSteps recorded_;
 };
 
 }  // namespace motet

@@ -105,13 +105,26 @@ std::optional<int64_t> free_memory(at::Device device) {
   return *bytes + whole(stats.reserved_bytes).current - whole(stats.allocated_bytes).current;
 }
 
-Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
-  const bool away = device.is_cuda() || device.is_privateuseone();
-  const Tensor here = at::empty(shape, at::TensorOptions(at::kLong).pinned_memory(away));
+namespace {
+
+bool copies_by_itself(at::Device device) { return device.is_cuda() || device.is_privateuseone(); }
+
+Tensor on_its_way(std::span<const int64_t> values, at::IntArrayRef shape, at::Device to) {
+  const Tensor here = at::empty(shape, at::TensorOptions(at::kLong).pinned_memory(copies_by_itself(to)));
   TORCH_CHECK_VALUE(here.numel() == static_cast<int64_t>(values.size()), "moved: ", values.size(),
                     " values, want those of the shape ", shape);
   std::copy(values.begin(), values.end(), here.mutable_data_ptr<int64_t>());
-  return here.to(device, /*non_blocking=*/away);
+  return here;
+}
+
+}  // namespace
+
+Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
+  return on_its_way(values, shape, device).to(device, /*non_blocking=*/copies_by_itself(device));
+}
+
+void move_to(const Tensor& to, std::span<const int64_t> values) {
+  to.copy_(on_its_way(values, to.sizes(), to.device()), /*non_blocking=*/copies_by_itself(to.device()));
 }
 
 Tensor ids_tensor(std::span<const int32_t> ids, at::Device device) {

@@ -33,6 +33,8 @@ Tensor ids_tensor(std::span<const int64_t> ids, at::Device = at::kCPU);
 /// A copy of `values` in the shape on the device, int64. On its way to a device it lies in pinned memory, so that
 /// nobody waits for it: what the device does next waits by itself.
 Tensor moved(std::span<const int64_t> values, at::IntArrayRef shape, at::Device);
+/// Likewise into a tensor that is there, int64, of as many numbers.
+void move_to(const Tensor& to, std::span<const int64_t> values);
 
 /// The bytes of a tensor that lies on the CPU without gaps, while it lives. Throws c10::ValueError for another: a
 /// pointer into a device would be read as one of the host.

@@ -17,6 +17,7 @@
 
 #include "motet/core/error.h"
 #include "motet/ops/device.h"
+#include "motet/ops/other_record.h"
 
 namespace motet {
 namespace {
@@ -114,6 +115,11 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional
 thread_local int fallbacks = 0;  // copies inside of them are the backend's own
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool without_wait) {
+  if (fallbacks == 0 && testing::other_records()) {
+    TORCH_CHECK(!from.is_cpu() && !to.is_cpu(), "a copy between host and ", kName, " cannot be recorded");
+    const Tensor before = host(to).clone();
+    testing::add_to_record([=] { host(to).copy_(host(from)); }, [=] { host(to).copy_(before); });
+  }
   if (fallbacks == 0 && to.is_cpu()) count(&OtherCounts::waits);
   if (fallbacks == 0 && from.is_cpu() && without_wait) count(&OtherCounts::without_wait);
   host(to).copy_(host(from));
@@ -158,13 +164,74 @@ const std::set<std::string> kWaits{
     "aten::_local_scalar_dense", "aten::equal",    "aten::nonzero",    "aten::masked_select",
     "aten::unique_dim",          "aten::_unique2", "aten::is_nonzero", "aten::repeat_interleave"};
 
+struct Inside {
+  Inside() { ++fallbacks; }
+  ~Inside() { --fallbacks; }
+};
+
+void for_each_tensor_of(const c10::IValue& value, const std::function<void(const Tensor&)>& f) {
+  if (value.isTensor() && value.toTensor().defined()) f(value.toTensor());
+  if (value.isTensorList())
+    for (const Tensor& t : value.toTensorVector()) f(t);
+}
+
+void spoil(const Tensor& t) {
+  if (t.is_floating_point())
+    host(t).fill_(std::numeric_limits<double>::quiet_NaN());
+  else
+    host(t).fill_(99);
+}
+
+// Does it, for the shapes of its results, and records how it is done again: into the tensors that it gave now.
+void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  TORCH_CHECK(!kWaits.contains(op.schema().name()), op.schema().name(), " waits and cannot be recorded");
+  const auto& arguments = op.schema().arguments();
+  const torch::jit::Stack given(stack->end() - static_cast<ptrdiff_t>(arguments.size()), stack->end());
+  std::set<const at::TensorImpl*> written;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].alias_info() || !arguments[i].alias_info()->isWrite()) continue;
+    for_each_tensor_of(given[i], [&](const Tensor& t) {
+      const Tensor before = host(t).clone();
+      testing::add_to_record([] {},
+                             [=] {
+                               if (before.sizes() == t.sizes())
+                                 host(t).copy_(before);
+                               else
+                                 spoil(t);
+                             });
+      written.insert(t.unsafeGetTensorImpl());
+    });
+  }
+  at::native::cpu_fallback(op, stack);
+  std::vector<Tensor> made;
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i)
+    for_each_tensor_of((*stack)[i], [&](const Tensor& t) { made.push_back(t); });
+  const auto again = [=] {
+    const Inside inside;
+    torch::jit::Stack values = given;
+    at::native::cpu_fallback(op, &values);
+    size_t next = 0;
+    for (const c10::IValue& value : values)
+      for_each_tensor_of(value, [&](const Tensor& t) {
+        const Tensor& to = made[next++];
+        if (to.const_data_ptr() != t.const_data_ptr()) host(to).copy_(host(t));
+      });
+  };
+  testing::add_to_record(again, [=] {
+    for (const Tensor& t : made)
+      if (!written.contains(t.unsafeGetTensorImpl())) spoil(t);
+  });
+}
+
 void checked_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   refuse_mixed(op, *stack);
+  if (fallbacks == 0 && testing::other_records()) {
+    const Inside inside;
+    return record_call(op, stack);
+  }
+  if (fallbacks == 0) count(&OtherCounts::calls);
   if (fallbacks == 0 && kWaits.contains(op.schema().name())) count(&OtherCounts::waits);
-  struct Inside {
-    Inside() { ++fallbacks; }
-    ~Inside() { --fallbacks; }
-  } const inside;
+  const Inside inside;
   at::native::cpu_fallback(op, stack);
 }
 

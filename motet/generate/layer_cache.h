@@ -1,0 +1,89 @@
+#pragma once
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "motet/attention/attention.h"
+#include "motet/generate/options.h"
+
+namespace motet {
+
+/// The words of cache_types() (options.h).
+const char* name(CacheType);
+CacheType parse_cache_type(const std::string& name);  // throws UsageError
+
+/// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
+class KeyRows {
+ public:
+  KeyRows(const Tensor& like, CacheType, int64_t capacity);
+  /// Where they do not fit the capacity doubles, up to `most` or what is written.
+  void write(int64_t at, const Tensor& added_BS, int64_t most = INT64_MAX);
+  /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
+  /// are stored: in 16 bits, or in 8, whose scales `read_scales` gives.
+  Tensor read(int64_t count, bool narrow = false) const;
+  /// [B,S,...] without the last dimension, of what read(count, true) gives in 8 bits; else undefined.
+  Tensor read_scales(int64_t count) const;
+  /// The one token at place_1 [1], a number of the device, in memory that is there.
+  void write_at(const Tensor& place_1, const Tensor& added_B1);
+  void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
+  void move_to_front(int64_t from, int64_t count);           // those, in the memory that is there
+  KeyRows beginning(int64_t count, int64_t capacity) const;  // a copy of the first
+  void repeat(int64_t times);
+  int64_t bytes() const;
+  int64_t capacity() const { return values_.size(1); }
+  const Tensor& values() const { return values_; }  // as they are stored, [B,capacity,...]
+
+ private:
+  at::ScalarType model_type_;
+  CacheType type_;
+  Tensor values_, scales_;  // scales [B,S,...] without the last dimension, int8 alone
+};
+
+/// Keys as they are stored; scales where k and v have 8 bits.
+struct HeldKeys {
+  Keys keys;
+  KeyScales scales;
+};
+
+/// Memory that a device reads and writes again and again.
+struct HeldMemory {
+  const void* data;
+  int64_t sequences, capacity;
+  bool operator==(const HeldMemory&) const = default;
+};
+
+/// The keys of one layer. A layer with a window keeps fewer than 2 w of its last tokens.
+class LayerCache {
+ public:
+  LayerCache(CacheType type, int64_t capacity) : type_(type), capacity_(capacity) {}
+  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`. `narrow`: keys
+  /// and values may come in 16 or 8 bits, as composed_attention takes them.
+  HeldKeys append(const Keys& added, bool narrow);
+  /// The keys of one token at place_1 [1] = held(), a number of the device, which may do it again by itself with
+  /// another (ops/graph.h): in memory that is there, all of which comes back, what is held and what is not. The host
+  /// counts it by appended(). Wants room for one.
+  HeldKeys append_at(const Tensor& place_1, const Keys& added, bool narrow);
+  void appended();
+  int64_t room() const { return tensors_.empty() ? 0 : tensors_.front().capacity() - held_; }
+  void add_memory(std::vector<HeldMemory>&) const;
+  void keep_window(int64_t window);
+  /// Whether what a next token at `end` sees is still held.
+  bool can_end_at(int64_t end) const;
+  void end_at(int64_t end) { held_ = end - begin_; }
+  /// A copy of what is held before `end`, which may grow to another capacity.
+  LayerCache beginning(int64_t end, int64_t capacity) const;
+  void repeat(int64_t times);
+  int64_t begin() const { return begin_; }
+  int64_t held() const { return held_; }
+  int64_t bytes() const;
+
+ private:
+  template <class Write>
+  HeldKeys with(const Keys& added, int64_t count, bool narrow, const Write&);
+
+  CacheType type_;
+  int64_t capacity_, begin_ = 0, held_ = 0, window_ = 0;
+  std::deque<KeyRows> tensors_;  // in the order of a walk over Keys
+};
+
+}  // namespace motet

@@ -1,0 +1,48 @@
+#include "motet/generate/recorded_steps.h"
+
+#include "motet/core/log.h"
+#include "motet/ops/device.h"
+
+namespace motet {
+
+Tensor RecordedSteps::step(ModelImpl& model, Cache& cache, int64_t length) const {
+  const int64_t places = static_cast<int64_t>(cache.places().size()), batch = numbers_.size(0) - places;
+  const Tensor ids_B1 = numbers_.narrow(0, 0, batch).unsqueeze(1);
+  const Tensor hidden = cache.step_at(model, ids_B1, numbers_.narrow(0, batch, places), length);
+  return model.logits(hidden.select(1, -1));
+}
+
+std::optional<Tensor> RecordedSteps::logits(ModelImpl& model, Cache& cache, std::span<const int64_t> ids,
+                                            int64_t length) {
+  if (refused_ || !Graph::why_not(model.device()).empty() || !cache.why_not_at().empty()) return {};
+  c10::InferenceMode inference;
+  std::vector<int64_t> numbers(ids.begin(), ids.end());
+  const std::vector<int64_t> places = cache.places();
+  numbers.insert(numbers.end(), places.begin(), places.end());
+  Subject subject{&model, length, cache.memory()};
+  const bool known = subject == subject_;
+  if (known) {
+    move_to(numbers_, numbers);
+  } else {
+    graph_.reset();
+    subject_ = std::move(subject);
+    numbers_ = moved(numbers, {static_cast<int64_t>(numbers.size())}, model.device());
+  }
+  if (known && !graph_) {
+    try {
+      graph_.emplace(model.device(), [&] { logits_ = step(model, cache, length); });
+    } catch (const c10::Error& error) {
+      log_warn("steps of single tokens are not recorded on " + model.device().str() + ": " +
+               error.what_without_backtrace());
+      refused_ = true;
+    }
+  }
+  if (graph_)
+    graph_->replay();
+  else
+    logits_ = step(model, cache, length);  // the first in this memory: the device prepares what a record cannot
+  cache.stepped();
+  return logits_;
+}
+
+}  // namespace motet

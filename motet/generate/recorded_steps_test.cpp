@@ -1,0 +1,135 @@
+#include "motet/generate/recorded_steps.h"
+
+#include <gtest/gtest.h>
+
+#include "motet/generate/decoder.h"
+#include "motet/generate/testing.h"
+#include "motet/ops/device.h"
+#include "motet/ops/other_device.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+class RecordedStepsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = Graph::why_not(other_device()); !reason.empty()) GTEST_SKIP() << reason;
+  }
+  at::NoGradGuard no_grad_;
+};
+
+std::vector<int64_t> column(const Tensor& ids_BT, int64_t t) {
+  std::vector<int64_t> ids;
+  for (int64_t b = 0; b < ids_BT.size(0); ++b) ids.push_back(ids_BT[b][t].item<int64_t>());
+  return ids;
+}
+
+// The logits of every token of ids, a prompt of `prompt` first; how many of the steps behind it were recorded ones.
+Tensor decoded(Model& model, const Tensor& ids, int64_t prompt, const CacheOptions& options, int64_t& recorded) {
+  const int64_t tokens = ids.size(1);
+  Cache cache(model->config(), tokens, std::vector<int64_t>(static_cast<size_t>(ids.size(0)), 0), options);
+  RecordedSteps steps;
+  std::vector<Tensor> logits{
+      model->logits(cache.step(*model, ids.narrow(1, 0, prompt).to(model->device()), tokens)).cpu()};
+  for (int64_t t = prompt; t < tokens; ++t) {
+    std::optional<Tensor> made = steps.logits(*model, cache, column(ids, t), tokens);
+    recorded += made.has_value();
+    if (!made) made = model->logits(cache.step(*model, ids.narrow(1, t, 1).to(model->device()), tokens).select(1, -1));
+    logits.push_back(made->cpu().unsqueeze(1));
+  }
+  return at::cat(logits, 1);
+}
+
+// The same model on the tests' device.
+Model away(const Model& here) {
+  Model made(here->config(), other_device());
+  made->to(here->dtype());
+  const auto from = here->parameters(), to = made->parameters();
+  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+  return made;
+}
+
+TEST_F(RecordedStepsTest, AreThoseOfTheWholeText) {
+  at::manual_seed(1);
+  for (const json& attention : all_attentions()) {
+    Model model = wide(attention), there = away(model);
+    const Tensor ids = random_ids(model, 2, kTokens), expected = model->logits(model->hidden(ids));
+    int64_t recorded = 0;
+    const Tensor got = decoded(there, ids, 5, {}, recorded);
+    EXPECT_LE(difference(got, expected), 1e-10) << attention;
+    EXPECT_GE(recorded, 30) << attention;  // all but those that made the cache grow
+  }
+}
+
+TEST_F(RecordedStepsTest, AreThoseOfEveryFormOfACache) {
+  at::manual_seed(2);
+  for (const char* mechanism : {"softmax", "dcmha", "coca"})
+    for (const CacheType type : {CacheType::model, CacheType::bfloat16, CacheType::int8})
+      for (const bool compact : {false, true}) {
+        Model model = wide({{"mechanism", mechanism}}, {{"initializer_range", 0.1}}), there = away(model);
+        const Tensor ids = random_ids(model, 1, kTokens);
+        const CacheOptions options{.type = type, .compact = compact};
+        int64_t recorded = 0, none = 0;
+        const Tensor expected = decoded(model, ids, 9, options, none), got = decoded(there, ids, 9, options, recorded);
+        EXPECT_LE(difference(got, expected), 1e-9) << mechanism << " " << name(type) << " " << compact;
+        EXPECT_GE(recorded, 25);
+        EXPECT_EQ(none, 0) << "a CPU records nothing";
+      }
+}
+
+TEST_F(RecordedStepsTest, AreMadeAnewForOtherMemory) {
+  at::manual_seed(3);
+  Model model = wide({{"mechanism", "dcmha"}}), there = away(model);
+  RecordedSteps steps;
+  for (const int64_t batch : {1, 3, 1}) {
+    const Tensor ids = random_ids(model, batch, 20), expected = model->logits(model->hidden(ids, kTokens));
+    Cache cache(model->config(), kTokens, std::vector<int64_t>(static_cast<size_t>(batch), 0));
+    cache.step(*there, ids.narrow(1, 0, 4).to(other_device()), kTokens);
+    for (int64_t t = 4; t < 20; ++t) {
+      const std::optional<Tensor> made = steps.logits(*there, cache, column(ids, t), kTokens);
+      ASSERT_TRUE(made);
+      EXPECT_LE(difference(made->cpu(), expected.select(1, t)), 1e-10) << batch << " " << t;
+      if (t == 10) {  // goes back, in the memory that it has
+        ASSERT_TRUE(cache.truncate(8));
+        cache.step(*there, ids.narrow(1, 8, 3).to(other_device()), kTokens);
+      }
+    }
+  }
+}
+
+// What a step asks the host for is its logits alone, and of the host a few numbers.
+TEST_F(RecordedStepsTest, ReplaceWhatTheHostAsksFor) {
+  Model model(tiny(), other_device());
+  model->initialize(1);
+  Decoder decoder(*model, {1, 2, 3}, 30);
+  OtherCounts before;
+  for (int32_t t = 0; t < 8; ++t) {
+    before = other_counts();
+    decoder.logits();
+    decoder.push({{t}});
+  }
+  const OtherCounts after = other_counts();
+  EXPECT_EQ(after.waits - before.waits, 1);
+  EXPECT_EQ(after.without_wait - before.without_wait, 1);
+  EXPECT_EQ(after.calls - before.calls, 0);
+}
+
+TEST_F(RecordedStepsTest, SayWhyACacheCannot) {
+  Model model = wide({{"mechanism", "softmax"}});
+  Cache padded(model->config(), 8, {0, 2}), stepwise(model->config(), 8, {0}, {.stepwise_base = true}),
+      eager(model->config(), 8, {0}, {.recorded = false}), full(model->config(), 8, {0});
+  EXPECT_EQ(padded.why_not_at(), "there is padding");
+  EXPECT_EQ(stepwise.why_not_at(), "the base of positions goes by the step");
+  EXPECT_EQ(eager.why_not_at(), "records are off");
+  EXPECT_EQ(full.why_not_at(), "there is no room for another token");
+  full.step(*model, random_ids(model, 1, 7), 8);
+  EXPECT_EQ(full.why_not_at(), "");
+  full.step(*model, random_ids(model, 1, 1), 8);
+  EXPECT_EQ(full.why_not_at(), "there is no room for another token");
+}
+
+}  // namespace
+}  // namespace motet

@@ -1,0 +1,33 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "motet/ops/torch.h"
+
+namespace motet {
+
+/// Work of a device that was asked for once and is done again without the host's asking for each part of it: a CUDA
+/// graph. What it reads and writes lies where it lay when it was recorded; numbers of the host stay those of that time.
+class Graph {
+ public:
+  /// Why the work of this device cannot be recorded; "" where it can.
+  static std::string why_not(at::Device);
+
+  /// Records, without doing it, what `work` asks of the device. Tensors that it makes and that are kept hold what each
+  /// replay makes of them. Throws what `work` throws, and c10::Error for work that waits for the device: it cannot be
+  /// recorded. Something like it must have run before, for what a library prepares at its first call cannot be either.
+  Graph(at::Device, const std::function<void()>& work);
+  ~Graph();
+  Graph(Graph&&) noexcept;
+
+  /// On the current stream; nobody waits.
+  void replay();
+
+  struct Recording;
+
+ private:
+  std::unique_ptr<Recording> recording_;
+};
+
+}  // namespace motet
