@@ -232,6 +232,25 @@ def test_a_comparison_trains_there(tmp_path):
     assert set(losses) == {"mha", "dcmha"} and all(0 < loss < 10 for loss in losses.values())
 
 
+@pytest.mark.parametrize("weights", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("mechanism", ["mha", "dcmha"])
+def test_a_text_is_that_of_the_cpu_and_of_steps_that_are_launched_anew(tmp_path, mechanism, weights):
+    out = tmp_path / "run"
+    run("train", *TINY, "--mechanism", mechanism, "--device", "cuda", "--out", out).check_returncode()
+    lines = ["generate", "-m", out, "-p", "the ", "-n", "100", "--temp", "0", "--ignore-eos", "--weights", weights]
+    recorded, eager = run(*lines, "--device", "cuda"), run(*lines, "--device", "cuda", "--eager")
+    assert recorded.returncode == 0 and "not recorded" not in recorded.stderr, recorded.stderr
+    assert recorded.stdout == eager.stdout != ""
+    cpu = run(*lines, "--device", "cpu").stdout
+    assert recorded.stdout[:20] == cpu[:20]  # near ties may part them later
+
+
+def test_graphs_and_recorded_steps_on_the_gpu():
+    command = [ROOT / "build/torch_tests", "--gtest_filter=Graph.*"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 def test_the_doctor_names_the_kernels():
     text = run("doctor").stdout
     assert re.search(r"^GPU +(?!none)", text, re.M) and re.search(r"^CUDA kernels +.*libmotet_cuda.so$", text, re.M)

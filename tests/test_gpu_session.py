@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT, environment
 
 SESSION = ROOT / "scripts/gpu_session"
-STAGES = ["doctor", "verify", "tests", "goals-2048", "goals-8192", "goals-4096", "wide", "train", "run", "sanitize"]
+STAGES = ["doctor", "verify", "tests", "goals-2048", "goals-8192", "goals-4096", "wide", "decode", "train", "run", "sanitize"]
 
 
 def session(*arguments, script=SESSION, **extra):

@@ -42,7 +42,8 @@ struct Placement {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   /// Matrices that are stored in 8 bits stay so, in the mapped file, for inference alone: as ModelImpl::prepare(int8)
-  /// would keep them, with nothing copied. Of float32 on the CPU; else, and elsewhere, they are widened.
+  /// would keep them, with nothing copied. On another device, there. Where the model is not of float32 they are
+  /// widened.
   bool mapped = false;
 };
 /// The model with its values. Throws Error before memory is taken for sizes that the stored shapes do not have.

@@ -17,6 +17,7 @@
 #include "motet/formats/safetensors.h"
 #include "motet/mechanisms/contender.h"
 #include "motet/models/testing.h"
+#include "motet/ops/other_device.h"
 
 namespace motet {
 namespace {
@@ -89,6 +90,23 @@ TEST_F(EightBitFolder, MapsToTheBitsThatLoadingMakes) {
     }
     EXPECT_TRUE(logits(*loaded).equal(logits(*found))) << options << attention;
   }
+}
+
+// The file's own numbers go there, not those of what they stand for.
+TEST_F(EightBitFolder, GoesToAnotherDeviceAsItIs) {
+  write("m", {}, {{"mechanism", "dcmha"}});
+  const at::Device device = testing::other_device();
+  Model here = mapped(path("m8")), there = load_model(open_checkpoint(path("m8")), {.device = device, .mapped = true});
+  for (const auto& [name, layer] : matrices_of(*there)) EXPECT_EQ(layer->weight.numel(), 0) << name;
+  there->prepare(WeightType::int8);
+  const auto wanted = matrices_of(*here), made = matrices_of(*there);
+  for (const auto& [name, layer] : made) {
+    const Matrix a = wanted.at(name)->operands().weight_NK, b = layer->operands().weight_NK;
+    EXPECT_EQ(b.values_NK.device(), device) << name;
+    EXPECT_TRUE(a.values_NK.equal(b.values_NK.cpu()) && a.scale_N.equal(b.scale_N.cpu())) << name;
+  }
+  const at::NoGradGuard no_grad;
+  EXPECT_LE((there->forward(kIds.to(device)).cpu() - logits(*here)).abs().max().item<double>(), 1e-4);
 }
 
 // A copy, of whatever type, is memory that no other process shares.

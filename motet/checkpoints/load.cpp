@@ -81,7 +81,7 @@ Model load_model(const Checkpoint& c, const Placement& placement) {
   at::NoGradGuard no_grad;
   Model model = built(c, placement.device);
   model->to(placement.dtype);
-  const bool mapped = placement.mapped && placement.dtype == at::kFloat && placement.device.is_cpu();
+  const bool mapped = placement.mapped && placement.dtype == at::kFloat;
   const std::map<std::string, LinearImpl*> matrices = matrices_of(*model);
   auto parameters = model->named_parameters();
   std::map<std::string, Tensor> left;

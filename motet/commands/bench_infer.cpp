@@ -47,16 +47,10 @@ struct Scratch {
 };
 
 // Of --weights; a folder in 8 bits alone is measured so.
-std::vector<WeightType> weight_types(const std::string& given, at::Device device,
-                                     const std::optional<Checkpoint>& own) {
+std::vector<WeightType> weight_types(const std::string& given, const std::optional<Checkpoint>& own) {
   std::vector<WeightType> types;
-  const char* otherwise = !device.is_cpu()                          ? "float32"
-                          : own && own->weights == WeightType::int8 ? "int8"
-                                                                    : "float32,int8";
-  for (const std::string& name : words(!given.empty() ? given : otherwise)) {
-    types.push_back(parse_weight_type(name));
-    check_weights(types.back(), device);
-  }
+  const char* otherwise = own && own->weights == WeightType::int8 ? "int8" : "float32,int8";
+  for (const std::string& name : words(!given.empty() ? given : otherwise)) types.push_back(parse_weight_type(name));
   return types;
 }
 
@@ -174,7 +168,7 @@ int bench_infer(const nlohmann::json& request) {
     fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");
   std::optional<Checkpoint> own;
   if (request.contains("model")) own = open_checkpoint(model_folder(request, "model"));
-  const std::vector<WeightType> types = weight_types(asked.weights, device, own);
+  const std::vector<WeightType> types = weight_types(asked.weights, own);
   const std::vector<std::string> rivals = rival_names(asked.rivals, device, own);
   const Setup setup{decoding_threads(request), repeats, "Means", device};
   InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};

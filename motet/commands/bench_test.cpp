@@ -45,7 +45,7 @@ TEST(BenchCommand, EveryFigureNamesTheDevice) {
     for (const json& row : *all) EXPECT_EQ(row["device"], "host_copy:0") << row;
   ASSERT_TRUE(attention.is_array() && !attention.empty());
   EXPECT_EQ(attention[0]["kernel"], "blocked");
-  EXPECT_EQ(infer.size(), 2u) << "one model in float32, and no rival: they compute on the CPU";
+  EXPECT_EQ(infer.size(), 4u) << "a model in float32 and in 8 bits, and no rival: they compute on the CPU";
 }
 
 TEST(BenchCommand, WhatIsOfTheCpuAloneIsRefusedElsewhere) {
@@ -54,7 +54,6 @@ TEST(BenchCommand, WhatIsOfTheCpuAloneIsRefusedElsewhere) {
       << "the goals of another device are those of a GPU";
   EXPECT_EQ(refusal("infer", {{"rivals", "llama_cpp"}}),
             "--rivals: llama_cpp on host_copy:0, want none or --device cpu: they compute on the CPU");
-  EXPECT_EQ(refusal("infer", {{"weights", "int8"}}), "--weights: int8 on host_copy:0, want float32 or --device cpu");
 }
 
 TEST(BenchCommand, WhatIsNotOfABenchmarkIsRefused) {

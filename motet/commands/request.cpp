@@ -44,17 +44,6 @@ nlohmann::json request_values(const OptionTable& table, const nlohmann::json& re
   return values;
 }
 
-void check_weights(WeightType weights, at::Device device) {
-  if (device.is_cpu() || weights == WeightType::float32) return;
-  fail_usage("--weights: ", name(weights), " on ", device.str(), ", want float32 or --device cpu");
-}
-
-WeightType weights_of(std::optional<WeightType> asked, const Checkpoint& checkpoint, at::Device device) {
-  const WeightType weights = asked.value_or(device.is_cpu() ? checkpoint.weights : WeightType::float32);
-  check_weights(weights, device);
-  return weights;
-}
-
 int64_t request_threads(const nlohmann::json& request) {
   const int64_t threads = request.contains("threads") ? request["threads"].get<int64_t>() : processor_count();
   at::set_num_threads(static_cast<int>(threads));
@@ -187,20 +176,20 @@ nlohmann::json task_of(const fs::path& folder) {
 LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
   const at::Device device = parse_device(sampling.device);
-  const WeightType weights = weights_of(sampling.weights, checkpoint, device);
+  const WeightType weights = sampling.weights.value_or(checkpoint.weights);
   LoadedModel made{.model = load_model(checkpoint, {.device = device, .mapped = weights == WeightType::int8}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint),
                    .weights = weights};
   made.model->set_autocast({});  // decoding computes in float32
   made.model->set_precision(sampling.precision, "--precision");
-  if (device.is_cpu()) made.model->prepare(weights);
+  made.model->prepare(weights);
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
 }
 
 Model load_for_scoring(const Checkpoint& checkpoint, const EvalRequest& asked, at::Device device) {
-  const WeightType weights = weights_of(asked.weights, checkpoint, device);
+  const WeightType weights = asked.weights.value_or(checkpoint.weights);
   const bool narrow = weights != WeightType::float32;
   if (narrow && asked.dtype.value_or(TrainDtype::float32) != TrainDtype::float32)
     fail_usage("--dtype: ", word_of(train_dtypes(), *asked.dtype), " of weights in ", name(weights),
@@ -231,19 +220,21 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelCon
 
 GenerateOptions generate_options(const nlohmann::json& request, const SamplingRequest& s, const LoadedModel& model) {
   const bool ends = !request.value("ignore_eos", false);
-  return {.max_tokens = s.n_predict,
-          .writer = {.stop = request.value("stop", std::vector<std::string>()),
-                     .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
-                     .sampler = {.temperature = s.temp,
-                                 .top_k = s.top_k,
-                                 .top_p = s.top_p,
-                                 .min_p = s.min_p,
-                                 .typical_p = s.typical_p,
-                                 .repeat_penalty = s.repeat_penalty,
-                                 .frequency_penalty = s.frequency_penalty,
-                                 .presence_penalty = s.presence_penalty,
-                                 .seed = static_cast<uint64_t>(s.seed)}},
-          .cache = {.type = s.cache_type, .stepwise_base = s.stepwise_base, .compact = s.compact_cache}};
+  return {
+      .max_tokens = s.n_predict,
+      .writer = {.stop = request.value("stop", std::vector<std::string>()),
+                 .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
+                 .sampler = {.temperature = s.temp,
+                             .top_k = s.top_k,
+                             .top_p = s.top_p,
+                             .min_p = s.min_p,
+                             .typical_p = s.typical_p,
+                             .repeat_penalty = s.repeat_penalty,
+                             .frequency_penalty = s.frequency_penalty,
+                             .presence_penalty = s.presence_penalty,
+                             .seed = static_cast<uint64_t>(s.seed)}},
+      .cache = {
+          .type = s.cache_type, .stepwise_base = s.stepwise_base, .compact = s.compact_cache, .recorded = !s.eager}};
 }
 
 }  // namespace motet

@@ -16,10 +16,6 @@ Struct read_request(const Fields<Struct>& options, const nlohmann::json& request
 }
 /// Throws UsageError for the first of these fields that the request has: --name has no meaning for `what`.
 void refuse_flags(const nlohmann::json& request, const std::string& what, std::initializer_list<const char*> fields);
-/// Throws UsageError for --weights that a device has no kernels for: other than float32 beside the CPU.
-void check_weights(WeightType, at::Device);
-/// --weights; when it is not given, on the CPU as the checkpoint stores them, elsewhere float32.
-WeightType weights_of(std::optional<WeightType> asked, const Checkpoint&, at::Device);
 
 /// -t/--threads, else the processors of this process; sets torch's number too.
 int64_t request_threads(const nlohmann::json& request);

@@ -36,6 +36,10 @@ MOTET_DEVICE void warp_sync() { __syncwarp(); }
 
 MOTET_DEVICE float widen_bfloat16(uint16_t x) { return __uint_as_float(static_cast<uint32_t>(x) << 16); }
 MOTET_DEVICE float widen_float16(uint16_t x) { return __half2float(__ushort_as_half(x)); }
+/// Byte j of the bits, a signed number: they are the last bits of 2^23 + 128 + it, which costs no conversion.
+MOTET_DEVICE float widen_int8(uint32_t bits, int j) {
+  return __uint_as_float(__byte_perm(bits ^ 0x80808080u, 0x4B000000u, 0x7540 | j)) - 8388736.f;
+}
 MOTET_DEVICE uint16_t to_bfloat16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 MOTET_DEVICE uint16_t to_float16(float x) { return __half_as_ushort(__float2half_rn(x)); }
 

@@ -121,6 +121,7 @@ inline void warp_sync() { emulated::warp_meet({}); }
 
 inline float widen_bfloat16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
 inline float widen_float16(uint16_t x) { return static_cast<float>(std::bit_cast<Half>(x)); }
+inline float widen_int8(uint32_t bits, int j) { return static_cast<int8_t>(bits >> 8 * j & 255); }
 inline uint16_t to_bfloat16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   return f != f ? 0x7fff : static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

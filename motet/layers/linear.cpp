@@ -28,7 +28,7 @@ bool LinearImpl::is_kept_in(WeightType type) const {
 
 int64_t LinearImpl::prepared_bytes(WeightType type) const {
   const Tensor w = operands().weight_NK.values_NK;
-  return is_kept_in(type) ? 0 : arena_bytes(type, w.size(0), w.size(1));
+  return is_kept_in(type) || !w.is_cpu() ? 0 : arena_bytes(type, w.size(0), w.size(1));
 }
 
 void LinearImpl::prepare(WeightType type, WeightArena& arena) {
@@ -42,8 +42,8 @@ void LinearImpl::prepare(WeightType type, WeightArena& arena) {
 
 void LinearImpl::keep(Matrix kept) {
   at::NoGradGuard no_grad;
-  weight.set_data(at::empty({0, kept.values_NK.size(1)}));
-  kept_ = std::move(kept);
+  weight.set_data(at::empty({0, kept.values_NK.size(1)}, weight.options()));
+  kept_ = on_device(kept, weight.device());
 }
 
 void LinearImpl::drop_prepared() {

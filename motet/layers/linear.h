@@ -13,14 +13,16 @@ class LinearImpl : public Preparable {
   /// Rows of W: what an embedding of ids [...] is, [...,K].
   Tensor rows(const Tensor& ids) const;
 
-  /// Keeps W in this type, in memory of the arena; in fewer bits the float32 parameter is empty meanwhile, and what is
-  /// kept, widened, becomes the parameter when it is dropped. What is kept in this type already stays. Throws Error
-  /// unless W is float32 on the CPU. A forward pass with gradients throws Error while W is kept in fewer bits.
+  /// Keeps W in this type where it lies, on the CPU in memory of the arena; in fewer bits the float32 parameter is
+  /// empty meanwhile, and what is kept, widened, becomes the parameter when it is dropped. What is kept in this type
+  /// already stays. Throws Error unless W is float32. A forward pass with gradients throws Error while W is kept in
+  /// fewer bits.
   void prepare(WeightType, WeightArena&) override;
   int64_t prepared_bytes(WeightType) const override;
   void drop_prepared() override;
 
-  /// Takes W as prepare() would keep it, of W's shape, wherever its numbers lie: a mapped file for instance.
+  /// Takes W as prepare() would keep it, of W's shape, on W's device: on the CPU wherever its numbers lie, a mapped
+  /// file for instance.
   void keep(Matrix kept);
 
   /// Memory of W in fewer bits; 0 when the parameter holds it.

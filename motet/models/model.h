@@ -84,10 +84,10 @@ class ModelImpl : public torch::nn::Module {
   /// Where the first non-finite number appears: "embedding", "layer 3", "output", or "" when all are finite.
   std::string first_non_finite(const Tensor& ids_BT, const Tensor& documents_BT = {});
 
-  /// Makes the model ready for inference: matrices of linear layers and of the embedding in this type and in one piece
-  /// of memory, and what mechanisms lay out for few rows. From then on nothing writes the model, so that threads may
-  /// share it, until train() or to() drops that form again (layers/preparable.h). Matrices that are kept in this type
-  /// already stay as they are. Throws Error unless the parameters are float32 on the CPU.
+  /// Makes the model ready for inference: matrices of linear layers and of the embedding in this type, on the CPU in
+  /// one piece of memory, and what mechanisms lay out for few rows. From then on nothing writes the model, so that
+  /// threads may share it, until train() or to() drops that form again (layers/preparable.h). Matrices that are kept in
+  /// this type already stay as they are. Throws Error unless the parameters are float32.
   void prepare(WeightType = WeightType::float32);
   /// Whether forward(), hidden(), states() and logits() compute under autocast to bfloat16 or float16, in training and
   /// evaluation alike.

@@ -7,6 +7,7 @@
 #include "motet/core/testing.h"
 #include "motet/mechanisms/contender.h"
 #include "motet/models/testing.h"
+#include "motet/ops/other_device.h"
 
 namespace motet {
 namespace {
@@ -139,7 +140,28 @@ TEST(Prepare, WhatIsKeptInTheTypeStaysWhereItLies) {
   }
 }
 
-TEST(Prepare, OnlyFloat32OnTheCpuIsKept) {
+// Kept numbers are those of the CPU, and so is what is made of them; what is dropped becomes a parameter there again.
+TEST(Prepare, OnAnotherDeviceItIsAsOnTheCpu) {
+  for (const std::string& name : contender_names())
+    for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::int8}) {
+      SCOPED_TRACE(text(name, " ", motet::name(type)));
+      const ModelConfig config = tiny({{"initializer_range", 0.3}}, parse_contender(name, ""));
+      Model here(config), there(config, other_device());
+      for (Model model : {here, there}) model->initialize(1), model->prepare(type);
+      const Tensor wanted = inferred(*here);
+      EXPECT_LE(largest(inferred(*there, kIds.to(other_device())).cpu() - wanted), 1e-5 * largest(wanted));
+      for (const Tensor& p : there->parameters()) EXPECT_EQ(p.device(), other_device());
+      there->train();
+      here->train();
+      const auto dropped = there->parameters(), own = here->parameters();
+      for (size_t i = 0; i < own.size(); ++i) {
+        EXPECT_EQ(dropped[i].device(), other_device());
+        EXPECT_TRUE(dropped[i].cpu().equal(own[i]));
+      }
+    }
+}
+
+TEST(Prepare, OnlyFloat32IsKept) {
   Model model = model_of("mha");
   model->to(at::kDouble);
   EXPECT_NE(message_of<Error>([&] { model->prepare(WeightType::int8); }).find("Double"), std::string::npos);

@@ -2,7 +2,7 @@
 #include "motet/kernels/cuda/step.h"
 #include "motet/ops/ops.h"
 
-// The CUDA kernels of a training step beside attention as functions of tensors, each the row `cuda` of its table. They
+// The CUDA kernels of a step beside attention as functions of tensors, each the row `cuda` of its table. They
 // take kernels of the caller's choice: the rows those of libmotet_cuda.so, tests the emulated ones, on tensors of the
 // CPU. Dtypes and shapes of results are those of the row `torch`; gradients are made where they are wanted, once:
 // second derivatives are refused with c10::NotImplementedError.
@@ -25,6 +25,7 @@ std::string cuda_rotate_why_not(const Tensor& x_BTHD, const Rotation&);
 std::string cuda_silu_times_why_not(const Tensor& gate, const Tensor& up);
 std::string cuda_token_loss_why_not(const Tensor& logits_BTV, const Tensor& targets_BT);
 std::string cuda_dcmha_maps_why_not(const Tensor& x_BTC, const DcmhaGenerator&);
+std::string cuda_linear_why_not(const Tensor& x, std::span<const LinearLayer>);
 
 Tensor cuda_rms_norm(const Tensor& x, const Tensor& weight_C, double eps, const cuda::StepKernels&);
 Tensor cuda_rotate(const Tensor& x_BTHD, const Rotation&, const cuda::StepKernels&);
@@ -34,6 +35,9 @@ Tensor cuda_silu_times(const Tensor& gate, const Tensor& up, const cuda::StepKer
 Tensor cuda_token_loss(const Tensor& logits_BTV, const Tensor& targets_BT, Loss, const cuda::StepKernels&);
 /// The products are torch's, what is made of them the kernel's.
 std::vector<DcmhaMaps> cuda_dcmha_maps(const Tensor& x_BTC, const DcmhaGenerator&, const cuda::StepKernels&);
+
+/// Layers whose weights are kept in fewer bits, of up to 16 rows in float32, without gradients.
+std::vector<Tensor> cuda_linear(const Tensor& x, std::span<const LinearLayer>, const cuda::StepKernels&);
 
 /// What DCMHA's generator multiplies of x [B,T,C]: maps [G P, B T, 2 R N/G] and gates [B,T,P N]; undefined where it has
 /// none.

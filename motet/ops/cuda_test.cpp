@@ -16,7 +16,7 @@ using TensorVector = std::vector<Tensor>;
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
 
-Tensor random(at::IntArrayRef shape, at::ScalarType type, uint64_t seed) {
+Tensor drawn_at_random(at::IntArrayRef shape, at::ScalarType type, uint64_t seed) {
   auto generator = at::detail::createCPUGenerator(seed);
   return at::randn(shape, generator, at::kDouble).to(type);
 }
@@ -45,7 +45,7 @@ Computed results(const Case& one, bool by_cuda, at::Device device, std::optional
   Computed made{(by_cuda ? one.cuda : one.torch)(inputs), {}};
   TensorVector starts, leaves;
   for (const Tensor& t : made.outputs)
-    starts.push_back(random(t.sizes(), at::kBFloat16, starts.size() + 50).to(t.options()));
+    starts.push_back(drawn_at_random(t.sizes(), at::kBFloat16, starts.size() + 50).to(t.options()));
   for (const Tensor& t : inputs)
     if (t.requires_grad()) leaves.push_back(t);
   made.gradients = torch::autograd::grad(made.outputs, leaves, starts);
@@ -94,10 +94,10 @@ std::vector<Case> norms(const cuda::StepKernels& kernels) {
          [=](const TensorVector& t) { return TensorVector{ops::rms_norm(t[0], weight_of(t), 1e-3, "torch")}; }});
   };
   for (const at::ScalarType x : kTypes) {
-    for (const at::ScalarType w : kTypes) add(random({2, 5, 64}, x, 1), random({64}, w, 2));
-    add(random({40, 37}, x, 1), random({37}, x, 2));
-    add(slice_of(random({2, 3, 4, 16}, x, 1)), {});
-    add(random({48}, x, 1), {});
+    for (const at::ScalarType w : kTypes) add(drawn_at_random({2, 5, 64}, x, 1), drawn_at_random({64}, w, 2));
+    add(drawn_at_random({40, 37}, x, 1), drawn_at_random({37}, x, 2));
+    add(slice_of(drawn_at_random({2, 3, 4, 16}, x, 1)), {});
+    add(drawn_at_random({48}, x, 1), {});
   }
   return all;
 }
@@ -107,7 +107,8 @@ std::vector<Case> rotations(const cuda::StepKernels& kernels) {
   for (const at::ScalarType type : kTypes)
     for (const bool interleaved : {false, true})
       for (const int64_t tables : {1, 2}) {
-        const Tensor x = random({2, 5, 3, 24}, type, 3), angle = random({tables, 5, 1, 8}, at::kDouble, 4);
+        const Tensor x = drawn_at_random({2, 5, 3, 24}, type, 3),
+                     angle = drawn_at_random({tables, 5, 1, 8}, at::kDouble, 4);
         const auto by = [=](const Tensor& on) {
           const auto type = on.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
           const Tensor turn = angle.to(at::kFloat).to(on.device());
@@ -127,7 +128,7 @@ std::vector<Case> products(const cuda::StepKernels& kernels) {
   for (const at::ScalarType gate : kTypes)
     for (const at::ScalarType up : kTypes)
       all.push_back({"silu_times",
-                     {slice_of(random({3, 5, 40}, gate, 5)), random({3, 5, 40}, up, 6)},
+                     {slice_of(drawn_at_random({3, 5, 40}, gate, 5)), drawn_at_random({3, 5, 40}, up, 6)},
                      [&kernels](const TensorVector& t) { return TensorVector{cuda_silu_times(t[0], t[1], kernels)}; },
                      [](const TensorVector& t) { return TensorVector{ops::silu_times(t[0], t[1], "torch")}; }});
   return all;
@@ -140,7 +141,7 @@ std::vector<Case> losses(const cuda::StepKernels& kernels) {
       for (const int64_t classes : {11, 3000}) {
         Tensor targets = at::arange(8, at::kLong).mul(7).remainder(classes).view({2, 4});
         targets[1][2] = -100;
-        const Tensor logits = random({2, 5, classes}, type, 7).mul(3).slice(1, 0, 4);
+        const Tensor logits = drawn_at_random({2, 5, classes}, type, 7).mul(3).slice(1, 0, 4);
         all.push_back(
             {"token_loss",
              {logits, targets},
@@ -158,9 +159,9 @@ std::vector<Case> generators(const cuda::StepKernels& kernels) {
       for (const auto& [maps, gates] : {std::pair{true, true}, {true, false}, {false, true}}) {
         const DcmhaGenerator by{.heads = 8, .rank = 2, .branches = branches, .maps = maps, .gates = gates};
         const int64_t hidden = maps ? 2 * by.rank * by.heads : 0;
-        TensorVector inputs{random({2, 3, 24}, type, 8),
-                            random({branches * (hidden + (gates ? by.heads : 0)), 24}, type, 9)};
-        if (maps) inputs.push_back(random({branches, hidden, 2 * by.rank * by.heads}, type, 10).mul(0.3));
+        TensorVector inputs{drawn_at_random({2, 3, 24}, type, 8),
+                            drawn_at_random({branches * (hidden + (gates ? by.heads : 0)), 24}, type, 9)};
+        if (maps) inputs.push_back(drawn_at_random({branches, hidden, 2 * by.rank * by.heads}, type, 10).mul(0.3));
         const auto parts = [=](const TensorVector& t, const auto& run) {
           DcmhaGenerator g = by;
           g.rows_XC = t[1];
@@ -199,11 +200,35 @@ TEST_F(CudaRows, SiluTimesIsThatOfTorch) { expect_like_torch_emulated(products);
 TEST_F(CudaRows, TokenLossIsThatOfTorch) { expect_like_torch_emulated(losses); }
 TEST_F(CudaRows, DcmhaMapsAreThoseOfTorch) { expect_like_torch_emulated(generators); }
 
+// Of kept weights, which have no gradients.
+void expect_linear_like_torch(at::Device device, const cuda::StepKernels& kernels) {
+  at::NoGradGuard no_grad;
+  for (const WeightType type : {WeightType::bfloat16, WeightType::int8})
+    for (const int64_t rows : {1, 3, 8, 16}) {
+      const Tensor x = drawn_at_random({rows, 1, 64}, at::kFloat, 1).to(device);
+      std::vector<LinearLayer> layers;
+      std::vector<WeightArena> arenas;
+      for (const int64_t outputs : {5, 48}) {
+        const Tensor w = drawn_at_random({outputs, 64}, at::kFloat, static_cast<uint64_t>(outputs));
+        arenas.emplace_back(arena_bytes(type, outputs, 64));
+        layers.push_back({on_device(kept_in(type, w, arenas.back()), device)});
+        if (outputs == 5) layers.back().bias_N = drawn_at_random({5}, at::kFloat, 3).to(device);
+      }
+      ASSERT_EQ(cuda_linear_why_not(x, layers), "");
+      const std::vector<Tensor> have = cuda_linear(x, layers, kernels), want = ops::linear_together(x, layers, "torch");
+      for (size_t i = 0; i < layers.size(); ++i) {
+        ASSERT_EQ(have[i].sizes(), want[i].sizes());
+        EXPECT_LE(distance(have[i], want[i]), 1e-6) << name(type) << ' ' << rows;
+      }
+    }
+}
+
 TEST_F(CudaRows, OnAGpuTheyAreThoseOfTorchThere) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   ASSERT_EQ(why_not_step_library(at::empty({1}, at::kCUDA)), "");
   for (const Cases cases : kAll)
     for (const Case& one : cases(*step_library())) expect_like_torch(one, at::kCUDA);
+  expect_linear_like_torch(at::kCUDA, *step_library());
 }
 
 // A generator under autocast: products in bfloat16 of parameters in float32, whose gradients are float32.
@@ -250,7 +275,7 @@ TEST_F(CudaRows, GradientsAreMadeOneByOne) {
         for (const Tensor& t : outputs)
           if (t.requires_grad())
             made.push_back(t),
-                starts.push_back(random(t.sizes(), at::kBFloat16, &t - &outputs[0] + 50).to(t.options()));
+                starts.push_back(drawn_at_random(t.sizes(), at::kBFloat16, &t - &outputs[0] + 50).to(t.options()));
         EXPECT_TRUE(at::equal(torch::autograd::grad(made, {inputs[i]}, starts)[0], want)) << "input " << i;
       }
     }
@@ -287,7 +312,7 @@ TEST_F(CudaRows, SecondDerivativesAreRefused) {
 }
 
 TEST_F(CudaRows, WhatTheyDoNotTakeIsLeftToTorch) {
-  const Tensor x = random({2, 3, 8, 8}, at::kDouble, 1), f = x.to(at::kFloat);
+  const Tensor x = drawn_at_random({2, 3, 8, 8}, at::kDouble, 1), f = x.to(at::kFloat);
   EXPECT_EQ(cuda_rms_norm_why_not(f, {}), "");
   EXPECT_EQ(cuda_rms_norm_why_not(x, {}), "x has dtype Double");
   EXPECT_EQ(cuda_rms_norm_why_not(f, at::ones({8}, at::kDouble)), "weight has dtype Double");
@@ -302,6 +327,26 @@ TEST_F(CudaRows, WhatTheyDoNotTakeIsLeftToTorch) {
   EXPECT_EQ(cuda_dcmha_maps_why_not(f[0], {.heads = 8, .groups = 2, .rank = 2, .branches = 2}),
             "more than one group of heads");
   EXPECT_EQ(cuda_dcmha_maps_why_not(f[0], {.heads = 8, .rank = 2, .branches = 3}), "more than two branches");
+}
+
+TEST_F(CudaRows, LinearLayersOfKeptWeightsAreThoseOfTorch) { expect_linear_like_torch(at::kCPU, cuda::step_kernels()); }
+
+TEST_F(CudaRows, LinearLayersSayWhatTheyDoNotTake) {
+  at::NoGradGuard no_grad;
+  const Tensor w = at::ones({8, 32});
+  WeightArena arena(2 * arena_bytes(WeightType::int8, 8, 32));
+  const LinearLayer kept{kept_in(WeightType::int8, w, arena)}, plain{{w}},
+      odd{kept_in(WeightType::int8, at::ones({8, 24}), arena)};
+  const auto reason = [](const Tensor& x, const LinearLayer& layer) { return cuda_linear_why_not(x, {&layer, 1}); };
+  EXPECT_EQ(reason(at::ones({1, 32}), kept), "");
+  EXPECT_EQ(reason(at::ones({17, 32}), kept), "more than 16 rows");
+  EXPECT_EQ(reason(at::ones({1, 32}, at::kDouble), kept), "x in float32 alone");
+  EXPECT_EQ(reason(at::ones({2, 64}).narrow(1, 0, 32), kept),
+            "x that has gaps or does not lie at a multiple of 16 bytes");
+  EXPECT_EQ(reason(at::ones({1, 32}), plain), "weights that are not kept in fewer bits");
+  EXPECT_EQ(reason(at::ones({1, 24}), odd), "rows of weights that are no multiple of 16");
+  at::AutoGradMode gradients(true);
+  EXPECT_EQ(reason(at::ones({1, 32}), kept), "gradients are on");
 }
 
 }  // namespace

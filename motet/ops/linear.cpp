@@ -2,6 +2,7 @@
 
 #include "motet/core/instructions.h"
 #include "motet/ops/checks.h"
+#include "motet/ops/cuda.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
@@ -90,15 +91,22 @@ Outputs run_tiles(const LinearArguments& a) {
       a, [&](Tasks tasks, const float* x, int64_t M) { linear_by_tiles(tasks, x, M, precision(a), torch_threads()); });
 }
 
+std::string why_not_on_a_gpu(const LinearArguments& a) {
+  if (precision(a) == Precision::high) return "precision is high, which tiles alone has";
+  return why_not_step(a.x, [&] { return cuda_linear_why_not(a.x, a.layers); });
+}
+
 Outputs run_torch(const LinearArguments& a) {
   Outputs made;
   for (const LinearLayer& layer : a.layers) made.push_back(at::linear(a.x, widened(layer.weight_NK), layer.bias_N));
   return made;
 }
 
-const auto& table() {
-  static const Kernels<LinearArguments, Outputs, 3> table(
-      "linear", {{{"rows", why_not, run_rows},
+const auto& linear_kernels() {
+  static const Kernels<LinearArguments, Outputs, 4> table(
+      "linear", {{{"cuda", why_not_on_a_gpu,
+                   [](const LinearArguments& a) { return cuda_linear(a.x, a.layers, *step_library()); }},
+                  {"rows", why_not, run_rows},
                   {"tiles", why_not_tiles, run_tiles},
                   {"torch", [](const LinearArguments&) { return std::string(); }, run_torch}}});
   return table;
@@ -106,11 +114,11 @@ const auto& table() {
 
 }  // namespace
 
-const KernelTable& linear_table() { return table().names(); }
+const KernelTable& linear_table() { return linear_kernels().names(); }
 
 std::vector<Tensor> ops::linear_together(const Tensor& x, std::span<const LinearLayer> layers, const char* kernel) {
   for (const LinearLayer& layer : layers) check(x, layer);
-  return table()({x, layers}, kernel);
+  return linear_kernels()({x, layers}, kernel);
 }
 
 Tensor ops::linear(const Tensor& x, const LinearLayer& layer, const char* kernel) {

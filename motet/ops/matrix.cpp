@@ -15,7 +15,18 @@ void refuse_gradients(const Matrix& w) {
          " for inference, want train() called before a pass with gradients");
 }
 
+// On another device, which has memory of its own: the numbers are those of the CPU.
+Matrix kept_away(WeightType type, const Tensor& weight) {
+  if (type == WeightType::float32) return {weight.detach()};
+  WeightArena arena(arena_bytes(type, weight.size(0), weight.size(1)));
+  return on_device(kept_in(type, weight.detach().to(at::kCPU), arena), weight.device());
+}
+
 }  // namespace
+
+Matrix on_device(const Matrix& w, at::Device device) {
+  return {w.values_NK.to(device), w.scale_N.defined() ? w.scale_N.to(device) : Tensor(), w.kept};
+}
 
 const char* name(WeightType type) { return word_of(weight_types(), type); }
 
@@ -31,8 +42,9 @@ int64_t arena_bytes(WeightType type, int64_t rows, int64_t columns) {
 
 Matrix kept_in(WeightType type, const Tensor& weight, WeightArena& arena) {
   at::NoGradGuard no_grad;
-  if (!weight.is_cpu() || weight.scalar_type() != at::kFloat)
-    fail("weights of ", c10::toString(weight.scalar_type()), " cannot be kept for inference, want float32 on the CPU");
+  if (weight.scalar_type() != at::kFloat)
+    fail("weights of ", c10::toString(weight.scalar_type()), " cannot be kept for inference, want float32");
+  if (!weight.is_cpu()) return kept_away(type, weight);
   if (type == WeightType::float32) return {arena.take(weight.sizes(), at::kFloat).copy_(weight)};
   if (type == WeightType::bfloat16)
     return {.values_NK = arena.take(weight.sizes(), at::kBFloat16).copy_(weight), .kept = true};

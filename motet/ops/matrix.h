@@ -18,8 +18,10 @@ struct Matrix {
   bool kept = false;
 };
 
-/// W [N,K], float32, in fewer bits, in memory of the arena. Throws Error for another dtype or device.
+/// W [N,K], float32, in fewer bits, in memory of the arena; or, of a W on another device than the CPU, there. Throws
+/// Error for another dtype.
 Matrix kept_in(WeightType, const Tensor& weight_NK, WeightArena&);
+Matrix on_device(const Matrix&, at::Device);
 /// What W takes of an arena.
 int64_t arena_bytes(WeightType, int64_t rows, int64_t columns);
 

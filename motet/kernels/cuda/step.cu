@@ -1,8 +1,9 @@
-// The kernels of a training step beside attention, and what libmotet_cuda.so hands out of them.
+// The kernels of a step beside attention, and what libmotet_cuda.so hands out of them.
 #include "motet/kernels/cuda/step.h"
 
 #include "motet/kernels/cuda/dcmha_maps-inl.h"
 #include "motet/kernels/cuda/elements-inl.h"
+#include "motet/kernels/cuda/linear-inl.h"
 #include "motet/kernels/cuda/rms_norm-inl.h"
 #include "motet/kernels/cuda/token_loss-inl.h"
 
@@ -20,7 +21,8 @@ const StepKernels& step_kernels() {
                                    step::token_loss,
                                    step::token_loss_backward,
                                    step::dcmha_split,
-                                   step::dcmha_split_backward};
+                                   step::dcmha_split_backward,
+                                   step::kept_linear};
   return kernels;
 }
 

@@ -2,10 +2,11 @@
 #include "motet/core/number_type.h"
 #include "motet/cuda/runtime.h"
 
-// The whole interface of the CUDA kernels of a training step beside attention: plain numbers in, work on a stream out.
-// No torch, no exceptions, no memory of its own. libmotet_cuda.so hands out the functions below (step_kernels); the
-// same sources, compiled for the host, are emulated in the tests (motet/cuda/emulation.h). Every pointer points into
-// the device; arithmetic is float32 whatever the types; what is written is contiguous and written whole.
+// The whole interface of the CUDA kernels of a step beside attention, of training or decoding: plain numbers in, work
+// on a stream out. No torch, no exceptions, no memory of its own. libmotet_cuda.so hands out the functions below
+// (step_kernels); the same sources, compiled for the host, are emulated in the tests (motet/cuda/emulation.h). Every
+// pointer points into the device; arithmetic is float32 whatever the types; what is written is contiguous and written
+// whole.
 namespace motet::cuda {
 
 /// Numbers [rows, columns], each row without gaps; `stride` elements from one row to the next.
@@ -92,6 +93,17 @@ struct DcmhaGradients {
   void *maps = nullptr, *gates = nullptr;
 };
 
+/// y [rows, outputs] = x [rows, columns] W^T + bias of a W in bfloat16, or in int8 whose row n stands for scale[n]
+/// times its numbers. All without gaps and at multiples of 16 bytes; columns are a multiple of 16. A row of y has the
+/// same bits whatever the number of rows.
+struct KeptLinear {
+  int64_t rows = 0, outputs = 0, columns = 0;  // rows to kMostKeptRows
+  const float* x = nullptr;
+  const void* weight = nullptr;                   // [outputs, columns]
+  const float *scale = nullptr, *bias = nullptr;  // [outputs]; scale null: bfloat16; bias null: none
+};
+inline constexpr int kMostKeptRows = 16;
+
 /// Each function puts its work on the stream and returns without waiting: null, or what CUDA says is wrong. The bits of
 /// results depend on shapes and on whether rows lie at multiples of 16 bytes, nothing else. Nothing is synchronised and
 /// nothing copied from the host, so that a CUDA graph may hold any of them. No dimension is 0, and all but the logits
@@ -118,6 +130,7 @@ struct StepKernels {
   const char* (*dcmha_split)(const DcmhaSplit&, const DcmhaParts&, const Runtime&);
   const char* (*dcmha_split_backward)(const DcmhaSplit&, const DcmhaParts& gradients, const DcmhaGradients&,
                                       const Runtime&);
+  const char* (*kept_linear)(const KeptLinear&, float* y, const Runtime&);
 };
 
 const StepKernels& step_kernels();
