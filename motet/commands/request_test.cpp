@@ -71,7 +71,7 @@ TEST(Sampling, EachValueReachesItsOption) {
     "weights": "float32", "compact_cache": true, "stepwise_base": false, "seed": "9", "stop": ["a", "b"],
     "ignore_eos": true})");
   json both = given;
-  both["compact_cache"] = false, both["stepwise_base"] = true;
+  both["compact_cache"] = false, both["stepwise_base"] = true, both["eager"] = true;
   LoadedModel none{.model = nullptr, .tokenizer = std::make_unique<ByteTokenizer>(), .companions = {}};
   none.companions.token_ids = {{"eos_token_id", 5}};
   const GenerateOptions made = generate_options(given, read_request(sampling_options(), given), none);
@@ -90,9 +90,11 @@ TEST(Sampling, EachValueReachesItsOption) {
   EXPECT_EQ(made.cache.type, parse_cache_type("int8"));
   EXPECT_TRUE(made.cache.compact);
   EXPECT_FALSE(made.cache.stepwise_base);
+  EXPECT_TRUE(made.cache.recorded);
   const GenerateOptions other = generate_options(both, read_request(sampling_options(), both), none);
   EXPECT_FALSE(other.cache.compact);
   EXPECT_TRUE(other.cache.stepwise_base);
+  EXPECT_FALSE(other.cache.recorded);
   EXPECT_EQ(generate_options(json::object(), read_request(sampling_options(), json::object()), none).writer.end_tokens,
             std::vector<int32_t>{5});
 }
