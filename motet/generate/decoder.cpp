@@ -1,6 +1,7 @@
 #include "motet/generate/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
@@ -9,7 +10,8 @@
 namespace motet {
 namespace {
 
-constexpr int64_t kPromptTokens = 512;  // of a prompt at once: what bounds the memory of its activations
+constexpr int64_t kMostLikeliest = 1000;  // that a device is asked for; more are no fewer than all
+constexpr int64_t kPromptTokens = 512;    // of a prompt at once: what bounds the memory of its activations
 
 void check_room(ModelImpl& model, int64_t tokens, int64_t sequences, const CacheOptions& options) {
   const int64_t needed = sequences * cache_bytes(model, tokens, options);
@@ -18,6 +20,31 @@ void check_room(ModelImpl& model, int64_t tokens, int64_t sequences, const Cache
   fail("generate: the cache of ", sequences, sequences == 1 ? " sequence" : " sequences", " of ", tokens,
        " tokens takes ", needed, " bytes, want at most the ", *available, " that are free on ", model.device().str(),
        ": fewer tokens or samples, or a smaller cache type");
+}
+
+// The likeliest of each row, in order, by one copy from its device; nothing where they are not certain: a number that
+// is none, or equal ones of which some are left out, whose order is the device's own.
+std::vector<std::vector<Candidate>> likeliest_of(const Tensor& logits_BV, int64_t count) {
+  const int64_t asked = std::min(count + 1, logits_BV.size(1));
+  const auto [values, ids] = logits_BV.to(at::kFloat).topk(asked);
+  const Tensor both = at::stack({values.to(at::kDouble), ids.to(at::kDouble)}).to(at::kCPU).contiguous();
+  const auto numbers = host_numbers<double>(both);
+  const size_t rows = static_cast<size_t>(logits_BV.size(0)), width = static_cast<size_t>(asked);
+  std::vector<std::vector<Candidate>> all(rows);
+  for (size_t r = 0; r < rows; ++r) {
+    std::vector<Candidate>& own = all[r];
+    for (size_t i = r * width; i < (r + 1) * width; ++i)
+      own.push_back({numbers[i], static_cast<int32_t>(numbers[rows * width + i])});
+    if (!std::isfinite(own.front().logit)) return {};
+    if (asked <= count) continue;  // that is all of them
+    if (own[width - 1].logit == own[width - 2].logit) return {};
+    own.pop_back();
+  }
+  for (std::vector<Candidate>& own : all)
+    std::sort(own.begin(), own.end(), [](const Candidate& a, const Candidate& b) {
+      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+    });
+  return all;
 }
 
 }  // namespace
@@ -79,7 +106,11 @@ void Decoder::fail_not_finite() const {
 
 // Logits of the token after the last, on the model's device.
 Tensor Decoder::computed() {
-  const int64_t end = static_cast<int64_t>(ids().size());
+  const int64_t context = model_.config().context, end = static_cast<int64_t>(ids().size());
+  if (end - begin_ > context) {
+    begin_ = end - std::max<int64_t>(context / 2, 1);
+    cache_ = fresh();
+  }
   Tensor hidden;
   while (begin_ + cache_.size() < end) {
     check_interrupt();
@@ -93,16 +124,25 @@ Tensor Decoder::computed() {
   return model_.logits(hidden.select(1, -1));
 }
 
-Tensor Decoder::logits() {
-  at::NoGradGuard no_grad;
-  const int64_t context = model_.config().context, end = static_cast<int64_t>(ids().size());
-  if (end - begin_ > context) {
-    begin_ = end - std::max<int64_t>(context / 2, 1);
-    cache_ = fresh();
-  }
-  const Tensor logits = computed().to(at::kCPU, at::kFloat);
+Tensor Decoder::checked(const Tensor& computed) const {
+  const Tensor logits = computed.to(at::kCPU, at::kFloat);
   if (!at::isfinite(logits.sum()).item<bool>() && !at::isfinite(logits).all().item<bool>()) fail_not_finite();
   return logits;
+}
+
+Tensor Decoder::logits() {
+  at::NoGradGuard no_grad;
+  return checked(computed());
+}
+
+Decoder::Next Decoder::next(int64_t count, int64_t vocabulary) {
+  at::NoGradGuard no_grad;
+  const Tensor logits = computed();
+  if (!logits.is_cpu() && count > 0 && count <= kMostLikeliest)
+    if (Next found{{}, likeliest_of(logits.narrow(1, 0, std::min(vocabulary, logits.size(1))), count)};
+        !found.likeliest.empty())
+      return found;
+  return {checked(logits), {}};
 }
 
 }  // namespace motet

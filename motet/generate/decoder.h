@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "motet/generate/recorded_steps.h"
+#include "motet/sampling/sampler.h"
 
 namespace motet {
 
@@ -18,6 +19,14 @@ class Decoder {
   /// [sequences,V] float32 of the token after the last; once a token. Throws Error when no token is new and when a
   /// logit is NaN (naming the layer where that began), Interrupted on Ctrl-C.
   Tensor logits();
+  /// What samplers look at of it, once a token: the `count` likeliest of the first `vocabulary` tokens, found by the
+  /// device, so that few numbers come to the host; or all logits, where the model is on the CPU, the count is 0 or
+  /// large, or equal logits leave open which they are. Throws as logits().
+  struct Next {
+    Tensor logits_BV;                               // on the CPU, float32; or undefined and
+    std::vector<std::vector<Candidate>> likeliest;  // of each sequence, as Sampler::next takes them
+  };
+  Next next(int64_t count, int64_t vocabulary);
   /// The next token of each sequence.
   void push(std::span<const int32_t> tokens);
 
@@ -36,6 +45,7 @@ class Decoder {
   Cache fresh() const;
   std::vector<int64_t> next_ids(int64_t first, int64_t count) const;
   Tensor computed();
+  Tensor checked(const Tensor& logits_BV) const;
   [[noreturn]] void fail_not_finite() const;
 
   ModelImpl& model_;

@@ -17,6 +17,18 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string
   return ids;
 }
 
+namespace {
+
+// By the writer of sequence i, which is the one that there is as long as there is one.
+int32_t drawn(Writer& writer, const Decoder::Next& now, size_t i) {
+  if (!now.likeliest.empty()) return writer.next(now.likeliest[std::min(i, now.likeliest.size() - 1)]);
+  const auto numbers = host_numbers<float>(now.logits_BV);
+  const size_t width = static_cast<size_t>(now.logits_BV.size(1)), rows = numbers.size() / width;
+  return writer.next(numbers.subspan(std::min(i, rows - 1) * width, width));
+}
+
+}  // namespace
+
 std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
                                   const OnText& on_text) {
   std::deque<Writer> writers;
@@ -30,17 +42,13 @@ std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, 
   std::vector<int32_t> next(writers.size());
   for (int64_t step = 0; step < options.max_tokens && !all_done(); ++step) {
     check_interrupt();
-    const Tensor logits = decoder.logits();  // of the prompt alone in the first step
-    const int64_t rows = logits.size(0), width = logits.size(1);
+    const Decoder::Next now =  // of the prompt alone in the first step
+        decoder.next(writers.front().wanted(), tokenizer.vocabulary_size());
     if (step == 0) {
       if (options.on_prompt) options.on_prompt();
       decoder.branch(options.samples);
     }
-    const auto numbers = host_numbers<float>(logits);
-    for (size_t i = 0; i < writers.size(); ++i) {
-      const size_t row = rows > 1 ? i * static_cast<size_t>(width) : 0;
-      next[i] = writers[i].next(numbers.subspan(row, static_cast<size_t>(width)));
-    }
+    for (size_t i = 0; i < writers.size(); ++i) next[i] = drawn(writers[i], now, i);
     decoder.push(next);
   }
   std::vector<Sample> samples;

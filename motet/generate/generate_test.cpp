@@ -9,6 +9,7 @@
 
 #include "motet/core/error.h"
 #include "motet/models/testing.h"
+#include "motet/ops/other_device.h"
 
 namespace motet {
 namespace {
@@ -202,6 +203,30 @@ TEST_F(Generate, NothingIsDrawnBehindTheLastToken) {
   }
   EXPECT_EQ(steps, 5);
   EXPECT_FALSE(samples[0].stopped);
+}
+
+// Recorded steps, the likeliest found by the device, several samples, past the context of 16.
+TEST_F(Generate, AnotherDeviceGivesTheSameTexts) {
+  Model there(model_->config(), other_device());
+  const auto from = model_->parameters(), to = there->parameters();
+  for (size_t i = 0; i < to.size(); ++i) to[i].detach().copy_(from[i].detach());
+  const std::vector<SamplerOptions> all{
+      {.temperature = 0},         {.top_k = 4, .seed = 3}, {.top_k = 5, .top_p = 0.7, .min_p = 0.1, .seed = 4},
+      {.top_k = 0, .top_p = 0.9}, {.top_k = 11},           {.top_k = 6, .repeat_penalty = 1.3}};
+  for (const SamplerOptions& sampler : all) {
+    const GenerateOptions options{.max_tokens = 40, .samples = 3, .writer = {.stop = {"kk"}, .sampler = sampler}};
+    const auto own = generate(*model_, tokenizer_, "abc", options),
+               other = generate(*there, tokenizer_, "abc", options);
+    for (size_t i = 0; i < own.size(); ++i) {
+      EXPECT_EQ(own[i].text, other[i].text) << sampler.top_k << " " << i;
+      EXPECT_EQ(own[i].stopped, other[i].stopped);
+    }
+  }
+  const GenerateOptions scored{.max_tokens = 9, .writer = {.logprobs = 2, .sampler = {.temperature = 0}}};
+  const auto own = generate(*model_, tokenizer_, "abc", scored), other = generate(*there, tokenizer_, "abc", scored);
+  ASSERT_EQ(own[0].tokens.size(), other[0].tokens.size());
+  for (size_t i = 0; i < own[0].tokens.size(); ++i)
+    EXPECT_NEAR(own[0].tokens[i].logprob, other[0].tokens[i].logprob, 1e-4);
 }
 
 TEST_F(Generate, PromptsThatCannotBeAreRefused) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
 #include "motet/generate/decoder.h"
 #include "motet/generate/testing.h"
 #include "motet/ops/device.h"
@@ -129,6 +131,52 @@ TEST_F(RecordedStepsTest, SayWhyACacheCannot) {
   EXPECT_EQ(full.why_not_at(), "");
   full.step(*model, random_ids(model, 1, 1), 8);
   EXPECT_EQ(full.why_not_at(), "there is no room for another token");
+}
+
+// The device finds the likeliest, the host draws: what the CPU draws of all logits.
+TEST_F(RecordedStepsTest, SamplersGetWhatTheyLookAt) {
+  Model here(tiny({{"initializer_range", 0.3}})), there(here->config(), other_device());
+  here->initialize(1), there->initialize(1);
+  const int64_t vocabulary = here->config().vocab_size;
+  Decoder own(*here, {1, 2, 3}, 30), other(*there, {1, 2, 3}, 30);
+  for (const int64_t count : {1, 4, 0, static_cast<int>(vocabulary) - 3, 7}) {
+    const Decoder::Next all = own.next(count, vocabulary - 2);
+    ASSERT_TRUE(all.logits_BV.defined() && all.likeliest.empty()) << "a CPU has them at hand";
+    const int64_t waits = other_counts().waits;
+    const Decoder::Next some = other.next(count, vocabulary - 2);
+    if (count == 0) {
+      ASSERT_TRUE(some.logits_BV.defined() && some.likeliest.empty());
+    } else {
+      EXPECT_EQ(other_counts().waits - waits, 1);
+      ASSERT_EQ(some.likeliest.size(), 1u);
+      ASSERT_EQ(static_cast<int64_t>(some.likeliest[0].size()), std::min(count, vocabulary - 2));
+      const auto [values, ids] = all.logits_BV.narrow(1, 0, vocabulary - 2).topk(std::min(count, vocabulary - 2));
+      for (size_t i = 0; i < some.likeliest[0].size(); ++i) {
+        const auto at = static_cast<int64_t>(i);
+        EXPECT_EQ(some.likeliest[0][i].id, ids[0][at].item<int64_t>());
+        EXPECT_NEAR(some.likeliest[0][i].logit, values[0][at].item<double>(), 1e-4);
+      }
+    }
+    own.push({{5}}), other.push({{5}});
+  }
+}
+
+TEST_F(RecordedStepsTest, SamplersGetAllWhereTheLikeliestAreOpen) {
+  Model model(tiny({{"tie_embeddings", false}}), other_device());
+  model->initialize(1);
+  const Tensor weight = model->output_weight();
+  const int64_t vocabulary = model->config().vocab_size;
+  weight.zero_();  // all logits are 0
+  Decoder equal(*model, {1, 2}, 8);
+  const Decoder::Next open = equal.next(3, vocabulary);
+  EXPECT_TRUE(open.likeliest.empty() && open.logits_BV.defined());
+  equal.push({{1}});
+  const Decoder::Next every = equal.next(vocabulary, vocabulary);  // none is left out: the first token comes first
+  ASSERT_EQ(every.likeliest.size(), 1u);
+  for (int64_t i = 0; i < vocabulary; ++i) EXPECT_EQ(every.likeliest[0][static_cast<size_t>(i)].id, i);
+  weight.fill_(std::numeric_limits<double>::quiet_NaN());
+  Decoder broken(*model, {1, 2}, 8);
+  EXPECT_NE(message_of<Error>([&] { broken.next(3, vocabulary); }).find("not finite"), std::string::npos);
 }
 
 }  // namespace

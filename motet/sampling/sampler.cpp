@@ -189,6 +189,10 @@ int32_t Sampler::choose(std::span<const float> logits) {
   gather(logits);
   apply_bias();
   apply_penalties();
+  return filtered();
+}
+
+int32_t Sampler::filtered() {
   if (options_.temperature == 0) return std::min_element(candidates_.begin(), candidates_.end(), better)->id;
   keep_top_k(), keep_top_p(), keep_min_p(), keep_typical();
   return draw();
@@ -196,6 +200,18 @@ int32_t Sampler::choose(std::span<const float> logits) {
 
 int32_t Sampler::next(std::span<const float> logits) {
   const int32_t id = choose(logits);
+  ++drawn_[id];
+  return id;
+}
+
+int64_t Sampler::wanted() const {
+  if (penalises() || !options_.bias.empty()) return 0;
+  return options_.temperature == 0 ? 1 : options_.top_k;
+}
+
+int32_t Sampler::next(std::span<const Candidate> likeliest) {
+  candidates_.assign(likeliest.begin(), likeliest.end());
+  const int32_t id = filtered();
   ++drawn_[id];
   return id;
 }

@@ -28,6 +28,12 @@ struct ScoredToken {
   double logprob = 0;
 };
 
+/// A token that may be drawn.
+struct Candidate {
+  double logit = 0;
+  int32_t id = 0;
+};
+
 class Sampler {
  public:
   /// `sample`: which of several samples of one request; each has random numbers of its own, whatever their number.
@@ -36,13 +42,14 @@ class Sampler {
   /// The next token from logits [V]; the penalties of later ones know it. Throws Error for a NaN, and when no logit is
   /// finite.
   int32_t next(std::span<const float> logits_V);
+  /// How many of the likeliest tokens are all that next() looks at; 0: it looks at every logit.
+  int64_t wanted() const;
+  /// The same from these alone, at least wanted() of them, likeliest first and of equal ones the first token first.
+  int32_t next(std::span<const Candidate> likeliest);
 
  private:
-  struct Candidate {
-    double logit;
-    int32_t id;
-  };
   int32_t choose(std::span<const float> logits_V);
+  int32_t filtered();
   void gather(std::span<const float> logits_V);
   void apply_bias();
   bool penalises() const;

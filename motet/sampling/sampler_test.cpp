@@ -250,6 +250,36 @@ TEST(Sampler, FiltersOfALargeVocabularyKeepWhatTheirDefinitionsSay) {
   EXPECT_EQ(lowest_of({.top_k = 2000, .top_p = 1}), sorted[1999]);
 }
 
+// Whatever stands behind the likeliest is never looked at, and a sequence of draws is the same.
+TEST(Sampler, TheLikeliestAreEnough) {
+  std::mt19937 random(5);
+  const std::vector<SamplerOptions> all{{.temperature = 0},
+                                        {.top_k = 7},
+                                        {.top_k = 3, .top_p = 0.6},
+                                        {.top_k = 40, .top_p = 1, .min_p = 0.3},
+                                        {.top_k = 12, .typical_p = 0.7, .seed = 4}};
+  for (const SamplerOptions& options : all) {
+    Sampler whole(options), few(options);
+    const auto wanted = static_cast<size_t>(few.wanted());
+    EXPECT_EQ(wanted, options.temperature == 0 ? 1u : static_cast<size_t>(options.top_k));
+    for (int turn = 0; turn < 200; ++turn) {
+      std::vector<float> logits(100);
+      for (float& x : logits) x = static_cast<float>(random() % 50) / 10;  // equal ones among them
+      std::vector<Candidate> best;
+      for (size_t i = 0; i < logits.size(); ++i) best.push_back({logits[i], static_cast<int32_t>(i)});
+      std::stable_sort(best.begin(), best.end(),
+                       [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+      best.resize(wanted);
+      ASSERT_EQ(few.next(best), whole.next(logits));
+    }
+  }
+  EXPECT_EQ(Sampler({.top_k = 0}).wanted(), 0);
+  EXPECT_EQ(Sampler({.repeat_penalty = 1.1}).wanted(), 0);
+  EXPECT_EQ(Sampler({.presence_penalty = 0.1}).wanted(), 0);
+  EXPECT_EQ(Sampler({.temperature = 0, .frequency_penalty = 0.1}).wanted(), 0);
+  EXPECT_EQ(Sampler({.bias = {{3, 1.0}}}).wanted(), 0);
+}
+
 TEST(Sampler, LogProbabilitiesAreTheLogSoftmax) {
   const std::vector<float> logits{1, 3, -2, 3};
   const double norm = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(-2.0));

@@ -17,13 +17,26 @@ int32_t Writer::next(std::span<const float> logits) {
   if (done()) return 0;
   logits = logits.first(std::min(logits.size(), static_cast<size_t>(tokenizer_.vocabulary_size())));
   const int32_t id = sampler_.next(logits);
-  sample_.stopped = ends(id);
-  if (done()) sample_.end = scored(logits, id);
-  if (done()) return id;
-  sample_.tokens.push_back(scored(logits, id));
-  emit(filter_.push(decoder_.push(id)));
-  sample_.stopped = filter_.stopped();
+  take(scored(logits, id));
   return id;
+}
+
+int32_t Writer::next(std::span<const Candidate> likeliest) {
+  if (done()) return 0;
+  const int32_t id = sampler_.next(likeliest);
+  take({{id}, {}});
+  return id;
+}
+
+void Writer::take(const GeneratedToken& token) {
+  sample_.stopped = ends(token.id);
+  if (done()) {
+    sample_.end = token;
+    return;
+  }
+  sample_.tokens.push_back(token);
+  emit(filter_.push(decoder_.push(token.id)));
+  sample_.stopped = filter_.stopped();
 }
 
 GeneratedToken Writer::scored(std::span<const float> logits, int32_t id) const {

@@ -45,12 +45,16 @@ class Writer {
   /// The next token; one without meaning after the end. Of the logits [V], V at least the tokenizer's vocabulary, those
   /// beyond it are never drawn: published models round their vocabulary up. Throws as Sampler::next.
   int32_t next(std::span<const float> logits_V);
+  /// As those of Sampler; of the tokenizer's vocabulary. 0 too where logarithmic probabilities are asked for.
+  int64_t wanted() const { return options_.logprobs < 0 ? sampler_.wanted() : 0; }
+  int32_t next(std::span<const Candidate> likeliest);
   /// So far.
   const Sample& sample() const { return sample_; }
   /// The end: what was held back is written.
   Sample finish();
 
  private:
+  void take(const GeneratedToken&);
   GeneratedToken scored(std::span<const float> logits_V, int32_t id) const;
   bool ends(int32_t id) const;
   void emit(const std::string& text);
