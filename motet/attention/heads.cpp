@@ -9,7 +9,7 @@ bool is_identity(const std::vector<int64_t>& table, int64_t stored) {
   return static_cast<int64_t>(table.size()) == stored;
 }
 
-// On a device this is a copy from the host; tables of heads that are their own or contiguous groups make none.
+// On a device this is a copy from the host.
 Tensor index(const std::vector<int64_t>& table, const Tensor& like) {
   return at::tensor(table, like.options().dtype(at::kLong));
 }
@@ -31,7 +31,10 @@ Tensor spread_heads(const Tensor& x, const std::vector<int64_t>& table) {
   if (is_identity(table, x.size(2))) return x;
   if (const int64_t size = group_size(table, x.size(2)); size > 0)
     return x.unsqueeze(3).expand({-1, -1, -1, size, -1}).flatten(2, 3);
-  return x.index_select(2, index(table, x));
+  if (x.is_cpu()) return x.index_select(2, index(table, x));
+  std::vector<Tensor> heads;  // no table has to come from the host, which a record could not hold
+  for (const int64_t stored : table) heads.push_back(x.narrow(2, stored, 1));
+  return at::cat(heads, 2);
 }
 
 Tensor summed_heads(const Tensor& dx, const std::vector<int64_t>& table, int64_t stored) {

@@ -45,6 +45,16 @@ MOTET_DEVICE uint16_t to_float16(float x) { return __half_as_ushort(__float2half
 
 // 16 bytes of the device's memory, at a multiple of 16.
 MOTET_DEVICE uint4 read16(const void* from) { return *static_cast<const uint4*>(from); }
+/// One or two words of 4 bytes, at a multiple of their size.
+template <int kCount>
+MOTET_DEVICE void read_words(const void* from, uint32_t* to) {
+  if constexpr (kCount == 1) {
+    to[0] = *static_cast<const uint32_t*>(from);
+  } else {
+    const uint2 both = *static_cast<const uint2*>(from);
+    to[0] = both.x, to[1] = both.y;
+  }
+}
 MOTET_DEVICE void write16(void* to, uint4 x) { *static_cast<uint4*>(to) = x; }
 MOTET_DEVICE void read_vector(const float* from, float* to) {
   const float4 x = *reinterpret_cast<const float4*>(from);

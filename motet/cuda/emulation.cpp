@@ -249,8 +249,8 @@ std::byte* shared(uint32_t at, int bytes, bool write) {
   return block.memory.data() + at;
 }
 
-void check_vector(const void* at) {
-  if (reinterpret_cast<uintptr_t>(at) % 16) complain("a vector of the device's memory is not aligned");
+void check_vector(const void* at, uintptr_t bytes) {
+  if (reinterpret_cast<uintptr_t>(at) % bytes) complain("a vector of the device's memory is not aligned");
 }
 
 int block_sum(int value) {

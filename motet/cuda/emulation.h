@@ -36,8 +36,8 @@ void launch(Index grid, int threads, int64_t shared_bytes, const std::function<v
 /// Shared memory at a byte offset, after the check of an access to `bytes` there.
 std::byte* shared(uint32_t at, int bytes, bool write);
 
-/// Notes a fault unless 16 bytes of the device's memory begin at a multiple of 16.
-void check_vector(const void* at);
+/// Notes a fault unless so many bytes of the device's memory, which are read together, begin at a multiple of that.
+void check_vector(const void* at, uintptr_t bytes = 16);
 
 void block_meet();
 int block_sum(int value);
@@ -101,6 +101,11 @@ inline uint4 read16(const void* from) {
   uint4 x;
   std::memcpy(&x, from, 16);
   return x;
+}
+template <int kCount>
+void read_words(const void* from, uint32_t* to) {
+  emulated::check_vector(from, 4 * kCount);
+  std::memcpy(to, from, 4 * kCount);
 }
 inline void write16(void* to, uint4 x) {
   emulated::check_vector(to);

@@ -44,7 +44,9 @@ Keys Cache::keys(Mechanism& mechanism, const Tensor& normed, const Positions& at
 
 const Positions& Cache::held_positions(Entering& tokens, const LayerCache& layer, const Tensor& place_1,
                                        int64_t count) const {
-  const auto [found, fresh] = tokens.held.try_emplace({layer.begin(), count});
+  // Of a step that is done again, where a layer begins will be another number, but one for each window.
+  const int64_t own = place_1.defined() ? layer.window() : layer.begin();
+  const auto [found, fresh] = tokens.held.try_emplace({own, count});
   if (!fresh) return found->second;
   const Tensor& at = tokens.at.at;
   if (place_1.defined())  // the device knows what the layer's first key is
@@ -65,10 +67,7 @@ Tensor Cache::attend(Entering& tokens, int64_t number, Mechanism& mechanism, con
   Attention attention = mechanism.attention(tokens.at, held, tokens.fresh ? Pass::whole : Pass::cached);
   attention.precision = mechanism.precision;
   if (tokens.padding_B.defined()) attention.visibility.key_begin_B = (tokens.padding_B - layer.begin()).clamp_min_(0);
-  if (place_1.defined()) {
-    attention.visibility.query_start_B = place_1.expand({queries.q_BTHD.size(0)});
-    attention.visibility.key_end_B = attention.visibility.query_start_B + 1;
-  }
+  if (place_1.defined()) attention.visibility.query_start_B = place_1.expand({queries.q_BTHD.size(0)});
   const Attended made = all.scales.k_BSG.defined() ? composed_attention(queries, all.keys, all.scales, attention)
                                                    : composed_attention(queries, all.keys, attention);
   if (const int64_t window = mechanism.window(Pass::cached); window > 0 && !place_1.defined())
@@ -118,6 +117,7 @@ std::string Cache::why_not_at() const {
   if (!options_.recorded) return "records are off";
   if (options_.stepwise_base) return "the base of positions goes by the step";
   if (padded(padding_)) return "there is padding";
+  if (size_ == 0) return "nothing is held yet";
   if (size_ >= capacity_ || std::ranges::any_of(layers_, [](const LayerCache& l) { return l.room() < 1; }))
     return "there is no room for another token";
   return "";

@@ -16,6 +16,8 @@ struct CacheOptions {
   bool compact = false;
   /// Where the device can, steps of single tokens are recorded once and repeated (recorded_steps.h).
   bool recorded = true;
+
+  bool operator==(const CacheOptions&) const = default;
 };
 
 /// The keys and values of all layers for the tokens so far, for decoding: each step computes new tokens alone and
@@ -43,10 +45,11 @@ class Cache {
   struct Entering {
     Positions at;
     int64_t end = 0;
-    bool fresh = false;                                     // nothing was held before
-    Tensor padding_B;                                       // undefined: none
-    Tensor places;                                          // of step_at; else undefined
-    std::map<std::pair<int64_t, int64_t>, Positions> held;  // of keys, by the first and their number: layers share them
+    bool fresh = false;  // nothing was held before
+    Tensor padding_B;    // undefined: none
+    Tensor places;       // of step_at; else undefined
+    // Of keys, by the first (or the window) and their number: layers share them.
+    std::map<std::pair<int64_t, int64_t>, Positions> held;
   };
   /// The parts of a step, for whoever walks several caches through a model at once: where the next `count` tokens
   /// stand; what each layer in turn makes of their queries and keys, out [B,T,Ho,E]; the end. Throws as step does.

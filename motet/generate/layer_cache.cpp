@@ -35,7 +35,8 @@ namespace {
 Tensor with_capacity(const Tensor& like, int64_t capacity) {
   std::vector<int64_t> size = like.sizes().vec();
   size[1] = capacity;
-  return at::empty(size, like.options());
+  // A device reads what is not held beside what is (append_at), and hides it: NaN times 0 would not be hidden.
+  return like.is_cpu() ? at::empty(size, like.options()) : at::zeros(size, like.options());
 }
 
 // Rows as whole numbers from -127 to 127, still in float32, and what each row's stand for.
@@ -95,6 +96,11 @@ void KeyRows::move_to_front(int64_t from, int64_t count) {
     if (t->defined()) t->narrow(1, 0, count).copy_(t->narrow(1, from, count));
 }
 
+void KeyRows::add_memory(std::vector<HeldMemory>& all) const {
+  for (const Tensor* t : {&values_, &scales_})
+    if (t->defined()) all.push_back({t->const_data_ptr(), t->size(0), t->size(1)});
+}
+
 KeyRows KeyRows::beginning(int64_t count, int64_t capacity) const {
   KeyRows copy = *this;
   copy.keep(0, count, capacity);
@@ -147,8 +153,7 @@ void LayerCache::appended() {
 }
 
 void LayerCache::add_memory(std::vector<HeldMemory>& all) const {
-  for (const KeyRows& t : tensors_)
-    all.push_back({t.values().const_data_ptr(), t.values().size(0), t.values().size(1)});
+  for (const KeyRows& t : tensors_) t.add_memory(all);
 }
 
 void LayerCache::keep_window(int64_t window) {

@@ -12,6 +12,13 @@ namespace motet {
 const char* name(CacheType);
 CacheType parse_cache_type(const std::string& name);  // throws UsageError
 
+/// Memory that a device reads and writes again and again.
+struct HeldMemory {
+  const void* data;
+  int64_t sequences, capacity;
+  bool operator==(const HeldMemory&) const = default;
+};
+
 /// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
 class KeyRows {
  public:
@@ -31,7 +38,7 @@ class KeyRows {
   void repeat(int64_t times);
   int64_t bytes() const;
   int64_t capacity() const { return values_.size(1); }
-  const Tensor& values() const { return values_; }  // as they are stored, [B,capacity,...]
+  void add_memory(std::vector<HeldMemory>&) const;
 
  private:
   at::ScalarType model_type_;
@@ -43,13 +50,6 @@ class KeyRows {
 struct HeldKeys {
   Keys keys;
   KeyScales scales;
-};
-
-/// Memory that a device reads and writes again and again.
-struct HeldMemory {
-  const void* data;
-  int64_t sequences, capacity;
-  bool operator==(const HeldMemory&) const = default;
 };
 
 /// The keys of one layer. A layer with a window keeps fewer than 2 w of its last tokens.
@@ -74,6 +74,7 @@ class LayerCache {
   LayerCache beginning(int64_t end, int64_t capacity) const;
   void repeat(int64_t times);
   int64_t begin() const { return begin_; }
+  int64_t window() const { return window_; }  // 0: none
   int64_t held() const { return held_; }
   int64_t bytes() const;
 

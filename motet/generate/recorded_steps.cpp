@@ -19,28 +19,23 @@ std::optional<Tensor> RecordedSteps::logits(ModelImpl& model, Cache& cache, std:
   std::vector<int64_t> numbers(ids.begin(), ids.end());
   const std::vector<int64_t> places = cache.places();
   numbers.insert(numbers.end(), places.begin(), places.end());
-  Subject subject{&model, length, cache.memory()};
-  const bool known = subject == subject_;
-  if (known) {
+  Subject subject{&model, length, cache.options(), cache.memory()};
+  if (graph_ && subject == subject_) {
     move_to(numbers_, numbers);
   } else {
     graph_.reset();
-    subject_ = std::move(subject);
     numbers_ = moved(numbers, {static_cast<int64_t>(numbers.size())}, model.device());
-  }
-  if (known && !graph_) {
     try {
       graph_.emplace(model.device(), [&] { logits_ = step(model, cache, length); });
     } catch (const c10::Error& error) {
       log_warn("steps of single tokens are not recorded on " + model.device().str() + ": " +
                error.what_without_backtrace());
       refused_ = true;
+      return {};
     }
+    subject_ = std::move(subject);
   }
-  if (graph_)
-    graph_->replay();
-  else
-    logits_ = step(model, cache, length);  // the first in this memory: the device prepares what a record cannot
+  graph_->replay();
   cache.stepped();
   return logits_;
 }

@@ -10,7 +10,8 @@ namespace motet {
 
 /// Steps of one token that a device records once and repeats: some hundred launches of a step become one, and the host
 /// hands over a few numbers. A record is of one model, length and memory of the cache; for another, as when the cache
-/// has grown, it is made anew, so nobody has to tell that it is old.
+/// has grown, it is made anew, so nobody has to tell that it is old. But the model stays as it is (prepared or not, its
+/// parameters where they lie, its precision) as long as this is used with it.
 class RecordedSteps {
  public:
   /// Logits [B,V] on the device, until the next call, of the token after ids [B], which the cache holds from
@@ -21,6 +22,7 @@ class RecordedSteps {
   struct Subject {
     const ModelImpl* model = nullptr;
     int64_t length = 0;
+    CacheOptions options;
     std::vector<HeldMemory> memory;
     bool operator==(const Subject&) const = default;
   };

@@ -8,6 +8,7 @@
 #include "motet/generate/testing.h"
 #include "motet/ops/device.h"
 #include "motet/ops/other_device.h"
+#include "motet/ops/other_record.h"
 
 namespace motet {
 namespace {
@@ -21,6 +22,7 @@ class RecordedStepsTest : public ::testing::Test {
     if (const std::string reason = Graph::why_not(other_device()); !reason.empty()) GTEST_SKIP() << reason;
   }
   at::NoGradGuard no_grad_;
+  int64_t plain_ = 0;  // tensors of a cache
 };
 
 std::vector<int64_t> column(const Tensor& ids_BT, int64_t t) {
@@ -45,9 +47,9 @@ Tensor decoded(Model& model, const Tensor& ids, int64_t prompt, const CacheOptio
   return at::cat(logits, 1);
 }
 
-// The same model on the tests' device.
-Model away(const Model& here) {
-  Model made(here->config(), other_device());
+// The same model on a device.
+Model away(const Model& here, at::Device device = other_device()) {
+  Model made(here->config(), device);
   made->to(here->dtype());
   const auto from = here->parameters(), to = made->parameters();
   for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
@@ -56,50 +58,74 @@ Model away(const Model& here) {
 
 TEST_F(RecordedStepsTest, AreThoseOfTheWholeText) {
   at::manual_seed(1);
-  for (const json& attention : all_attentions()) {
-    Model model = wide(attention), there = away(model);
-    const Tensor ids = random_ids(model, 2, kTokens), expected = model->logits(model->hidden(ids));
-    int64_t recorded = 0;
-    const Tensor got = decoded(there, ids, 5, {}, recorded);
-    EXPECT_LE(difference(got, expected), 1e-10) << attention;
-    EXPECT_GE(recorded, 30) << attention;  // all but those that made the cache grow
-  }
+  for (const at::Device device : recording_devices())
+    for (const json& attention : all_attentions()) {
+      Model model = wide(attention), there = away(model, device);
+      const Tensor ids = random_ids(model, 2, kTokens), expected = model->logits(model->hidden(ids));
+      int64_t recorded = 0;
+      const Tensor got = decoded(there, ids, 5, {}, recorded);
+      EXPECT_LE(difference(got, expected), 1e-10) << device << attention;
+      EXPECT_GE(recorded, 30) << device << attention;  // all but those that made the cache grow
+    }
 }
 
+// In float32, which kernels of ours compute on a GPU.
 TEST_F(RecordedStepsTest, AreThoseOfEveryFormOfACache) {
   at::manual_seed(2);
-  for (const char* mechanism : {"softmax", "dcmha", "coca"})
-    for (const CacheType type : {CacheType::model, CacheType::bfloat16, CacheType::int8})
-      for (const bool compact : {false, true}) {
-        Model model = wide({{"mechanism", mechanism}}, {{"initializer_range", 0.1}}), there = away(model);
-        const Tensor ids = random_ids(model, 1, kTokens);
-        const CacheOptions options{.type = type, .compact = compact};
-        int64_t recorded = 0, none = 0;
-        const Tensor expected = decoded(model, ids, 9, options, none), got = decoded(there, ids, 9, options, recorded);
-        EXPECT_LE(difference(got, expected), 1e-9) << mechanism << " " << name(type) << " " << compact;
-        EXPECT_GE(recorded, 25);
-        EXPECT_EQ(none, 0) << "a CPU records nothing";
-      }
+  for (const at::Device device : recording_devices())
+    for (const char* mechanism : {"softmax", "dcmha", "coca"})
+      for (const CacheType type : {CacheType::model, CacheType::bfloat16, CacheType::int8})
+        for (const bool compact : {false, true}) {
+          Model model = wide({{"mechanism", mechanism}}, {{"initializer_range", 0.1}});
+          if (device.is_cuda()) model->to(at::kFloat);
+          Model there = away(model, device);
+          const Tensor ids = random_ids(model, 1, kTokens);
+          const CacheOptions options{.type = type, .compact = compact};
+          int64_t recorded = 0, none = 0;
+          const Tensor expected = decoded(model, ids, 9, options, none),
+                       got = decoded(there, ids, 9, options, recorded);
+          EXPECT_LE(difference(got, expected), device.is_cuda() ? 1e-3 : 1e-9)
+              << device << mechanism << " " << name(type) << " " << compact;
+          EXPECT_GE(recorded, 25);
+          EXPECT_EQ(none, 0) << "a CPU records nothing";
+        }
 }
 
 TEST_F(RecordedStepsTest, AreMadeAnewForOtherMemory) {
   at::manual_seed(3);
-  Model model = wide({{"mechanism", "dcmha"}}), there = away(model);
-  RecordedSteps steps;
-  for (const int64_t batch : {1, 3, 1}) {
-    const Tensor ids = random_ids(model, batch, 20), expected = model->logits(model->hidden(ids, kTokens));
-    Cache cache(model->config(), kTokens, std::vector<int64_t>(static_cast<size_t>(batch), 0));
-    cache.step(*there, ids.narrow(1, 0, 4).to(other_device()), kTokens);
-    for (int64_t t = 4; t < 20; ++t) {
-      const std::optional<Tensor> made = steps.logits(*there, cache, column(ids, t), kTokens);
-      ASSERT_TRUE(made);
-      EXPECT_LE(difference(made->cpu(), expected.select(1, t)), 1e-10) << batch << " " << t;
-      if (t == 10) {  // goes back, in the memory that it has
-        ASSERT_TRUE(cache.truncate(8));
-        cache.step(*there, ids.narrow(1, 8, 3).to(other_device()), kTokens);
+  for (const at::Device device : recording_devices()) {
+    Model model = wide({{"mechanism", "dcmha"}}), there = away(model, device);
+    RecordedSteps steps;
+    for (const int64_t batch : {1, 3, 1}) {
+      const Tensor ids = random_ids(model, batch, 20), expected = model->logits(model->hidden(ids, kTokens));
+      Cache cache(model->config(), kTokens, std::vector<int64_t>(static_cast<size_t>(batch), 0));
+      cache.step(*there, ids.narrow(1, 0, 4).to(device), kTokens);
+      for (int64_t t = 4; t < 20; ++t) {
+        const std::optional<Tensor> made = steps.logits(*there, cache, column(ids, t), kTokens);
+        ASSERT_TRUE(made);
+        EXPECT_LE(difference(made->cpu(), expected.select(1, t)), 1e-10) << batch << " " << t;
+        if (t == 10) {  // goes back, in the memory that it has
+          ASSERT_TRUE(cache.truncate(8));
+          cache.step(*there, ids.narrow(1, 8, 3).to(device), kTokens);
+        }
       }
     }
   }
+}
+
+// The scales of 8 bits are memory of their own, which may be another where the numbers lie where they lay.
+TEST_F(RecordedStepsTest, AreOfAllMemoryThatTheyTouch) {
+  Model model = wide({{"mechanism", "dcmha"}}), there = away(model);
+  for (const CacheType type : {CacheType::model, CacheType::int8}) {
+    Cache cache(model->config(), kTokens, {0}, {.type = type});
+    cache.step(*there, random_ids(model, 1, 3).to(other_device()), kTokens);
+    const size_t tensors = cache.memory().size();
+    if (type == CacheType::int8)
+      EXPECT_EQ(static_cast<int64_t>(tensors), 2 * plain_);
+    else
+      plain_ = static_cast<int64_t>(tensors);
+  }
+  EXPECT_GT(plain_, 0);
 }
 
 // What a step asks the host for is its logits alone, and of the host a few numbers.
@@ -126,7 +152,7 @@ TEST_F(RecordedStepsTest, SayWhyACacheCannot) {
   EXPECT_EQ(padded.why_not_at(), "there is padding");
   EXPECT_EQ(stepwise.why_not_at(), "the base of positions goes by the step");
   EXPECT_EQ(eager.why_not_at(), "records are off");
-  EXPECT_EQ(full.why_not_at(), "there is no room for another token");
+  EXPECT_EQ(full.why_not_at(), "nothing is held yet");
   full.step(*model, random_ids(model, 1, 7), 8);
   EXPECT_EQ(full.why_not_at(), "");
   full.step(*model, random_ids(model, 1, 1), 8);

@@ -36,6 +36,7 @@ inline std::vector<nlohmann::json> all_attentions() {
   all.push_back({{"mechanism", "talking_heads"}, {"collinear", "exact"}, {"dynamic", "both"}});
   all.push_back({{"mechanism", "differential"}, {"compose", true}});
   all.push_back({{"mechanism", "differential"}, {"version", "v2"}, {"pairs", "across"}});
+  all.push_back({{"mechanism", "differential"}, {"num_heads", 4}, {"num_kv_heads", 2}, {"position_bias", "alibi"}});
   for (const char* scaling : {"linear", "ntk", "dynamic", "llama3"})
     for (const char* mechanism : {"softmax", "coca"})
       all.push_back(

@@ -36,7 +36,7 @@ Tensor cuda_token_loss(const Tensor& logits_BTV, const Tensor& targets_BT, Loss,
 /// The products are torch's, what is made of them the kernel's.
 std::vector<DcmhaMaps> cuda_dcmha_maps(const Tensor& x_BTC, const DcmhaGenerator&, const cuda::StepKernels&);
 
-/// Layers whose weights are kept in fewer bits, of up to 16 rows in float32, without gradients.
+/// Layers whose weights are kept in fewer bits, of up to 64 rows in float32, without gradients.
 std::vector<Tensor> cuda_linear(const Tensor& x, std::span<const LinearLayer>, const cuda::StepKernels&);
 
 /// What DCMHA's generator multiplies of x [B,T,C]: maps [G P, B T, 2 R N/G] and gates [B,T,P N]; undefined where it has

@@ -204,7 +204,7 @@ TEST_F(CudaRows, DcmhaMapsAreThoseOfTorch) { expect_like_torch_emulated(generato
 void expect_linear_like_torch(at::Device device, const cuda::StepKernels& kernels) {
   at::NoGradGuard no_grad;
   for (const WeightType type : {WeightType::bfloat16, WeightType::int8})
-    for (const int64_t rows : {1, 3, 8, 16}) {
+    for (const int64_t rows : {1, 3, 8, 16, 37}) {
       const Tensor x = drawn_at_random({rows, 1, 64}, at::kFloat, 1).to(device);
       std::vector<LinearLayer> layers;
       std::vector<WeightArena> arenas;
@@ -336,15 +336,15 @@ TEST_F(CudaRows, LinearLayersSayWhatTheyDoNotTake) {
   const Tensor w = at::ones({8, 32});
   WeightArena arena(2 * arena_bytes(WeightType::int8, 8, 32));
   const LinearLayer kept{kept_in(WeightType::int8, w, arena)}, plain{{w}},
-      odd{kept_in(WeightType::int8, at::ones({8, 24}), arena)};
+      odd{kept_in(WeightType::int8, at::ones({8, 30}), arena)};
   const auto reason = [](const Tensor& x, const LinearLayer& layer) { return cuda_linear_why_not(x, {&layer, 1}); };
   EXPECT_EQ(reason(at::ones({1, 32}), kept), "");
-  EXPECT_EQ(reason(at::ones({17, 32}), kept), "more than 16 rows");
+  EXPECT_EQ(reason(at::ones({65, 32}), kept), "more than 64 rows");
   EXPECT_EQ(reason(at::ones({1, 32}, at::kDouble), kept), "x in float32 alone");
   EXPECT_EQ(reason(at::ones({2, 64}).narrow(1, 0, 32), kept),
             "x that has gaps or does not lie at a multiple of 16 bytes");
   EXPECT_EQ(reason(at::ones({1, 32}), plain), "weights that are not kept in fewer bits");
-  EXPECT_EQ(reason(at::ones({1, 24}), odd), "rows of weights that are no multiple of 16");
+  EXPECT_EQ(reason(at::ones({1, 30}), odd), "rows of weights that are no multiple of 4");
   at::AutoGradMode gradients(true);
   EXPECT_EQ(reason(at::ones({1, 32}), kept), "gradients are on");
 }

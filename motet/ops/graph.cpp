@@ -9,8 +9,18 @@
 #define MOTET_RECORDS_ANY
 #endif
 #ifdef MOTET_TORCH_CUDA
+#include <cuda_runtime_api.h>
+#if CUDART_VERSION >= 12040  // the class below has other members with an older toolkit than PyTorch's
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
+#define MOTET_RECORDS_CUDA
 #endif
+#endif
+
+#include <map>
+#include <mutex>
+
+#include "motet/ops/device.h"
 
 namespace motet {
 
@@ -20,6 +30,7 @@ struct Graph::Recording {
   virtual void begin() = 0;
   virtual void end() = 0;
   virtual void replay() = 0;
+  virtual void abandon() {}  // where end() has failed
 };
 
 namespace {
@@ -35,11 +46,32 @@ struct Any final : Graph::Recording {
 };
 #endif
 
-#ifdef MOTET_TORCH_CUDA
+#ifdef MOTET_RECORDS_CUDA
+void try_to(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception&) {  // what went wrong before is what is told
+  }
+}
+
 struct Cuda final : Graph::Recording {
-  void begin() override { graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal); }
+  void begin() override { graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal); }
   void end() override { graph.capture_end(); }
   void replay() override { graph.replay(); }
+  // capture_end() of a record that became invalid leaves the allocators in the state of recording.
+  void abandon() override {
+    const at::DeviceIndex device = c10::cuda::current_device();
+    try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool); });
+    try_to([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool); });
+    try_to([&] { end_on(at::getHostAllocator(at::kCUDA)); });
+  }
+  template <class Allocator>
+  void end_on(Allocator* host) const {
+    if constexpr (requires { host->end_allocate_to_pool(pool), host->release_pool(pool); })
+      host->end_allocate_to_pool(pool), host->release_pool(pool);
+  }
+
+  const at::MempoolId_t pool = at::cuda::graph_pool_handle();
   at::cuda::CUDAGraph graph;
 };
 #endif
@@ -47,7 +79,7 @@ struct Cuda final : Graph::Recording {
 // Null: nothing on this kind of device.
 using Make = std::unique_ptr<Graph::Recording> (*)(at::DeviceType);
 Make maker_for(at::DeviceType type) {
-#ifdef MOTET_TORCH_CUDA
+#ifdef MOTET_RECORDS_CUDA
   if (type == at::kCUDA)
     return [](at::DeviceType) -> std::unique_ptr<Graph::Recording> { return std::make_unique<Cuda>(); };
 #endif
@@ -65,23 +97,42 @@ std::string Graph::why_not(at::Device device) {
   return maker_for(device.type()) ? "" : "this build records nothing on " + device.str();
 }
 
+namespace {
+
+// One for each device, as PyTorch has it: libraries keep memory for every stream that they have met. CUDA records on no
+// default stream.
+c10::Stream recording_stream(at::Device device) {
+  static std::mutex mutex;
+  static std::map<std::pair<at::DeviceType, at::DeviceIndex>, c10::Stream> streams;
+  const std::scoped_lock lock(mutex);
+  const std::pair key{device.type(), device.index()};
+  const auto found = streams.find(key);
+  if (found != streams.end()) return found->second;
+  return streams.emplace(key, c10::impl::VirtualGuardImpl(device.type()).getNewStream(device)).first->second;
+}
+
+}  // namespace
+
 Graph::Graph(at::Device device, const std::function<void()>& work) {
   TORCH_CHECK_VALUE(why_not(device).empty(), "graph: ", why_not(device));
   const c10::DeviceGuard guard(device);
-  // CUDA records on no default stream.
-  const c10::StreamGuard on(c10::impl::VirtualGuardImpl(device.type()).getNewStream(device));
+  synchronize(device);
+  const c10::StreamGuard on(recording_stream(device));
+  work();
+  synchronize(device);
   recording_ = maker_for(device.type())(device.type());
   recording_->begin();
   try {
     work();
+    recording_->end();
   } catch (...) {
     try {
       recording_->end();
     } catch (const std::exception&) {  // what went wrong first is what is told
     }
+    recording_->abandon();
     throw;
   }
-  recording_->end();
 }
 
 Graph::~Graph() = default;

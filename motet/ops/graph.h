@@ -14,9 +14,10 @@ class Graph {
   /// Why the work of this device cannot be recorded; "" where it can.
   static std::string why_not(at::Device);
 
-  /// Records, without doing it, what `work` asks of the device. Tensors that it makes and that are kept hold what each
-  /// replay makes of them. Throws what `work` throws, and c10::Error for work that waits for the device: it cannot be
-  /// recorded. Something like it must have run before, for what a library prepares at its first call cannot be either.
+  /// Does `work` once, for what libraries prepare at a first call cannot be recorded, and then records, without doing
+  /// it, what it asks of the device. Tensors that it makes and that are kept hold what each replay makes of them. Waits
+  /// for the device before. Throws what `work` throws, and c10::Error for work that waits for the device: it cannot be
+  /// recorded.
   Graph(at::Device, const std::function<void()>& work);
   ~Graph();
   Graph(Graph&&) noexcept;

@@ -45,14 +45,6 @@ const at::RegistererGraphImplRegistry registered("HOST_COPY", at::GraphImplRegis
                                                  at::RegistererGraphImplRegistry::DefaultCreator<OtherGraph>);
 #endif
 
-// Every device at hand that records: the tests' own, a GPU.
-std::vector<at::Device> recorders() {
-  std::vector<at::Device> all;
-  for (const at::Device device : {other_device(), at::Device(at::kCUDA, 0)})
-    if (Graph::why_not(device).empty() && (!device.is_cuda() || at::hasCUDA())) all.push_back(device);
-  return all;
-}
-
 TEST(Graph, IsOfADeviceThatRecords) {
   EXPECT_EQ(Graph::why_not(at::kCPU), "a CPU needs no record");
   EXPECT_NE(Graph::why_not(at::Device(at::kXPU, 0)), "");
@@ -63,52 +55,55 @@ TEST(Graph, IsOfADeviceThatRecords) {
 }
 
 TEST(Graph, ReplaysWithWhatLiesInItsInputsThen) {
-  for (const at::Device device : recorders()) {
+  for (const at::Device device : testing::recording_devices()) {
     const Tensor x = at::ones({3}).to(device), sum = at::zeros({3}).to(device);
-    sum.add_(x * 0);  // as before every record
     Tensor twice;
     Graph graph(device, [&] {
       twice = x * 2;
       sum.add_(twice);
     });
-    EXPECT_TRUE(sum.cpu().equal(at::zeros({3}))) << "a record does nothing";
+    EXPECT_TRUE(sum.cpu().equal(at::full({3}, 2.f))) << "once, and a record does nothing";
     for (const float value : {1.f, 5.f}) {
       x.fill_(value);
       graph.replay();
       EXPECT_TRUE(twice.cpu().equal(at::full({3}, 2 * value)));
     }
-    EXPECT_TRUE(sum.cpu().equal(at::full({3}, 12.f)));
+    EXPECT_TRUE(sum.cpu().equal(at::full({3}, 14.f)));
   }
 }
 
 TEST(Graph, KeepsNumbersOfTheHostAndRefusesWaits) {
-  for (const at::Device device : recorders()) {
+  for (const at::Device device : testing::recording_devices()) {
     const Tensor x = at::arange(4, at::kFloat).to(device);
     int64_t row = 1;
-    Tensor picked = x.narrow(0, row, 1) + 1.0;
+    Tensor picked;
     Graph graph(device, [&] { picked = x.narrow(0, row, 1) + static_cast<double>(row); });
     row = 2;
     graph.replay();
     EXPECT_EQ(picked.cpu().item<float>(), 2) << "of the row that it was";
     EXPECT_THROW(Graph(device, [&] { x.sum().item<float>(); }), c10::Error);
     EXPECT_THROW(Graph(device, [&] { x.cpu(); }), c10::Error);
-    EXPECT_THROW(Graph(device, [&] { x.copy_(at::zeros({4})); }), c10::Error);
+    EXPECT_THROW(Graph(device, [&] { x.copy_(at::arange(4, at::kFloat)); }), c10::Error);
     EXPECT_FALSE(testing::other_records()) << "what failed has ended";
     EXPECT_EQ(x.cpu().sum().item<float>(), 6);
+    graph.replay();
+    Graph next(device, [&] { picked = x * 2; });
+    next.replay();
+    EXPECT_EQ(picked.cpu().sum().item<float>(), 12) << "and another can begin";
   }
 }
 
 TEST(Graph, WhatMovesIntoATensorReachesAReplay) {
-  for (const at::Device device : recorders()) {
+  for (const at::Device device : testing::recording_devices()) {
     const Tensor numbers = at::zeros({2}, at::kLong).to(device);
-    Tensor sum = numbers.sum();
+    Tensor sum;
     Graph graph(device, [&] { sum = numbers.sum(); });
     const std::vector<int64_t> values{3, 4};
     const testing::OtherCounts before = testing::other_counts();
     move_to(numbers, values);
     const testing::OtherCounts after = testing::other_counts();
     EXPECT_EQ(after.without_wait - before.without_wait, !device.is_cuda());
-    EXPECT_EQ(after.pinned - before.pinned, !device.is_cuda());
+    EXPECT_EQ(after.pinned - before.pinned, !at::hasCUDA()) << "memory is pinned for a GPU where there is one";
     graph.replay();
     EXPECT_EQ(sum.cpu().item<int64_t>(), 7);
     EXPECT_THROW(move_to(numbers, std::vector<int64_t>{1}), c10::ValueError);
@@ -118,6 +113,13 @@ TEST(Graph, WhatMovesIntoATensorReachesAReplay) {
 }  // namespace
 
 namespace testing {
+
+std::vector<at::Device> recording_devices() {
+  std::vector<at::Device> all;
+  for (const at::Device device : {other_device(), at::Device(at::kCUDA, 0)})
+    if (Graph::why_not(device).empty() && (!device.is_cuda() || at::hasCUDA())) all.push_back(device);
+  return all;
+}
 
 bool other_records() { return record; }
 

@@ -18,6 +18,7 @@ void refuse_gradients(const Matrix& w) {
 // On another device, which has memory of its own: the numbers are those of the CPU.
 Matrix kept_away(WeightType type, const Tensor& weight) {
   if (type == WeightType::float32) return {weight.detach()};
+  if (type == WeightType::bfloat16) return {.values_NK = weight.detach().to(at::kBFloat16), .kept = true};
   WeightArena arena(arena_bytes(type, weight.size(0), weight.size(1)));
   return on_device(kept_in(type, weight.detach().to(at::kCPU), arena), weight.device());
 }

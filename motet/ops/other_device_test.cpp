@@ -42,6 +42,7 @@ void count(int64_t OtherCounts::* what) {
 struct HostAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t n) override {
     void* const data = n ? std::malloc(n) : nullptr;
+    if (data) std::memset(data, 0xff, n);  // what nobody has written is NaN
     const std::scoped_lock lock(mutex);
     if (data) sizes[data] = n, used.increase(n);
     return {data, data, release, c10::Device(kOther, 0)};
@@ -304,7 +305,7 @@ TEST(Moved, NobodyWaitsForACopyFromPinnedMemory) {
   const OtherCounts before = testing::other_counts();
   const Tensor there = moved(std::span(values), {2, 3}, device);
   const OtherCounts after = testing::other_counts();
-  EXPECT_EQ(after.pinned - before.pinned, 1);
+  EXPECT_EQ(after.pinned - before.pinned, !at::hasCUDA()) << "memory is pinned for a GPU where there is one";
   EXPECT_EQ(after.without_wait - before.without_wait, 1);
   EXPECT_TRUE(there.to(at::kCPU).equal(moved(std::span(values), {2, 3}, at::kCPU)));
   moved(std::span(values), {2, 3}, at::kCPU);

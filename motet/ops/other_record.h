@@ -2,8 +2,14 @@
 // graph_test.cpp holds it.
 #pragma once
 #include <functional>
+#include <vector>
+
+#include "motet/ops/torch.h"
 
 namespace motet::testing {
+
+/// Every device at hand that records: the tests' own, a GPU.
+std::vector<at::Device> recording_devices();
 
 /// Whether this thread records.
 bool other_records();

@@ -2,8 +2,8 @@
 #include "motet/kernels/cuda/team-inl.h"
 
 // Linear layers of few rows on weights in fewer bits: what takes time is reading those, once. A warp owns kOutputs rows
-// of W, 16 bytes of each at a time, and meets them with all rows of x. A product's order of sums is the same whatever
-// else is multiplied beside it.
+// of W and meets them with all rows of x, four numbers a lane, so that a warp reads neighbouring ones of both. A
+// product's order of sums is the same whatever else is multiplied beside it.
 namespace motet::cuda::step {
 
 struct KeptLinearCall {
@@ -12,24 +12,12 @@ struct KeptLinearCall {
 };
 
 inline constexpr int kLinearThreads = 128, kLinearWarps = kLinearThreads / 32;
-
-/// Numbers [4 i, 4 i + 4) of 16 bytes.
-template <bool kEightBits>
-MOTET_DEVICE void widen_four(const uint4& bits, int i, float* to) {
-  const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
-  MOTET_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    if constexpr (kEightBits)
-      to[j] = widen_int8(words[i], j);
-    else
-      to[j] = widen_bfloat16(static_cast<uint16_t>(words[2 * i + j / 2] >> 16 * (j % 2)));
-  }
-}
+inline constexpr int kAhead = 4;  // pieces of 128 numbers that are asked for together
 
 template <int kRows, int kOutputs, bool kEightBits>
 MOTET_KERNEL(kLinearThreads)
 kept_linear_rows(const MOTET_PARAMETER KeptLinearCall c) {
-  constexpr int kNumbers = kEightBits ? 16 : 8, kSize = 16 / kNumbers;
+  constexpr int kSize = kEightBits ? 1 : 2;  // bytes of a number, and words of four
   const KeptLinear& n = c.n;
   const int lane = threadIdx.x % 32, rows = static_cast<int>(n.rows), K = static_cast<int>(n.columns);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kLinearWarps + threadIdx.x / 32) * kOutputs;
@@ -41,20 +29,34 @@ kept_linear_rows(const MOTET_PARAMETER KeptLinearCall c) {
     w[o] = static_cast<const char*>(n.weight) + row * K * kSize;
   }
   float sum[kRows][kOutputs] = {};
-  for (int k = lane * kNumbers; k < K; k += 32 * kNumbers) {
-    uint4 bits[kOutputs];
+  for (int begin = 4 * lane; begin < K; begin += kAhead * 128) {
+    uint32_t bits[kAhead][kOutputs][kSize];
     MOTET_UNROLL
-    for (int o = 0; o < kOutputs; ++o) bits[o] = read16(w[o] + k * kSize);
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      MOTET_UNROLL
+      for (int o = 0; o < kOutputs; ++o)
+        if (begin + ahead * 128 < K) read_words<kSize>(w[o] + (begin + ahead * 128) * kSize, bits[ahead][o]);
+    }
     MOTET_UNROLL
-    for (int i = 0; i < kNumbers / 4; ++i) {
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int k = begin + ahead * 128;
+      if (k >= K) break;
       float wide[kOutputs][4];
       MOTET_UNROLL
-      for (int o = 0; o < kOutputs; ++o) widen_four<kEightBits>(bits[o], i, wide[o]);
+      for (int o = 0; o < kOutputs; ++o) {
+        MOTET_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          if constexpr (kEightBits)
+            wide[o][j] = widen_int8(bits[ahead][o][0], j);
+          else
+            wide[o][j] = widen_bfloat16(static_cast<uint16_t>(bits[ahead][o][j / 2] >> 16 * (j % 2)));
+        }
+      }
       MOTET_UNROLL
       for (int m = 0; m < kRows; ++m) {
         if (m >= rows) break;
         float x[4];
-        read_vector(n.x + static_cast<int64_t>(m) * K + k + 4 * i, x);
+        read_vector(n.x + static_cast<int64_t>(m) * K + k, x);
         MOTET_UNROLL
         for (int o = 0; o < kOutputs; ++o) {
           MOTET_UNROLL
@@ -72,8 +74,8 @@ kept_linear_rows(const MOTET_PARAMETER KeptLinearCall c) {
       MOTET_UNROLL
       for (int step = 16; step > 0; step /= 2) y += shuffle_xor(y, step);
       if (lane != 0 || first + o >= n.outputs) continue;
-      if (n.scale) y *= n.scale[first + o];
-      if (n.bias) y += n.bias[first + o];
+      // fmaf by name, or a compiler may join them in one form of this kernel and not in another
+      y = fmaf(y, n.scale ? n.scale[first + o] : 1.f, n.bias ? n.bias[first + o] : 0.f);
       c.y[static_cast<int64_t>(m) * n.outputs + first + o] = y;
     }
   }
@@ -91,7 +93,6 @@ inline const char* kept_linear(const KeptLinear& n, float* y, const Runtime& run
       to.run(kept_linear_rows<rows.value, outputs.value, false>, blocks, 1, kLinearThreads, 0, KeptLinearCall{n, y});
   };
   using One = std::integral_constant<int, 1>;
-  using Two = std::integral_constant<int, 2>;
   using Four = std::integral_constant<int, 4>;
   if (n.rows == 1)
     launch_with(One(), One());
@@ -100,7 +101,7 @@ inline const char* kept_linear(const KeptLinear& n, float* y, const Runtime& run
   else if (n.rows <= 8)
     launch_with(std::integral_constant<int, 8>(), Four());
   else
-    launch_with(std::integral_constant<int, kMostKeptRows>(), Two());
+    launch_with(std::integral_constant<int, kMostKeptRows>(), Four());
   return to.error();
 }
 

@@ -13,7 +13,8 @@ struct LinearCase {
 const LinearCase kCases[] = {{1, 1, 16, true, false},    {1, 37, 528, true, true},   {1, 9, 1040, false, true},
                              {2, 5, 272, false, false},  {4, 33, 528, true, false},  {5, 6, 48, true, true},
                              {8, 19, 1536, false, true}, {9, 4, 64, true, true},     {16, 11, 528, false, false},
-                             {3, 130, 32, true, true},   {16, 70, 272, true, false}, {7, 16, 512, false, true}};
+                             {3, 130, 32, true, true},   {16, 70, 272, true, false}, {7, 16, 512, false, true},
+                             {2, 7, 4, true, false},     {5, 3, 700, false, true},   {12, 5, 1100, true, true}};
 
 // W as it lies: its bytes are those of 16-bit numbers, two a byte of int8.
 struct Kept {

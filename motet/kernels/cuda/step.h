@@ -94,7 +94,7 @@ struct DcmhaGradients {
 };
 
 /// y [rows, outputs] = x [rows, columns] W^T + bias of a W in bfloat16, or in int8 whose row n stands for scale[n]
-/// times its numbers. All without gaps and at multiples of 16 bytes; columns are a multiple of 16. A row of y has the
+/// times its numbers. All without gaps and at multiples of 16 bytes; columns are a multiple of 4. A row of y has the
 /// same bits whatever the number of rows.
 struct KeptLinear {
   int64_t rows = 0, outputs = 0, columns = 0;  // rows to kMostKeptRows
