@@ -6,7 +6,7 @@ def test_doctor_names_the_kernels():
     done = run("doctor")
     assert done.returncode == 0, done.stderr
     rows = dict(line.split(maxsplit=3)[2:] for line in done.stdout.splitlines() if line.startswith("kernels of "))
-    assert rows["attention"] == "flash, cuda, fused, fused_amx, sdpa, blocked" and rows["linear"] == "rows, tiles, torch"
+    assert rows["attention"] == "flash, cuda, fused, fused_amx, sdpa, blocked" and rows["linear"] == "cuda, rows, tiles, torch"
     assert rows["rms_norm"] == rows["rotate"] == rows["silu_times"] == rows["dcmha_maps"] == "cuda, rows, torch"
     assert len(rows) == 11 and rows["dropout"] == "counter, torch"
     assert rows["write_rows"] == "bytes, torch" and rows["token_loss"] == "cuda, torch"
