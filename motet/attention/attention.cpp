@@ -67,7 +67,8 @@ Attended composed_attention(const Queries& queries, const Keys& keys, const KeyS
   Problem p = checked_problem(checked(queries, shapes, attention, "composed_attention"), "composed_attention");
   p.k_BSGD = keys.k_BSGD, p.v_BSGE = keys.v_BSGE, p.k_scale_BSG = scales.k_BSG, p.v_scale_BSG = scales.v_BSG;
   const Kernel& kernel = choose(p, Form::attend, {});
-  if (kernel.name == kFused.name || kernel.name == kFusedAmx.name) return kernel.forward(p);
+  for (const Kernel* reads : {&kFused, &kFusedAmx, &kCuda})
+    if (kernel.name == reads->name) return kernel.forward(p);
   return composed_attention(queries, widened_keys(keys, scales), attention);
 }
 

@@ -122,8 +122,8 @@ struct KeyScales {
   Tensor k_BSG, v_BSG;
 };
 
-/// Composed attention on such keys, inference alone; q in float32. On the CPU the row fused reads them as they lie;
-/// where that cannot run the problem they are widened first.
+/// Composed attention on such keys, inference alone; q in float32. The row fused reads them as they lie, and for up
+/// to 16 queries the row cuda; where those cannot run the problem they are widened first.
 Attended composed_attention(const Queries&, const Keys&, const KeyScales&, const Attention&);
 /// k and v of such keys in float32.
 Keys widened_keys(const Keys&, const KeyScales&);

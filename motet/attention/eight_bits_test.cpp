@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "motet/attention/attention.h"
+#include "motet/attention/cuda.h"
+#include "motet/attention/testing.h"
+#include "motet/cuda/emulation.h"
 
 namespace motet {
 namespace {
@@ -51,6 +54,34 @@ TEST(EightBits, SlicesOfACacheAreReadInPlace) {
   const Tensor got = composed_attention(cut.queries, cut.keys, cut.scales, cut.attention).out_BTHE,
                want = composed_attention(cut.queries, widened_keys(cut.keys, cut.scales), cut.attention).out_BTHE;
   EXPECT_LE((got - want).abs().max().item<double>(), 2e-6);
+}
+
+// The row cuda with emulated kernels: few queries are theirs, anything else is widened before.
+TEST(EightBits, AGpuReadsThemAsTheyLieWhereItDecodes) {
+  at::manual_seed(4);
+  testing::Shape n;
+  n.B = 2, n.S = 90, n.D = n.E = 32, n.Hs = n.Ha = n.Ho = 4, n.Gk = n.Gv = 2;
+  for (const int64_t T : {1, 6, 17}) {
+    n.T = T;
+    Arguments a = testing::arguments(n, {{"weight"}, {"query_gate"}}, at::kFloat);
+    a.causal = true;
+    Keys keys;
+    keys.k_BSGD = at::randint(-127, 128, {n.B, n.S, n.Gk, n.D}, at::kChar);
+    keys.v_BSGE = at::randint(-127, 128, {n.B, n.S, n.Gv, n.E}, at::kChar);
+    const KeyScales scales{at::rand({n.B, n.S, n.Gk}) * 0.02, at::rand({n.B, n.S, n.Gv}) * 0.02};
+    const Keys wide = widened_keys(keys, scales);
+    a.input[kK] = wide.k_BSGD, a.input[kV] = wide.v_BSGE;
+    Problem p = checked_problem(a, "test");
+    const Attended want = cuda_forward(p, cuda::attention());
+    p.k_BSGD = keys.k_BSGD, p.v_BSGE = keys.v_BSGE, p.k_scale_BSG = scales.k_BSG, p.v_scale_BSG = scales.v_BSG;
+    const std::string reason = cuda_why_not(p, cuda::attention());
+    EXPECT_EQ(reason, T > 16 ? "keys in 8 bits beside what decoding takes" : "");
+    if (!reason.empty()) continue;
+    const Attended got = cuda_forward(p, cuda::attention());
+    EXPECT_LE((got.out_BTHE - want.out_BTHE).abs().max().item<double>(), 2e-5) << T;
+    EXPECT_LE((got.lse_BHT - want.lse_BHT).abs().max().item<double>(), 2e-5) << T;
+  }
+  EXPECT_EQ(cuda::emulated::take_fault(), "");
 }
 
 TEST(EightBits, WithoutTheirScalesTheyAreRefused) {

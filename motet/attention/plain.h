@@ -18,8 +18,9 @@ namespace plain {
 
 using Type = NumberType;
 
-/// Numbers [B, rows, heads, width]; strides in elements, the last dimension is contiguous. int8 (CPU kernels, k and v
-/// alone): a row of a head stands for its scale times its numbers; scales [B, rows, heads], heads without gaps.
+/// Numbers [B, rows, heads, width]; strides in elements, the last dimension is contiguous. int8 (k and v alone, of
+/// kernels that say so): a row of a head stands for its scale times its numbers; scales [B, rows, heads], heads without
+/// gaps.
 struct Operand {
   const void* data = nullptr;
   Type type = Type::float32;

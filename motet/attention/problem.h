@@ -15,7 +15,7 @@ struct Problem {
   int64_t B = 0, T = 0, S = 0, D = 0, E = 0;
   int64_t score_heads = 0, softmax_heads = 0, output_heads = 0;
   std::vector<int64_t> key_of, value_of;  // complete
-  Tensor k_scale_BSG, v_scale_BSG;        // of k and v in int8, which the row fused alone reads
+  Tensor k_scale_BSG, v_scale_BSG;        // of k and v in int8, which the rows fused and cuda alone read
 
   bool mixes_nothing() const { return !pre.any_part() && !post.any_part() && !lambda.defined(); }
   at::ScalarType accumulate() const;  // float64 for float64 inputs, else float32

@@ -61,7 +61,7 @@ TEST(Sampling, DefaultsAreThoseOfTheHelp) {
     "n_predict": 200, "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0, "typical_p": 1.0, "repeat_penalty": 1.0,
     "frequency_penalty": 0, "presence_penalty": 0, "cache_type": "model", "weights": "auto", "precision": "highest", "device": "auto",
     "compact_cache": false,
-    "stepwise_base": false, "seed": 0})"));
+    "stepwise_base": false, "eager": false, "seed": 0})"));
 }
 
 TEST(Sampling, EachValueReachesItsOption) {

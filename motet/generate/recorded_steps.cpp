@@ -30,7 +30,7 @@ std::optional<Tensor> RecordedSteps::logits(ModelImpl& model, Cache& cache, std:
     } catch (const c10::Error& error) {
       log_warn("steps of single tokens are not recorded on " + model.device().str() + ": " +
                error.what_without_backtrace());
-      refused_ = true;
+      refused_ = true, logits_ = Tensor();
       return {};
     }
     subject_ = std::move(subject);

@@ -19,7 +19,8 @@ struct Call : general::Call {
   float* logits;  // [B,T,Ha,S], of pairs that are seen
 };
 
-template <int kOwn, int kTeam>
+/// kEight: keys and values in 8 bits, else in one of the other types.
+template <int kOwn, int kTeam, bool kEight>
 struct Tile : general::MixedTile<false, kKeys, kOwn> {
   using Base = general::MixedTile<false, kKeys, kOwn>;
   using Base::a, Base::sight, Base::b, Base::own0, Base::loop0, Base::thread, Base::warp, Base::lane, Base::seen,
@@ -52,16 +53,28 @@ struct Tile : general::MixedTile<false, kKeys, kOwn> {
 
   /// x[head][query][key] = scale * query . key; 0 where they do not see each other.
   MOTET_DEVICE void scores() {
-    if (a.k.type == Type::float32) scores_of<Type::float32>();
-    if (a.k.type == Type::bfloat16) scores_of<Type::bfloat16>();
-    if (a.k.type == Type::float16) scores_of<Type::float16>();
+    if constexpr (kEight) {
+      scores_of<Type::int8>();
+      block_sync();
+      scale(x, a.score_heads, a.k, a.key_of);
+    } else {
+      if (a.k.type == Type::float32) scores_of<Type::float32>();
+      if (a.k.type == Type::bfloat16) scores_of<Type::bfloat16>();
+      if (a.k.type == Type::float16) scores_of<Type::float16>();
+    }
   }
 
   /// sums[head][query] += the tile's u[head][query] . values.
   MOTET_DEVICE void values(Buffer u) {
-    if (a.v.type == Type::float32) values_of<Type::float32>(u);
-    if (a.v.type == Type::bfloat16) values_of<Type::bfloat16>(u);
-    if (a.v.type == Type::float16) values_of<Type::float16>(u);
+    if constexpr (kEight) {
+      scale(u, a.output_heads, a.v, a.value_of);
+      block_sync();
+      values_of<Type::int8>(u);
+    } else {
+      if (a.v.type == Type::float32) values_of<Type::float32>(u);
+      if (a.v.type == Type::bfloat16) values_of<Type::bfloat16>(u);
+      if (a.v.type == Type::float16) values_of<Type::float16>(u);
+    }
   }
 
   /// Weights of the tile in w, from the logits and the stats of all keys.
@@ -83,10 +96,26 @@ struct Tile : general::MixedTile<false, kKeys, kOwn> {
   // no branch keeps one row's fetch from overlapping the next.
   template <Type kType>
   MOTET_DEVICE void fetch(const plain::Operand& rows, int head, int key, int width, float* to) const {
-    const int at = smaller(loop0 + key, keys.end - 1);
-    load_all<kVector>(
-        rows.data, kType,
-        b * rows.batch_stride + at * rows.row_stride + head * rows.head_stride + (column < width ? column : 0), to);
+    const int64_t i =
+        b * rows.batch_stride + place(key) * rows.row_stride + head * rows.head_stride + (column < width ? column : 0);
+    if constexpr (kType == Type::int8) {
+      uint32_t words[2];
+      read_words<2>(static_cast<const int8_t*>(rows.data) + i, words);
+      MOTET_UNROLL
+      for (int e = 0; e < kVector; ++e) to[e] = widen_int8(words[e / 4], e % 4);
+    } else {
+      load_all<kVector>(rows.data, kType, i, to);
+    }
+  }
+  MOTET_DEVICE int place(int key) const { return smaller(loop0 + key, keys.end - 1); }
+
+  // Each number of a pair times what the numbers of its key's row stand for.
+  MOTET_DEVICE void scale(Buffer pairs, int heads, const plain::Operand& rows, const uint8_t* of) const {
+    const int64_t first = b * rows.scale_batch + place(lane) * rows.scale_row;
+    for (int item = warp; item < heads * kOwn; item += kWarps) {
+      const int at = item / kOwn * kPairs + item % kOwn * kKeys + lane;
+      pairs.set(at, pairs.get(at) * rows.scale[first + of[item / kOwn]]);
+    }
   }
 
   template <Type kType>
@@ -154,10 +183,10 @@ struct Tile : general::MixedTile<false, kKeys, kOwn> {
 };
 
 /// Logits of this block's queries over its part of the keys, and their stats.
-template <int kOwn, int kTeam>
+template <int kOwn, int kTeam, bool kEight>
 MOTET_KERNEL_BESIDE(kThreads, (kBlocks<kOwn, kTeam>))
 keep_logits(const MOTET_PARAMETER Call c) {
-  Tile<kOwn, kTeam> tile(c);
+  Tile<kOwn, kTeam, kEight> tile(c);
   const int lane = tile.lane,
             items = c.a.softmax_heads * kOwn;  // (head, query): at most 32 of a warp, a lane keeps one
   float top = -INFINITY, sum = 0;
@@ -190,10 +219,10 @@ keep_logits(const MOTET_PARAMETER Call c) {
 }
 
 /// Outputs of this block's queries under the stats, over its part of the keys.
-template <int kOwn, int kTeam>
+template <int kOwn, int kTeam, bool kEight>
 MOTET_KERNEL_BESIDE(kThreads, (kBlocks<kOwn, kTeam>))
 sum_values(const MOTET_PARAMETER Call c) {
-  Tile<kOwn, kTeam> tile(c);
+  Tile<kOwn, kTeam, kEight> tile(c);
   const plain::Type type = c.parts == 1 ? c.a.q.type : Type::float32;
   const int numbers = c.a.output_heads * kOwn * c.a.E;
   for (int i = tile.thread; i < numbers; i += kThreads) tile.sums.set(i, 0);

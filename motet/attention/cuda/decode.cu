@@ -26,7 +26,7 @@ void with_sizes(const plain::Problem& p, const Call& c, const Function& f) {
     else
       f(own, std::integral_constant<int, 32>());
   };
-  if (p.T > 1 && Tile<kQueries, 8>::bytes(c, true) <= kShared)
+  if (p.T > 1 && Tile<kQueries, 8, false>::bytes(c, true) <= kShared)
     with_team(std::integral_constant<int, kQueries>());
   else
     with_team(std::integral_constant<int, 1>());
@@ -54,9 +54,11 @@ struct Work {
 };
 
 bool in_vectors(const plain::Operand& x, int64_t width) {
-  const int64_t numbers = x.type == plain::Type::float32 ? 4 : 8;  // of 16 bytes
-  return holds_vectors(x.data) && width % kVector == 0 && x.batch_stride % numbers == 0 &&
-         x.row_stride % numbers == 0 && x.head_stride % numbers == 0;
+  const int64_t numbers = x.type == plain::Type::float32 ? 4 : 8;  // of 16 bytes; in 8 bits of 8
+  const bool aligned =
+      x.type == plain::Type::int8 ? reinterpret_cast<uintptr_t>(x.data) % 8 == 0 : holds_vectors(x.data);
+  return aligned && width % kVector == 0 && x.batch_stride % numbers == 0 && x.row_stride % numbers == 0 &&
+         x.head_stride % numbers == 0;
 }
 
 }  // namespace
@@ -65,6 +67,7 @@ const char* why_not(const plain::Problem& p, Pass pass) {
   if (pass != Pass::forward) return "not a forward pass";
   if (p.T > kMostQueries) return "more than 16 queries";
   if (p.D > kMostWidth || p.E > kMostWidth) return "a width beyond 256";
+  if ((p.k.type == plain::Type::int8) != (p.v.type == plain::Type::int8)) return "8 bits of keys or values alone";
   if (!in_vectors(p.q, p.D) || !in_vectors(p.k, p.D) || !in_vectors(p.v, p.E))
     return "rows that are not vectors of 8 numbers at multiples of 16 bytes";
   return "";
@@ -77,12 +80,20 @@ const char* forward(const plain::Problem& p, const Output& to, const Runtime& ru
   Call& c = work.c;
   c.lse = to.lse, c.out = to.out;
   Launches launches(run.stream);
-  with_sizes(p, c, [&](auto own, auto team) {
-    using Sized = Tile<own.value, team.value>;
-    launches.run(keep_logits<own.value, team.value>, work.blocks, c.parts, kThreads, Sized::bytes(c, false), c);
+  const auto run_all = [&](auto own, auto team, auto eight) {
+    using Sized = Tile<own.value, team.value, eight.value>;
+    launches.run(keep_logits<own.value, team.value, eight.value>, work.blocks, c.parts, kThreads,
+                 Sized::bytes(c, false), c);
     general::put_joined_stats(launches, p, c);
-    launches.run(sum_values<own.value, team.value>, work.blocks, c.parts, kThreads, Sized::bytes(c, true), c);
+    launches.run(sum_values<own.value, team.value, eight.value>, work.blocks, c.parts, kThreads, Sized::bytes(c, true),
+                 c);
     general::put_joined_outputs(launches, p, c);
+  };
+  with_sizes(p, c, [&](auto own, auto team) {
+    if (p.k.type == plain::Type::int8)
+      run_all(own, team, std::true_type());
+    else
+      run_all(own, team, std::false_type());
   });
   return launches.error();
 }

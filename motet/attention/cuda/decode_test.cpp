@@ -77,6 +77,17 @@ TEST_F(Decode, KeysOf16BitsUnderFloat32Queries) {
   }
 }
 
+TEST_F(Decode, KeysOf8BitsAreReadAsTheyLie) {
+  for (const int64_t heads : {4, 6})
+    for (const int64_t width : {16, 40, 64, 136}) {
+      Options o = dcmha(heads, width);
+      o.type = Type::float32, o.T = heads == 4 ? 1 : 5, o.S = 200, o.keys8 = true, o.window = width == 40 ? 60 : 0;
+      if (heads == 4) o.key_heads = 2, o.value_heads = 1;
+      SCOPED_TRACE("heads " + std::to_string(heads) + " width " + std::to_string(width));
+      expect_right(Sample(o));
+    }
+}
+
 // A cache has room for more keys than it holds.
 TEST_F(Decode, KeysThatMayNotBeReadDoNotLeak) {
   Options o = dcmha(4, 16);
