@@ -28,7 +28,7 @@ inline std::vector<nlohmann::json> all_attentions() {
   std::vector<nlohmann::json> all;
   for (const MechanismEntry& entry : mechanism_registry())
     for (const Preset& preset : entry.presets) all.push_back(preset.attention);
-  all.push_back({{"mechanism", "softmax"}, {"position_bias", "alibi"}});
+  all.push_back({{"mechanism", "softmax"}, {"position_bias", "alibi"}, {"window", 9}});
   all.push_back({{"mechanism", "softmax"}, {"position_bias", "relative"}, {"window", 7}});
   all.push_back({{"mechanism", "dcmha"}, {"window", 5}, {"window_pattern", "LG"}, {"static", true}});
   all.push_back({{"mechanism", "softmax"}, {"num_heads", 4}, {"num_kv_heads", 2}, {"window", 1}});
