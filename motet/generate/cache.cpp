@@ -123,8 +123,8 @@ std::string Cache::why_not_at() const {
   return "";
 }
 
-std::vector<HeldMemory> Cache::memory() const {
-  std::vector<HeldMemory> all;
+std::vector<MemoryOf> Cache::memory() const {
+  std::vector<MemoryOf> all;
   for (const LayerCache& layer : layers_) layer.add_memory(all);
   return all;
 }

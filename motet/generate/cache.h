@@ -39,7 +39,7 @@ class Cache {
   void stepped();
   std::string why_not_at() const;
   /// What step_at reads and writes: while this stays, a record of it stands.
-  std::vector<HeldMemory> memory() const;
+  std::vector<MemoryOf> memory() const;
 
   /// Tokens on their way through the layers.
   struct Entering {

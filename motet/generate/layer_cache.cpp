@@ -96,9 +96,9 @@ void KeyRows::move_to_front(int64_t from, int64_t count) {
     if (t->defined()) t->narrow(1, 0, count).copy_(t->narrow(1, from, count));
 }
 
-void KeyRows::add_memory(std::vector<HeldMemory>& all) const {
+void KeyRows::add_memory(std::vector<MemoryOf>& all) const {
   for (const Tensor* t : {&values_, &scales_})
-    if (t->defined()) all.push_back({t->const_data_ptr(), t->size(0), t->size(1)});
+    if (t->defined()) all.emplace_back(*t);
 }
 
 KeyRows KeyRows::beginning(int64_t count, int64_t capacity) const {
@@ -152,7 +152,7 @@ void LayerCache::appended() {
   if (window_ > 0) keep_window(window_);
 }
 
-void LayerCache::add_memory(std::vector<HeldMemory>& all) const {
+void LayerCache::add_memory(std::vector<MemoryOf>& all) const {
   for (const KeyRows& t : tensors_) t.add_memory(all);
 }
 

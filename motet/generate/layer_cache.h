@@ -5,19 +5,13 @@
 
 #include "motet/attention/attention.h"
 #include "motet/generate/options.h"
+#include "motet/ops/graph.h"
 
 namespace motet {
 
 /// The words of cache_types() (options.h).
 const char* name(CacheType);
 CacheType parse_cache_type(const std::string& name);  // throws UsageError
-
-/// Memory that a device reads and writes again and again.
-struct HeldMemory {
-  const void* data;
-  int64_t sequences, capacity;
-  bool operator==(const HeldMemory&) const = default;
-};
 
 /// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
 class KeyRows {
@@ -38,7 +32,7 @@ class KeyRows {
   void repeat(int64_t times);
   int64_t bytes() const;
   int64_t capacity() const { return values_.size(1); }
-  void add_memory(std::vector<HeldMemory>&) const;
+  void add_memory(std::vector<MemoryOf>&) const;
 
  private:
   at::ScalarType model_type_;
@@ -65,7 +59,7 @@ class LayerCache {
   HeldKeys append_at(const Tensor& place_1, const Keys& added, bool narrow);
   void appended();
   int64_t room() const { return tensors_.empty() ? 0 : tensors_.front().capacity() - held_; }
-  void add_memory(std::vector<HeldMemory>&) const;
+  void add_memory(std::vector<MemoryOf>&) const;
   void keep_window(int64_t window);
   /// Whether what a next token at `end` sees is still held.
   bool can_end_at(int64_t end) const;

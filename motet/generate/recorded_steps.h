@@ -23,7 +23,7 @@ class RecordedSteps {
     const ModelImpl* model = nullptr;
     int64_t length = 0;
     CacheOptions options;
-    std::vector<HeldMemory> memory;
+    std::vector<MemoryOf> memory;
     bool operator==(const Subject&) const = default;
   };
   Tensor step(ModelImpl&, Cache&, int64_t length) const;

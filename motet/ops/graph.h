@@ -2,10 +2,22 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "motet/ops/torch.h"
 
 namespace motet {
+
+/// Where a tensor's numbers lie, and its shape: while it stays, a record that touches the tensor stands.
+class MemoryOf {
+ public:
+  explicit MemoryOf(const Tensor& t) : data_(t.const_data_ptr()), sizes_(t.sizes().vec()) {}
+  bool operator==(const MemoryOf&) const = default;
+
+ private:
+  const void* data_;
+  std::vector<int64_t> sizes_;
+};
 
 /// Work of a device that was asked for once and is done again without the host's asking for each part of it: a CUDA
 /// graph. What it reads and writes lies where it lay when it was recorded; numbers of the host stay those of that time.
