@@ -14,6 +14,9 @@ inline Model wide(const nlohmann::json& attention, const nlohmann::json& model =
   config.context = kTokens;
   Model made = fresh(config);
   made->to(at::kDouble);
+  at::NoGradGuard no_grad;
+  for (const auto& item : made->named_parameters())  // which begins with zeros
+    if (item.key().ends_with("relative_bias")) item.value().normal_();
   return made;
 }
 
