@@ -5,10 +5,10 @@
 Losses are those of one process; torch.distributed.checkpoint reads OUT/checkpoint, in any number of processes; `motet` reads OUT/model.
 """
 import argparse
+import os
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as checkpoint
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict
 from torch.distributed.fsdp import fully_shard
 
@@ -26,14 +26,13 @@ def main():
     dist.init_process_group("nccl" if cuda else "gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
-    mesh = dist.init_device_mesh(device.type, (world,))
 
     torch.manual_seed(1)  # every rank draws the same model and keeps its part
     config = hf.MotetConfig(attention_mechanism="dcmha", attention_options={"num_heads": 4, "rank": 2})
     model, tokenizer = hf.MotetForCausalLM(config).to(device), byte_tokenizer()
     for layer in model.model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(layer)
+    fully_shard(model)
 
     optimizer, own = torch.optim.AdamW(model.parameters(), lr=3e-3), arguments.batch_size // world
     rows = torch.stack([row["input_ids"] for row in windows(tokenizer, 64, arguments.batch_size * arguments.steps)])
@@ -48,12 +47,13 @@ def main():
             print(f"step {step + 1}  loss {loss.item() / world:.6f}", flush=True)
 
     parts = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-    checkpoint.save(parts, checkpoint_id=f"{arguments.out}/checkpoint")
+    dist.checkpoint.save(parts, checkpoint_id=f"{arguments.out}/checkpoint")
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
         hf.MotetForCausalLM(config).save_pretrained(f"{arguments.out}/model", state_dict=whole)
         tokenizer.save_pretrained(f"{arguments.out}/model")
-    dist.destroy_process_group()
+    dist.barrier()  # until the model is written
+    os._exit(0)  # an interpreter that ends may meet gloo's threads and abort (pytorch issue 190489)
 
 
 if __name__ == "__main__":
