@@ -40,10 +40,7 @@ std::vector<std::vector<Candidate>> likeliest_of(const Tensor& logits_BV, int64_
     if (own[width - 1].logit == own[width - 2].logit) return {};
     own.pop_back();
   }
-  for (std::vector<Candidate>& own : all)
-    std::sort(own.begin(), own.end(), [](const Candidate& a, const Candidate& b) {
-      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-    });
+  for (std::vector<Candidate>& own : all) std::sort(own.begin(), own.end(), better);
   return all;
 }
 

@@ -10,16 +10,10 @@
 namespace motet {
 namespace {
 
-// Of two equal ones the first token is the better.
-constexpr auto better = [](const auto& a, const auto& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-};
-
 constexpr size_t kHeap = 1024;  // up to here a heap of the best beats a partition of all
 
 // The best `count` stand in front, in order.
-template <class Candidates>
-void sort_best(Candidates& all, size_t count) {
+void sort_best(std::vector<Candidate>& all, size_t count) {
   if (count < all.size() && count > kHeap)
     std::nth_element(all.begin(), all.begin() + static_cast<ptrdiff_t>(count), all.end(), better);
   const auto last = all.begin() + static_cast<ptrdiff_t>(std::min(count, all.size()));
@@ -221,10 +215,6 @@ double log_probability(std::span<const float> logits, int32_t id) {
 }
 
 std::vector<ScoredToken> likeliest(std::span<const float> logits, int64_t count) {
-  struct Candidate {
-    double logit;
-    int32_t id;
-  };
   std::vector<Candidate> all(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
   const size_t wanted = std::min(static_cast<size_t>(count), all.size());

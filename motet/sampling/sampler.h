@@ -33,6 +33,10 @@ struct Candidate {
   double logit = 0;
   int32_t id = 0;
 };
+/// Of two equal ones the first token is the better.
+inline constexpr auto better = [](const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+};
 
 class Sampler {
  public:
