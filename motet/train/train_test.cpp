@@ -218,8 +218,12 @@ TEST(Trainer, EveryBudgetEndsWithTheFinalEvaluation) {
     std::vector<int64_t> steps;
     for (const EvalRecord& r : result.evals) steps.push_back(r.step);
     EXPECT_EQ(steps.back(), 7);
-    if (std::string(every) == "3") EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 7}));
-    if (std::string(every) == "1") EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
+    if (std::string(every) == "3") {
+      EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 7}));
+    }
+    if (std::string(every) == "1") {
+      EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
+    }
   }
 }
 
