@@ -93,7 +93,8 @@ HWY_INLINE void in_a_register(Vec& v) {
 // take the buffers in which its own misses wait, and products and memory take turns.
 struct Fetch {
   const char *next, *end;
-  int64_t step;  // bytes, with every two vectors of a product
+  int64_t step;        // bytes, with every two vectors of a product
+  bool again = false;  // the next tile's rows once more: a CPU may drop what it is asked for, whole pages at a time
 };
 
 // Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile.
@@ -119,6 +120,10 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
   const char *line = fetch.next, *until = line;
   for (; k + kSums * kLanes <= end; k += kSums * kLanes) {
     for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
+    if (fetch.again)
+      each<kN>([&](auto n) MOTET_INLINED {
+        each<kSums>([&](auto i) MOTET_INLINED { __builtin_prefetch(w + (kN + n) * K + k + i * kLanes); });
+      });
     step(all, all, k, first);
     step(all, all, k + kLanes, second);
   }
@@ -200,7 +205,11 @@ HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K
 // A block of W times M rows of x, kTileM at once: W comes from memory once, and from L2 for all rows but the first.
 template <int kN, class T>
 void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  for (; M >= kTileM; M -= kTileM, x += kTileM * K, y += kTileM * N) rows_of_x<kTileM, kN>(w, count, x, K, y, N, fetch);
+  fetch.again = M >= kTileM && std::is_same_v<T, float>;
+  for (; M >= kTileM; M -= kTileM, x += kTileM * K, y += kTileM * N) {
+    rows_of_x<kTileM, kN>(w, count, x, K, y, N, fetch);
+    fetch.again = false;
+  }
   if (M == 3) rows_of_x<3, kN>(w, count, x, K, y, N, fetch);
   if (M == 2) rows_of_x<2, kN>(w, count, x, K, y, N, fetch);
   if (M == 1) rows_of_x<1, kN>(w, count, x, K, y, N, fetch);
