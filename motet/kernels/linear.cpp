@@ -94,7 +94,7 @@ HWY_INLINE void in_a_register(Vec& v) {
 struct Fetch {
   const char *next, *end;
   int64_t step;        // bytes, with every two vectors of a product
-  bool again = false;  // the next tile's rows once more: a CPU may drop what it is asked for, whole pages at a time
+  bool again = false;  // float32: the next tile's rows once more, as a CPU may drop what it is asked for
 };
 
 // Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile.
@@ -120,10 +120,12 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
   const char *line = fetch.next, *until = line;
   for (; k + kSums * kLanes <= end; k += kSums * kLanes) {
     for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
-    if (fetch.again)
-      each<kN>([&](auto n) MOTET_INLINED {
-        each<kSums>([&](auto i) MOTET_INLINED { __builtin_prefetch(w + (kN + n) * K + k + i * kLanes); });
-      });
+    if constexpr (std::is_same_v<T, float>) {
+      if (fetch.again)
+        each<kN>([&](auto n) MOTET_INLINED {
+          each<kSums>([&](auto i) MOTET_INLINED { __builtin_prefetch(w + (kN + n) * K + k + i * kLanes); });
+        });
+    }
     step(all, all, k, first);
     step(all, all, k + kLanes, second);
   }
@@ -205,7 +207,7 @@ HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K
 // A block of W times M rows of x, kTileM at once: W comes from memory once, and from L2 for all rows but the first.
 template <int kN, class T>
 void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  fetch.again = M >= kTileM && std::is_same_v<T, float>;
+  fetch.again = M >= kTileM;
   for (; M >= kTileM; M -= kTileM, x += kTileM * K, y += kTileM * N) {
     rows_of_x<kTileM, kN>(w, count, x, K, y, N, fetch);
     fetch.again = false;
