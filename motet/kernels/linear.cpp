@@ -46,6 +46,9 @@ HWY_INLINE Vec load_some(const T* p, int64_t count) {
   return load(padded);
 }
 
+template <int n>
+using Count = std::integral_constant<int, n>;
+
 constexpr int kSums = 2;  // vectors of sums of one product: they hide the latency of an addition
 constexpr bool kManyRegisters = !(HWY_ARCH_X86 && kLanes < 16);
 
@@ -93,12 +96,12 @@ HWY_INLINE void in_a_register(Vec& v) {
 // take the buffers in which its own misses wait, and products and memory take turns.
 struct Fetch {
   const char *next, *end;
-  int64_t step;        // bytes, with every two vectors of a product
-  bool again = false;  // float32: the next tile's rows once more, as a CPU may drop what it is asked for
+  int64_t step;  // bytes, with every two vectors of a product
 };
 
-// Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile.
-template <int kM, int kN, class T>
+// Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile. kAgain: the next
+// tile's rows are asked for once more, into L1, because a CPU may drop what it is asked for.
+template <bool kAgain, int kM, int kN, class T>
 HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const float* x, int64_t K, int64_t begin,
                              int64_t end, Fetch& fetch) {
   const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINED {
@@ -114,18 +117,18 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
     });
   };
   const auto all = [](const auto* p) MOTET_INLINED { return load(p); };
-  constexpr std::integral_constant<int, 0> first;
-  constexpr std::integral_constant<int, 1> second;
+  constexpr Count<0> first;
+  constexpr Count<1> second;
   int64_t k = begin;
   const char *line = fetch.next, *until = line;
   for (; k + kSums * kLanes <= end; k += kSums * kLanes) {
     for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
-    if constexpr (std::is_same_v<T, float>) {
-      if (fetch.again)
-        each<kN>([&](auto n) MOTET_INLINED {
-          each<kSums>([&](auto i) MOTET_INLINED { __builtin_prefetch(w + (kN + n) * K + k + i * kLanes); });
-        });
-    }
+    if constexpr (kAgain)
+      each<kN>([&](auto n) MOTET_INLINED {
+        const T* const next = w + (kN + n) * K + k;
+        __builtin_prefetch(next);
+        if constexpr (sizeof(T) == sizeof(float)) __builtin_prefetch(next + kLanes);
+      });
     step(all, all, k, first);
     step(all, all, k + kLanes, second);
   }
@@ -152,11 +155,11 @@ HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N) {
 }
 
 // kN rows of W times kM rows of x. Each product is summed in the same order whatever kM and kN are.
-template <int kM, int kN, class T>
+template <bool kAgain, int kM, int kN, class T>
 HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   Vec sum[kM * kN * kSums];
   each<kM * kN * kSums>([&](auto i) MOTET_INLINED { sum[i] = hn::Zero(Floats()); });
-  add_products<kM, kN>(sum, w, x, K, 0, K, fetch);
+  add_products<kAgain, kM, kN>(sum, w, x, K, 0, K, fetch);
   finish<kM, kN>(sum, y, N);
 }
 
@@ -165,7 +168,7 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N,
 constexpr int64_t kPiece = 768, kLong = 1280;
 constexpr int64_t kLeastTiles = 4, kMostTiles = 8;
 
-template <int kM, int kN, class T>
+template <bool kAgain, int kM, int kN, class T>
 HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   constexpr int kAll = kM * kN * kSums;
   HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
@@ -176,7 +179,7 @@ HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t 
       Vec sum[kAll];
       each<kAll>([&](auto i)
                      MOTET_INLINED { sum[i] = k > 0 ? hn::Load(Floats(), kept[t] + i * kLanes) : hn::Zero(Floats()); });
-      add_products<kM, kN>(sum, w + t * kN * K, x, K, k, end, fetch);
+      add_products<kAgain, kM, kN>(sum, w + t * kN * K, x, K, k, end, fetch);
       if (end == K)
         finish<kM, kN>(sum, y + t * kN, N);
       else
@@ -189,32 +192,35 @@ constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
 
 // `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
 // those of several.
-template <int kM, int kN, class T>
+template <bool kAgain, int kM, int kN, class T>
 HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   int64_t n = 0;
   if constexpr (kM == kTileM && kN > 1 && std::is_same_v<T, float>) {
     while (K >= kLong && n + kN <= count) {
       const int64_t tiles = std::min((count - n) / kN, kMostTiles);
-      long_tiles<kM, kN>(w + n * K, tiles, x, K, y + n, N, fetch);
+      long_tiles<kAgain, kM, kN>(w + n * K, tiles, x, K, y + n, N, fetch);
       n += tiles * kN;
     }
   }
-  for (; n + kN <= count; n += kN) tile<kM, kN>(w + n * K, x, K, y + n, N, fetch);
+  for (; n + kN <= count; n += kN) tile<kAgain, kM, kN>(w + n * K, x, K, y + n, N, fetch);
   if constexpr (kN > 1)
-    for (; n < count; ++n) tile<kM, 1>(w + n * K, x, K, y + n, N, fetch);
+    for (; n < count; ++n) tile<kAgain, kM, 1>(w + n * K, x, K, y + n, N, fetch);
 }
 
 // A block of W times M rows of x, kTileM at once: W comes from memory once, and from L2 for all rows but the first.
 template <int kN, class T>
 void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  fetch.again = M >= kTileM;
-  for (; M >= kTileM; M -= kTileM, x += kTileM * K, y += kTileM * N) {
-    rows_of_x<kTileM, kN>(w, count, x, K, y, N, fetch);
-    fetch.again = false;
-  }
-  if (M == 3) rows_of_x<3, kN>(w, count, x, K, y, N, fetch);
-  if (M == 2) rows_of_x<2, kN>(w, count, x, K, y, N, fetch);
-  if (M == 1) rows_of_x<1, kN>(w, count, x, K, y, N, fetch);
+  const auto pass = [&](auto rows, auto again) {
+    rows_of_x<again(), rows(), kN>(w, count, x, K, y, N, fetch);
+    M -= rows, x += rows * K, y += rows * N;
+  };
+  constexpr std::true_type first;
+  constexpr std::false_type later;
+  if (M >= kTileM) pass(Count<kTileM>(), first);
+  while (M >= kTileM) pass(Count<kTileM>(), later);
+  if (M == 3) pass(Count<3>(), later);
+  if (M == 2) pass(Count<2>(), later);
+  if (M == 1) pass(Count<1>(), later);
 }
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
