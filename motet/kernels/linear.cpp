@@ -234,6 +234,19 @@ int64_t block_rows(int64_t M, int64_t row_bytes, bool pieces) {
   return kTileN * std::max(least, tiles(std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10)));
 }
 
+// y[i] * scale[n + i] + bias[n + i], rounded alike everywhere: a compiler may fuse the middle of such a loop and not
+// its end.
+void scale_and_bias(const Weight& weight, int64_t n, int64_t count, float* y) {
+  const auto some = [&](auto d, int64_t i) HWY_ATTR {
+    const auto scale = weight.scale ? hn::LoadU(d, weight.scale + n + i) : hn::Set(d, 1);
+    const auto bias = weight.bias ? hn::LoadU(d, weight.bias + n + i) : hn::Zero(d);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, y + i), scale, bias), d, y + i);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) some(Floats(), i);
+  for (; i < count; ++i) some(hn::CappedTag<float, 1>(), i);
+}
+
 // Rows [begin, end) of W; the caller goes on with those up to `next`.
 template <class T>
 void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M) {
@@ -256,11 +269,8 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, co
         block_of_w<1>(at(n), count, x + m * K, rows, K, y, N, fetch);
       else
         block_of_w<kTileN>(at(n), count, x + m * K, rows, K, y, N, fetch);
-      if (!weight.scale && !weight.bias) continue;
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t i = 0; i < count; ++i)
-          y[r * N + i] =
-              y[r * N + i] * (weight.scale ? weight.scale[n + i] : 1) + (weight.bias ? weight.bias[n + i] : 0);
+      if (weight.scale || weight.bias)
+        for (int64_t r = 0; r < rows; ++r) scale_and_bias(weight, n, count, y + r * N);
     }
   }
 }
