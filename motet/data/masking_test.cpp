@@ -78,7 +78,9 @@ TEST(Masking, OtherTokensComeFromTheWholeVocabularyAlike) {
     if (batch.targets[i] == 4 && batch.inputs[i] != 4 && batch.inputs[i] != 10)
       ++seen[static_cast<size_t>(batch.inputs[i])], ++others;
   for (size_t id = 0; id < 10; ++id)
-    if (id != 4) EXPECT_LT(deviations(seen[id], 1.0 / 9, others), 4) << id;  // of nine counts
+    if (id != 4) {
+      EXPECT_LT(deviations(seen[id], 1.0 / 9, others), 4) << id;  // of nine counts
+    }
 }
 
 TEST(Masking, ARowsMasksDependOnKeyNumberAndPlaceAlone) {
@@ -134,7 +136,9 @@ TEST(Masking, WordsAreHiddenAsAWhole) {
     const size_t length = i % 64 == 60 ? 3 : 4;
     ++words, hidden += batch.targets[i] != kLeftOut;
     for (size_t k = 1; k < length; ++k) ASSERT_EQ(batch.targets[i + k] == kLeftOut, batch.targets[i] == kLeftOut) << i;
-    if (length == 3) ASSERT_EQ(batch.targets[i + 3], kLeftOut) << i;
+    if (length == 3) {
+      ASSERT_EQ(batch.targets[i + 3], kLeftOut) << i;
+    }
   }
   EXPECT_LT(deviations(hidden, 0.15, words), 3);
   const Counts n = counted(before, batch);

@@ -49,11 +49,15 @@ TEST(Model, EveryTensorIsDrawnFromItsOwnStream) {
   for (const auto& [name, tensor] : plain) {
     EXPECT_TRUE(tensor.equal(deeper.at(name))) << name << " does not depend on the layers behind it";
     EXPECT_TRUE(tensor.equal(composed.at(name))) << name << " does not depend on what else a layer has";
-    if (name.find("mlp") == std::string::npos) EXPECT_TRUE(tensor.equal(wide.at(name))) << name;
+    if (name.find("mlp") == std::string::npos) {
+      EXPECT_TRUE(tensor.equal(wide.at(name))) << name;
+    }
     if (tensor.dim() < 2) continue;
     EXPECT_FALSE(tensor.equal(other.at(name))) << name << " depends on the seed";
     for (const auto& [another, values] : plain)
-      if (another != name && values.sizes() == tensor.sizes()) EXPECT_FALSE(tensor.equal(values)) << name << another;
+      if (another != name && values.sizes() == tensor.sizes()) {
+        EXPECT_FALSE(tensor.equal(values)) << name << another;
+      }
   }
 }
 
@@ -93,7 +97,9 @@ TEST(Model, InitialisersDrawWhatTheySay) {
   }
   Model biased = fresh(tiny({{"block", "parallel"}}, {{"bias", true}}));
   for (const auto& item : biased->named_parameters())
-    if (item.key().ends_with("bias")) EXPECT_EQ(item.value().abs().max().item<double>(), 0) << item.key();
+    if (item.key().ends_with("bias")) {
+      EXPECT_EQ(item.value().abs().max().item<double>(), 0) << item.key();
+    }
 }
 
 // The exceptions of every mechanism by name; all other matrices but the embedding decay, and no vector does.
