@@ -173,7 +173,7 @@ Tensor Projected::finish(const Tensor& out_BTHE, const Tensor& x) {
 
 std::vector<Diagnostic> Projected::diagnostics(const Tensor& x, const Queries&, const Keys&) {
   if (!gate_proj) return {};
-  return {{"output_gate", at::sigmoid(gate_proj(x)).mean({0, 1})}};
+  return {{"output_gate", at::sigmoid(gate_proj(x)).mean(at::IntArrayRef{0, 1})}};
 }
 
 void Projected::initialize_extras(const Streams&) {

@@ -13,8 +13,8 @@ namespace {
 struct Mean {
   Tensor sum_H, count_H;
   void add(const Tensor& values_BHT, const Tensor& counts_BHT) {
-    const Tensor sum = values_BHT.masked_fill(~counts_BHT, 0).to(at::kDouble).sum({0, 2}),
-                 count = counts_BHT.to(at::kDouble).sum({0, 2});
+    const Tensor sum = values_BHT.masked_fill(~counts_BHT, 0).to(at::kDouble).sum(at::IntArrayRef{0, 2}),
+                 count = counts_BHT.to(at::kDouble).sum(at::IntArrayRef{0, 2});
     sum_H = sum_H.defined() ? sum_H + sum : sum;
     count_H = count_H.defined() ? count_H + count : count;
   }

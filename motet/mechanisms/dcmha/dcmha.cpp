@@ -112,7 +112,7 @@ std::vector<Diagnostic> Dcmha::diagnostics(const Tensor& x, const Queries& q, co
   const Tensor* const gates[] = {&q.pre.gate_BTH, &k.pre.gate_BSH, &q.post.gate_BTH, &k.post.gate_BSH};
   for (size_t branch = 0; branch < std::size(gates); ++branch)
     if (gates[branch]->defined())
-      all.push_back({text(kDcmhaBranches[branch], "_gate"), gates[branch]->abs().mean({0, 1})});
+      all.push_back({text(kDcmhaBranches[branch], "_gate"), gates[branch]->abs().mean(at::IntArrayRef{0, 1})});
   return all;
 }
 

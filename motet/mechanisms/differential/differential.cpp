@@ -190,7 +190,7 @@ std::vector<LearnedMap> Differential::learned() {
 std::vector<Diagnostic> Differential::diagnostics(const Tensor& x, const Queries& q, const Keys& k) {
   std::vector<Diagnostic> all = Projected::diagnostics(x, q, k);
   const Tensor lambda = lambda_of(x);
-  all.push_back({"lambda", lambda.dim() > 0 ? lambda.mean({0, 1}) : lambda.view({1})});
+  all.push_back({"lambda", lambda.dim() > 0 ? lambda.mean(at::IntArrayRef{0, 1}) : lambda.view({1})});
   return all;
 }
 
