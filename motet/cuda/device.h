@@ -234,7 +234,11 @@ inline const char* make_tile_map(TileMap& to, const void* data, bool bfloat16, i
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+#else
+    cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
     return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
   }();
   if (!encode) return "the driver has no cuTensorMapEncodeTiled";
@@ -250,15 +254,22 @@ inline const char* make_tile_map(TileMap& to, const void* data, bool bfloat16, i
   return done == CUDA_SUCCESS ? nullptr : "cuTensorMapEncodeTiled refuses a tensor";
 }
 
+/// Bytes of shared memory that a block of the current device may have.
+inline int shared_limit() {
+  int device = 0, bytes = 48 << 10;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return bytes;
+}
+
 /// Puts kernel<<<(x, 1, z), threads>>>(a) on the stream; null, or what is wrong.
 template <class Kernel, class A>
 const char* launch(Kernel kernel, int x, int z, int threads, int64_t shared_bytes, const A& a, void* stream) {
-  cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (error == cudaSuccess) {
-    kernel<<<dim3(x, 1, z), threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(a);
-    error = cudaGetLastError();
-  }
+  if (shared_bytes > 48 << 10)  // always the same number: calls of other threads may ask for more or less
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         shared_limit());
+  kernel<<<dim3(x, 1, z), threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(a);
+  const cudaError_t error = cudaGetLastError();  // of either, and keeps none for the next
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
@@ -281,14 +292,6 @@ inline bool has_tensor_copies() {
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   return major == 9;
-}
-
-/// Bytes of shared memory that a block of the current device may have.
-inline int shared_limit() {
-  int device = 0, bytes = 48 << 10;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return bytes;
 }
 
 }  // namespace motet::cuda

@@ -158,6 +158,17 @@ MOTET_DEVICE void unmixed(float* d, const uint32_t* x, float factor, const Lane&
   MOTET_UNROLL
   for (int k = 0; k < 8; ++k) d[k] += y[k] * factor;
 }
+template <class Numbers>
+MOTET_DEVICE bool finite(const Numbers& x) {
+  bool all = true;
+  if constexpr (std::is_array_v<Numbers>) {
+    MOTET_UNROLL
+    for (int i = 0; i < static_cast<int>(std::extent_v<Numbers>); ++i) all &= finite(x[i]);
+    return all;
+  } else {
+    return fabsf(x) < INFINITY;
+  }
+}
 MOTET_DEVICE void pack_weights(uint32_t* to, const float* d) {
   MOTET_UNROLL
   for (int i = 0; i < 4; ++i) to[i] = pack_float16(d[2 * i], d[2 * i + 1]);

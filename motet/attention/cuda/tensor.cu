@@ -10,8 +10,6 @@
 namespace motet::cuda::tensor {
 namespace {
 
-constexpr int kSumEach = 64;  // rows of a block that sums matrices
-
 int padded(int64_t rows) { return static_cast<int>(blocks_of(rows, kSumRows) * kSumRows); }
 int units_of(const plain::Problem& p) { return static_cast<int>(blocks_of(p.score_heads, kHeads)); }
 
@@ -41,8 +39,9 @@ bool each_its_own(const std::vector<int64_t>& of, int64_t stored) {
 
 // What a tensor copy asks of an operand.
 bool copyable(const plain::Operand& x) {
-  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.batch_stride % 8 == 0 && x.row_stride % 8 == 0 &&
-         x.head_stride % 8 == 0;
+  const auto stride = [](int64_t x) { return x > 0 && x % 8 == 0; };  // whether 0 will do is nowhere said
+  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && stride(x.batch_stride) && stride(x.row_stride) &&
+         stride(x.head_stride);
 }
 
 const char* dout_why_not(const plain::Problem& p, const plain::Operand& dout) {
@@ -81,7 +80,7 @@ struct Memory {
       row_sums = space.take<float>(rows[0] * kHeads);
       dout_scale = space.take<float>(1 + kScaleBlocks);
       matrix_gradients = space.take<float>(std::max(rows[0], rows[1]) * 2 * kHeads * kHeads);
-      weight_sums = space.take<float>(blocks_of(rows[0], kSumEach) * 2 * kHeads * kHeads);
+      weight_sums = space.take<float>(p.B * blocks_of(p.T, kSumEach) * 2 * kHeads * kHeads);
     }
     if (p.key_begin || p.key_end) {
       keys = space.take<uint16_t>(p.B * p.S * p.key_heads * p.D);
@@ -170,7 +169,7 @@ keep_lse(const MOTET_PARAMETER Keep k) {
 void put_scale(Launches& to, const plain::Problem& p, const Memory& memory, const plain::Operand& dout) {
   Scale scale{dout, static_cast<int>(p.B), static_cast<int>(p.T), static_cast<int>(p.output_heads),
               static_cast<int>(p.E)};
-  scale.blocks = static_cast<int>(std::min<int64_t>(p.B * p.T, kScaleBlocks));
+  scale.blocks = static_cast<int>(std::min<int64_t>(blocks_of(p.B * p.T, kScaleRows), kScaleBlocks));
   scale.scale = memory.dout_scale, scale.largest = memory.dout_scale + 1;
   to.run(find_largest, scale.blocks, 1, kFlatThreads, kFlatThreads * 4, scale);
   to.run(scale_dout, 1, 1, kFlatThreads, kFlatThreads * 4, scale);
@@ -225,7 +224,18 @@ void put_row_sums(Launches& to, const plain::Problem& p, const Memory& memory, c
   });
 }
 
-/// Gradients of one side's rows and mixes.
+WeightSum weight_sum_of(const plain::Problem& p, const Memory& memory, const Gradients& gradients) {
+  WeightSum sum{args_of(p),
+                memory.matrix_gradients,
+                memory.weight_sums,
+                padded(p.T),
+                static_cast<int>(blocks_of(p.T, kSumEach)),
+                memory.unsafe};
+  sum.to[0] = gradients.pre[kWeight], sum.to[1] = gradients.post[kWeight];
+  return sum;
+}
+
+/// Gradients of one side's rows and mixes; those of the static weights are summed, not joined.
 template <bool kOwnKeys>
 void put_gradients(Launches& to, const plain::Problem& p, const Memory& memory, const Incoming& from,
                    const Gradients& gradients) {
@@ -247,12 +257,8 @@ void put_gradients(Launches& to, const plain::Problem& p, const Memory& memory, 
   std::copy(gradients.pre.begin(), gradients.pre.end(), split.to[0]);
   std::copy(gradients.post.begin(), gradients.post.end(), split.to[1]);
   to.flat(split_matrices<kOwnKeys>, p.B * (kOwnKeys ? p.S : p.T) * 2 * kHeads, kFlatThreads, split);
-  if (kOwnKeys || (!gradients.pre[kWeight] && !gradients.post[kWeight])) return;
-  WeightSum sum{c.a, memory.matrix_gradients, memory.weight_sums, p.B, p.T, c.own_rows, memory.unsafe};
-  sum.blocks = static_cast<int>(blocks_of(p.B * p.T, kSumEach)), sum.each = kSumEach;
-  sum.to[0] = gradients.pre[kWeight], sum.to[1] = gradients.post[kWeight];
-  to.run(sum_weights, sum.blocks, 1, kFlatThreads, 0, sum);
-  to.run(join_weights, 1, 1, kFlatThreads, 0, sum);
+  const WeightSum sum = weight_sum_of(p, memory, gradients);
+  if (!kOwnKeys && sum.any()) to.run(sum_weights, p.B * sum.blocks, 2, kFlatThreads, 0, sum);
 }
 
 }  // namespace
@@ -266,7 +272,7 @@ const char* why_not(const plain::Problem& p, Pass pass) {
   if (p.T <= kLoop) return "few queries";
   if (p.D > kWidth || (back && p.E > kWidth)) return "a width beyond 64";
   if (p.D % 8 || p.E % 8 || !copyable(p.q) || !copyable(p.k) || !copyable(p.v))
-    return "rows that do not lie at multiples of 16 bytes";
+    return "rows that do not lie at multiples of 16 bytes of their own";
   const bool units = !p.pre.any_part() && !p.post.any_part();
   const int64_t heads = std::max({p.score_heads, p.softmax_heads, p.output_heads});
   if (!units && heads > kHeads) return "a mix of more than 16 heads";
@@ -313,6 +319,8 @@ const char* backward(const plain::Problem& given, const Incoming& from, const Gr
   put_gradients<false>(launches, p, memory, from, to);
   put_gradients<true>(launches, p, memory, from, to);
   if (to.v) put_weigh<true>(launches, p, memory, from.dout, to.v);
+  const WeightSum sum = weight_sum_of(p, memory, to);
+  if (sum.any()) launches.run(join_weights, 1, 2, kFlatThreads, 0, sum);
   if (launches.error()) return launches.error();
   return general::backward(p, from, to, {memory.general, run.stream}, memory.unsafe);
 }

@@ -384,6 +384,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
       block_sync();
     }
     const float f = un * kScoreScale / kLog2e / kKept;
+    if (!finite(o)) c.unsafe[at.b] = 1;  // as what float16 did not hold on its way has become
     MOTET_UNROLL
     for (int j = 0; j < 2; ++j)
       if (c.out && h + j < a.score_heads)

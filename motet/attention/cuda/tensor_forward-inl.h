@@ -24,12 +24,6 @@ struct WeighMemory {
                             barrier = matrices + 2 * kWeighRows * kMatrixBytes, bytes = barrier + 16;
 };
 
-MOTET_DEVICE bool finite(const float (*o)[8][4]) {
-  bool all = true;
-  MOTET_UNROLL
-  for (int i = 0; i < kWeighRows / 16 * 32; ++i) all &= fabsf(o[i / 32][i / 4 % 8][i % 4]) < INFINITY;
-  return all;
-}
 MOTET_DEVICE float most_of(const float* d) {
   return fmaxf(fmaxf(fmaxf(d[0], d[1]), fmaxf(d[2], d[3])), fmaxf(fmaxf(d[4], d[5]), fmaxf(d[6], d[7])));
 }

@@ -38,38 +38,68 @@ struct Pack {
   float pre_factor;  // of everything before the softmax: scale log2 e / kScoreScale
 };
 
-/// One number of a part at a row; 0 where the part is not there, or belongs to a key that may not be read.
-MOTET_DEVICE float part_number(const Sight& sight, const Mix& m, int part, int64_t row, int at) {
-  const plain::MixTensor& t = m.part[part];
-  const int b = sight.b;
-  if (!t.data || (plain::by_key(part) && !sight.reads(static_cast<int>(row)))) return 0;
-  const int64_t first = part == kWeight ? 0 : b * t.batch_stride + row * general::part_numbers(m, part);
-  return general::load(t.data, t.type, first + at);
-}
+/// The numbers of a part at a row; 0 where the part is not there, or belongs to a key that may not be read.
+struct PartRow {
+  const void* data;
+  plain::Type type;
+  int64_t first;
+  bool there, vectors;
+  MOTET_DEVICE PartRow(const Sight& sight, const Mix& m, int part, int row) {
+    const plain::MixTensor& t = m.part[part];
+    data = t.data, type = t.type, there = t.data && (!plain::by_key(part) || sight.reads(row));
+    first = part == kWeight ? 0 : sight.b * t.batch_stride + static_cast<int64_t>(row) * general::part_numbers(m, part);
+    vectors = reinterpret_cast<uintptr_t>(data) % 16 == 0 && first % kVector == 0;
+  }
+  MOTET_DEVICE float operator()(int at) const { return there ? load(data, type, first + at) : 0; }
+  /// Numbers [at, at + count), count at most kHeads, then 0.
+  MOTET_DEVICE void read(float* to, int at, int count) const {
+    if (there && vectors && count == kHeads) {
+      MOTET_UNROLL
+      for (int i = 0; i < kHeads; i += kVector) load_all<kVector>(data, type, first + at + i, to + i);
+      return;
+    }
+    MOTET_UNROLL
+    for (int i = 0; i < kHeads; ++i) to[i] = i < count ? (*this)(at + i) : 0;
+  }
+};
 
-/// Entry (n, m) of the matrix of an own row: everything static and everything of its side.
+/// Row n of the matrix of an own row: everything static and everything of its side. `to` is 0.
 template <bool kOwnKeys>
-MOTET_DEVICE float matrix_entry(const Sight& sight, bool post, int row, int unit, int n, int m) {
+MOTET_DEVICE void matrix_row(float* to, const Sight& sight, bool post, int row, int unit, int n) {
   const Args& a = sight.a;
-  const int b = sight.b;
   const Mix& mix = post ? a.post : a.pre;
   if (post && a.pairs.lambda) {
-    const int head = unit * kHeads / 2 + m;
-    if (head >= a.output_heads || n / 2 != m) return 0;
-    if (n % 2 == 0) return 1;
-    return -a.pairs.lambda[b * a.pairs.batch_stride + row * a.pairs.row_stride + head * a.pairs.head_stride];
+    const int head = unit * kHeads / 2 + n / 2;
+    if (head >= a.output_heads) return;
+    const float x =
+        n % 2 == 0
+            ? 1
+            : -a.pairs.lambda[sight.b * a.pairs.batch_stride + row * a.pairs.row_stride + head * a.pairs.head_stride];
+    MOTET_UNROLL
+    for (int m = 0; m < kHeads / 2; ++m) to[m] = n / 2 == m ? x : 0;
+    return;
   }
-  if (!mix.any) return n == m ? 1 : 0;
-  if (n >= mix.in || m >= mix.out) return 0;
+  if (!mix.any) {
+    MOTET_UNROLL
+    for (int m = 0; m < kHeads; ++m) to[m] = n == m ? 1 : 0;
+    return;
+  }
+  if (n >= mix.in) return;
   const int down = kOwnKeys ? kKeyDown : kQueryDown, rank = kOwnKeys ? mix.key_rank : mix.query_rank;
-  float sum = mix.identity && n == m ? 1.f : 0.f;
-  sum += part_number(sight, mix, kWeight, row, n * mix.out + m);
-  sum += part_number(sight, mix, down + 3, row, n * mix.out + m);
-  if (n == m) sum += part_number(sight, mix, down + 2, row, m);
-  for (int r = 0; r < rank; ++r)
-    sum = fmaf(part_number(sight, mix, down, row, r * mix.in + n),
-               part_number(sight, mix, down + 1, row, r * mix.out + m), sum);
-  return sum;
+  const PartRow weight(sight, mix, kWeight, row), full(sight, mix, down + 3, row), gate(sight, mix, down + 2, row),
+      downs(sight, mix, down, row), ups(sight, mix, down + 1, row);
+  const float diagonal = (mix.identity ? 1.f : 0.f) + (n < mix.out ? gate(n) : 0.f);
+  MOTET_UNROLL
+  for (int m = 0; m < kHeads; ++m) to[m] = n == m && m < mix.out ? diagonal : 0;
+  float row_of[kHeads];
+  const auto add = [&](const PartRow& part, int at, float factor) {
+    part.read(row_of, at, mix.out);
+    MOTET_UNROLL
+    for (int m = 0; m < kHeads; ++m) to[m] = fmaf(factor, row_of[m], to[m]);
+  };
+  if (weight.there) add(weight, n * mix.out, 1);
+  if (full.there) add(full, n * mix.out, 1);
+  for (int r = 0; r < rank; ++r) add(ups, r * mix.out, downs(r * mix.in + n));
 }
 
 /// One thread a row of a matrix.
@@ -85,17 +115,15 @@ pack_matrices(const MOTET_PARAMETER Pack p) {
   x /= p.a.B;
   const int post = x % 2, unit = static_cast<int>(x / 2);
   if (unit >= p.units) return;
-  const float factor = row < (kOwnKeys ? p.a.S : p.a.T) ? (post ? 1.f : p.pre_factor) : 0.f;
-  const Sight sight(p.a, b);
+  float made[kHeads] = {};
+  if (row < (kOwnKeys ? p.a.S : p.a.T)) matrix_row<kOwnKeys>(made, Sight(p.a, b), post != 0, row, unit, n);
+  const float factor = post ? 1.f : p.pre_factor;
   uint32_t to[kHeads / 2];
-  for (int m = 0; m < kHeads; m += 2) {
-    float pair[2] = {};
-    for (int i = 0; i < 2 && factor != 0; ++i)
-      pair[i] = factor * matrix_entry<kOwnKeys>(sight, post != 0, row, unit, n, m + i);
-    to[m / 2] = pack_float16(pair[0], pair[1]);
-  }
+  MOTET_UNROLL
+  for (int m = 0; m < kHeads / 2; ++m) to[m] = pack_float16(factor * made[2 * m], factor * made[2 * m + 1]);
   auto* const at = reinterpret_cast<uint4*>(
       p.matrices + (((static_cast<int64_t>(unit) * 2 + post) * p.a.B + b) * p.own_rows + row) * kMatrixBytes + n * 32);
+  MOTET_UNROLL
   for (int i = 0; i < 2; ++i) at[i ^ ((n >> 2) & 1)] = {to[4 * i], to[4 * i + 1], to[4 * i + 2], to[4 * i + 3]};
 }
 
@@ -120,26 +148,27 @@ pack_loop(const MOTET_PARAMETER Pack p) {
   const float factor = !post && quantity >= 2 ? p.pre_factor : 1.f;
   const Sight sight(p.a, b);
   uint32_t to[4];
+  MOTET_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int row = tile * kLoop + (l >> 2) + (i & 1) * 8, h = (l & 3) * 2 + (i >> 1) * 8;
-    float pair[2] = {};
-    for (int k = 0; k < 2; ++k)
-      if (row < (kOwnKeys ? p.a.T : p.a.S) && h + k < heads && (quantity == 4 || r < rank))
-        pair[k] = factor * part_number(sight, mix, part, row, (quantity == 4 ? 0 : r * heads) + h + k);
-    to[i] = pack_float16(pair[0], pair[1]);
+    const PartRow numbers(sight, mix, part, row);
+    const bool any = row < (kOwnKeys ? p.a.T : p.a.S) && (quantity == 4 || r < rank);
+    const int at = (quantity == 4 ? 0 : r * heads) + h;
+    to[i] =
+        pack_float16(any && h < heads ? factor * numbers(at) : 0, any && h + 1 < heads ? factor * numbers(at + 1) : 0);
   }
   reinterpret_cast<uint4*>(p.loop_mix)[place] = {to[0], to[1], to[2], to[3]};
 }
 
-/// dout_scale: the power of 2 that brings max |dout| to 4..8. Blocks look for the largest number of some rows each,
-/// then one block for the largest of theirs.
+/// dout_scale: the power of 2 that brings max |dout| to 4..8. Blocks look for the largest number of some rows each, a
+/// row a warp, then one block for the largest of theirs.
 struct Scale {
   plain::Operand dout;
   int B, T, heads, width, blocks;
   float* largest;  // [blocks]
   float* scale;
 };
-inline constexpr int kScaleBlocks = 528;
+inline constexpr int kScaleBlocks = 528, kScaleRows = kFlatThreads / 32;  // at most; rows of a block at once
 
 MOTET_DEVICE float larger_or_nan(float x, float y) { return y > x || y != y ? y : x; }
 /// The largest of the block's threads' numbers, NaN if one is; for thread 0.
@@ -154,9 +183,16 @@ MOTET_DEVICE float largest_of_block(float mine) {
 MOTET_KERNEL(kFlatThreads)
 find_largest(const MOTET_PARAMETER Scale s) {
   float mine = 0;
-  for (int row = blockIdx.x; row < s.B * s.T; row += s.blocks)
-    for (int i = threadIdx.x; i < s.heads * s.width; i += kFlatThreads)
-      mine = larger_or_nan(mine, fabsf(general::load(s.dout, row / s.T, row % s.T, i / s.width, i % s.width)));
+  const int vectors = s.width / kVector;  // of a head
+  for (int row = blockIdx.x * kScaleRows + threadIdx.x / 32; row < s.B * s.T; row += s.blocks * kScaleRows) {
+    const int64_t first = row / s.T * s.dout.batch_stride + row % s.T * s.dout.row_stride;
+    for (int i = threadIdx.x % 32; i < s.heads * vectors; i += 32) {
+      float x[kVector];
+      load_all<kVector>(s.dout.data, s.dout.type, first + i / vectors * s.dout.head_stride + i % vectors * kVector, x);
+      MOTET_UNROLL
+      for (int k = 0; k < kVector; ++k) mine = larger_or_nan(mine, fabsf(x[k]));
+    }
+  }
   mine = largest_of_block(mine);
   if (threadIdx.x == 0) s.largest[blockIdx.x] = mine;
 }
@@ -187,59 +223,76 @@ split_matrices(const MOTET_PARAMETER Split s) {
   const Mix& mix = post ? s.a.post : s.a.pre;
   if (b >= s.a.B || !mix.any) return;
   const float* d = s.from + ((static_cast<int64_t>(b) * s.own_rows + row) * 2 + post) * kHeads * kHeads;
+  float of[kHeads], to[kHeads];  // this head's row and column
+  MOTET_UNROLL
+  for (int m = 0; m < kHeads; m += 4) read_vector(d + n * kHeads + m, of + m);
+  MOTET_UNROLL
+  for (int m = 0; m < kHeads; ++m) to[m] = d[m * kHeads + n];
   const int down = kOwnKeys ? kKeyDown : kQueryDown, rank = kOwnKeys ? mix.key_rank : mix.query_rank;
   const int64_t at = static_cast<int64_t>(b) * rows + row;
   const Sight sight(s.a, b);
+  const PartRow downs(sight, mix, down, row), ups(sight, mix, down + 1, row);
+  float* const* const gradients = s.to[post];
   for (int r = 0; r < rank; ++r) {
-    float across = 0, along = 0;
-    for (int m = 0; m < kHeads; ++m) {
-      if (m < mix.out)
-        across = fmaf(d[n * kHeads + m], part_number(sight, mix, down + 1, row, r * mix.out + m), across);
-      if (m < mix.in) along = fmaf(d[m * kHeads + n], part_number(sight, mix, down, row, r * mix.in + m), along);
-    }
-    if (s.to[post][down] && n < mix.in) s.to[post][down][(at * rank + r) * mix.in + n] = across;
-    if (s.to[post][down + 1] && n < mix.out) s.to[post][down + 1][(at * rank + r) * mix.out + n] = along;
+    float across = 0, along = 0, up[kHeads], down_of[kHeads];
+    ups.read(up, r * mix.out, mix.out);
+    downs.read(down_of, r * mix.in, mix.in);
+    MOTET_UNROLL
+    for (int m = 0; m < kHeads; ++m) across = fmaf(of[m], up[m], across), along = fmaf(to[m], down_of[m], along);
+    if (gradients[down] && n < mix.in) gradients[down][(at * rank + r) * mix.in + n] = across;
+    if (gradients[down + 1] && n < mix.out) gradients[down + 1][(at * rank + r) * mix.out + n] = along;
   }
-  if (s.to[post][down + 2] && n < mix.out) s.to[post][down + 2][at * mix.out + n] = d[n * kHeads + n];
-  if (s.to[post][down + 3] && n < mix.in)
-    for (int m = 0; m < mix.out; ++m) s.to[post][down + 3][(at * mix.in + n) * mix.out + m] = d[n * kHeads + m];
+  if (gradients[down + 2] && n < mix.out) gradients[down + 2][at * mix.out + n] = d[n * kHeads + n];
+  if (!gradients[down + 3] || n >= mix.in) return;
+  MOTET_UNROLL
+  for (int m = 0; m < kHeads; ++m)
+    if (m < mix.out) gradients[down + 3][(at * mix.in + n) * mix.out + m] = of[m];
 }
 
-/// Gradients of the static weights: sums over all rows, in two steps of a fixed order. A block of the first sums `each`
-/// rows; a thread is an entry.
+/// Gradients of the static weights: sums over all rows, in two steps of a fixed order. A block of the first sums
+/// kSumEach rows of a sequence; a thread is an entry. The second begins when all is known that makes a sequence unsafe.
 struct WeightSum {
   Args a;
   const float* from;  // [B,own_rows][2 mixes][16][16]
-  float* partial;     // [blocks][2 mixes][16][16]
-  int64_t B, T;
-  int own_rows;
+  float* partial;     // [B,blocks][2 mixes][16][16]
+  int own_rows, blocks;
   const int* unsafe;  // sequences that are left out
-  int each, blocks;
   float* to[2];
+  bool any() const { return to[0] || to[1]; }
 };
+inline constexpr int kSumEach = 64, kChains = 4;  // an addition waits for the one before it in its chain
+
+/// x(0) + ... + x(count - 1), in an order of its own.
+template <class Number>
+MOTET_DEVICE float sum_of(int count, const Number& x) {
+  float sums[kChains] = {};
+  for (int i = 0; i < count; i += kChains) {
+    MOTET_UNROLL
+    for (int k = 0; k < kChains; ++k)
+      if (i + k < count) sums[k] += x(i + k);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+/// Block (sequence and rows, 1, mix).
 MOTET_KERNEL(kFlatThreads)
 sum_weights(const MOTET_PARAMETER WeightSum s) {
-  for (int post = 0; post < 2; ++post) {
-    float sum = 0;
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * s.each;
-    for (int64_t row = first; row < first + s.each && row < s.B * s.T; ++row) {
-      const int64_t b = row / s.T;
-      if (!s.unsafe[b]) sum += s.from[((b * s.own_rows + row % s.T) * 2 + post) * kFlatThreads + threadIdx.x];
-    }
-    s.partial[(static_cast<int64_t>(blockIdx.x) * 2 + post) * kFlatThreads + threadIdx.x] = sum;
-  }
+  const int b = blockIdx.x / s.blocks, first = blockIdx.x % s.blocks * kSumEach, post = blockIdx.z;
+  const float* from = s.from + ((static_cast<int64_t>(b) * s.own_rows + first) * 2 + post) * kFlatThreads + threadIdx.x;
+  s.partial[(static_cast<int64_t>(blockIdx.x) * 2 + post) * kFlatThreads + threadIdx.x] =
+      sum_of(smaller(kSumEach, s.a.T - first), [&](int row) { return from[row * 2 * kFlatThreads]; });
 }
+/// Block (1, 1, mix).
 MOTET_KERNEL(kFlatThreads)
 join_weights(const MOTET_PARAMETER WeightSum s) {
-  const int n = threadIdx.x / kHeads, m = threadIdx.x % kHeads;
-  for (int post = 0; post < 2; ++post) {
-    const Mix& mix = post ? s.a.post : s.a.pre;
-    if (!s.to[post] || n >= mix.in || m >= mix.out) continue;
-    float sum = 0;
-    for (int block = 0; block < s.blocks; ++block)
-      sum += s.partial[(static_cast<int64_t>(block) * 2 + post) * kFlatThreads + threadIdx.x];
-    s.to[post][n * mix.out + m] = sum;
+  const int n = threadIdx.x / kHeads, m = threadIdx.x % kHeads, post = blockIdx.z;
+  const Mix& mix = post ? s.a.post : s.a.pre;
+  if (!s.to[post] || n >= mix.in || m >= mix.out) return;
+  float sum = 0;
+  for (int b = 0; b < s.a.B; ++b) {
+    const float* from = s.partial + (static_cast<int64_t>(b) * s.blocks * 2 + post) * kFlatThreads + threadIdx.x;
+    if (!s.unsafe[b]) sum += sum_of(s.blocks, [&](int block) { return from[block * 2 * kFlatThreads]; });
   }
+  s.to[post][n * mix.out + m] = sum;
 }
 
 }  // namespace motet::cuda::tensor

@@ -81,7 +81,7 @@ TEST_F(Tensor, MixesOfEveryKind) {
   const auto check = [](const char* name, auto change) {
     SCOPED_TRACE(name);
     Options o = dcmha();
-    o.T = 40, o.S = 40, o.B = 1;
+    o.T = 42, o.S = 42, o.B = 1;
     change(o);
     Sample s(o);
     expect_all(s);
@@ -90,6 +90,10 @@ TEST_F(Tensor, MixesOfEveryKind) {
   check("keys alone", [](Options& o) { o.pre = o.post = {kKeyDown, kKeyUp, kKeyGate}; });
   check("gates", [](Options& o) { o.pre = {kQueryGate, kKeyGate}, o.post = {kKeyGate}; });
   check("talking heads", [](Options& o) { o.pre = o.post = {kWeight}, o.pre_identity = false; });
+  check("talking heads of several blocks", [](Options& o) {
+    o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = 4;
+    o.pre = o.post = {kWeight}, o.B = 2, o.T = o.S = 70;
+  });
   check("rectangular", [](Options& o) {
     o.pre = o.post = {kWeight}, o.pre_identity = o.post_identity = false;
     o.score_heads = o.key_heads = 5, o.softmax_heads = 9, o.output_heads = o.value_heads = 14;
@@ -218,6 +222,50 @@ TEST_F(Tensor, NumbersThatAreTooLargeAreNotLost) {
   }
 }
 
+// One number far beyond the others, the last: gradients are made of all of them at its scale, and not by the general
+// kernels.
+TEST_F(Tensor, DoutIsScaledByItsLargestNumber) {
+  Options o = dcmha(4);
+  o.B = 1, o.T = o.S = 42;
+  Sample s(o);
+  const plain::Operand dout = s.operand(o.T, o.output_heads, o.E);
+  auto* const d = static_cast<uint16_t*>(const_cast<void*>(dout.data));
+  d[dout.batch_stride - 1] = cpu::narrow(3e5, o.type);
+  const Results mine = run_all(s, dout, attention()), general = run_all(s, dout, general_attention());
+  EXPECT_NE(mine.q, general.q);
+  EXPECT_LT(distance(mine.q, widened(general.q)), kFar);
+  EXPECT_LT(distance(mine.k, widened(general.k)), kFar);
+  EXPECT_LT(distance(mine.v, widened(general.v)), kFar);
+}
+
+// Gradients of logits that float16 cannot hold, where dout . v and its sums over keys are held: the post mix's gain.
+TEST_F(Tensor, GradientsThatAreTooLargeAreNotLost) {
+  Options o = dcmha();
+  o.T = o.S = 40, o.post = {kWeight}, o.post_identity = false;
+  Sample s(o);
+  auto* const weight = static_cast<float*>(const_cast<void*>(s.p.post.part[kWeight].data));
+  for (int64_t n = 0; n < 16; ++n)
+    for (int64_t m = 0; m < 16; ++m) weight[n * 16 + m] = n == m ? 4 : 0;
+  auto* const v = static_cast<uint16_t*>(const_cast<void*>(s.p.v.data)) + s.p.v.batch_stride;
+  for (int64_t row = 0; row < o.S; ++row)
+    std::fill_n(v + row * s.p.v.row_stride, s.p.v.row_stride, cpu::narrow(row % 2 ? 100 : -100, o.type));
+  const plain::Operand dout = s.operand(o.T, o.output_heads, o.E);
+  auto* const d = static_cast<uint16_t*>(const_cast<void*>(dout.data));
+  std::fill_n(d, o.B * dout.batch_stride, cpu::narrow(1, o.type));
+  const Results mine = run_all(s, dout, attention()), general = run_all(s, dout, general_attention());
+  const auto near = [&](const std::vector<float>& a, const std::vector<float>& b) {
+    const auto half = static_cast<std::ptrdiff_t>(a.size() / 2);  // the second sequence is the general kernels'
+    EXPECT_TRUE(std::equal(a.begin() + half, a.end(), b.begin() + half));
+    EXPECT_FALSE(std::equal(a.begin(), a.begin() + half, b.begin()));
+    EXPECT_LT(distance({a.begin(), a.begin() + half}, widened({b.begin(), b.begin() + half})), kFar);
+  };
+  near(mine.q, general.q);
+  near(mine.k, general.k);
+  near(mine.v, general.v);
+  for (const int part : kDcmha) near(mine.pre[part], general.pre[part]);
+  EXPECT_LT(distance(mine.post[kWeight], widened(general.post[kWeight])), kFar);
+}
+
 TEST_F(Tensor, WhatIsLeftToTheGeneralKernels) {
   const auto why = [](auto change, Pass pass = Pass::forward) {
     Options o = dcmha();
@@ -234,7 +282,7 @@ TEST_F(Tensor, WhatIsLeftToTheGeneralKernels) {
   EXPECT_EQ(why([](Options& o) { o.D = 72; }), "a width beyond 64");
   EXPECT_EQ(why([](Options& o) { o.E = 72; }), "");
   EXPECT_EQ(why([](Options& o) { o.E = 72; }, Pass::backward), "a width beyond 64");
-  EXPECT_EQ(why([](Options& o) { o.D = 36; }), "rows that do not lie at multiples of 16 bytes");
+  EXPECT_EQ(why([](Options& o) { o.D = 36; }), "rows that do not lie at multiples of 16 bytes of their own");
   EXPECT_EQ(
       why([](Options& o) { o.score_heads = o.softmax_heads = o.output_heads = o.key_heads = o.value_heads = 17; }),
       "a mix of more than 16 heads");
@@ -242,6 +290,9 @@ TEST_F(Tensor, WhatIsLeftToTheGeneralKernels) {
   EXPECT_EQ(why([](Options& o) { o.key_rank = 3; }), "ranks beyond 2");
   EXPECT_EQ(why([](Options& o) { o.pre.clear(), o.post.clear(); }, Pass::backward), "nothing is mixed");
   EXPECT_EQ(why([](Options& o) { o.key_heads = 4; }, Pass::backward), "shared heads");
+  Sample expanded(dcmha());
+  expanded.p.v.head_stride = 0;
+  EXPECT_STREQ(tensor_why_not(expanded.p, Pass::forward), "rows that do not lie at multiples of 16 bytes of their own");
   emulated::tensor_copies = false;
   EXPECT_EQ(why(nothing), "the GPU is not of compute capability 9");
 }
