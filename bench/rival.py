@@ -1,13 +1,24 @@
 """The line protocol of the rivals: a resident process that does one step for each line it reads. See README.md."""
 
 import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 
 # Two resident processes take turns on the same cores: the waiting one must not spin. OpenMP reads this with torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def ends_with_parent():
+    """This process goes when its parent does, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def answer(**fields):
@@ -62,6 +73,7 @@ def serve(required, defaults, build):
     "step WORDS" calls step("WORDS"). What step returns is added to the answer, or stands in it in place of the time
     around the call. A request may have "device" and "calls": see timed.
     """
+    ends_with_parent()
     line = sys.stdin.readline()
     try:
         request = json.loads(line)

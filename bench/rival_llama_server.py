@@ -4,11 +4,9 @@ It needs a `llama-server` on the PATH.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,23 +15,17 @@ import time
 import urllib.error
 import urllib.request
 
-from rival import serve
+from rival import ends_with_parent, serve
 from rival_llama_cpp import write_gguf
 
 REQUIRED = ("folder", "context", "clients", "threads", "weights", "check", "generate", "seed")
 PATIENCE = 120  # seconds until a model is loaded
-PR_SET_PDEATHSIG = 1
 
 
 def free_port():
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def ends_with_us():
-    """The server goes when this process does, however it ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def ask(port, path, body=None):
@@ -48,7 +40,7 @@ def started(program, model, request):
     command = [program, "-m", model, "--host", "127.0.0.1", "--port", port, "-t", request["threads"], "-tb", request["threads"],
                "--parallel", request["clients"], "-c", request["clients"] * request["context"], "-ctk", "f32", "-ctv", "f32",
                "--no-cache-prompt", "--no-warmup", "--offline"]  # fmt: skip
-    server = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=ends_with_us)
+    server = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=ends_with_parent)
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         with contextlib.suppress(urllib.error.URLError, ConnectionError):

@@ -1,8 +1,10 @@
 """The rivals of bench/ as their protocol runs them: what they compute, and what they refuse."""
 import importlib
 import json
+import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import ROOT, environment, run
@@ -21,6 +23,28 @@ def ask(program, request, *lines):
     given = "\n".join([json.dumps(request), *lines])
     done = subprocess.run([sys.executable, ROOT / "bench" / program], input=given, env=environment(), capture_output=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_a_rival_ends_with_the_program_that_started_it():
+    program = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); time.sleep(600)"
+    command = [sys.executable, "-c", program, sys.executable, ROOT / "bench/rival_attention.py"]
+    # Its input stays open here, so that it learns of the end by the system alone.
+    parent = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = int(parent.stdout.readline())
+    try:
+        parent.stdin.write(json.dumps({**SIZES, "rival": "sdpa", "backward": False}) + "\n")
+        parent.stdin.flush()
+        assert "torch" in json.loads(parent.stdout.readline())
+    finally:
+        parent.kill()
+        parent.wait()
+    stat = pathlib.Path(f"/proc/{process}/stat")
+    for _ in range(100):
+        if not stat.exists() or " Z " in stat.read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail("it still runs")
 
 
 def computed(name, **more):

@@ -132,6 +132,7 @@ std::vector<Goal> measure_goals(const Groups& groups, const GoalRun& run) {
     Group group = make();
     run.report(group.name);
     measure(group, run.turns);
+    run.measured(group.goals);
     all.insert(all.end(), group.goals.begin(), group.goals.end());
   }
   if (!all.empty()) return all;

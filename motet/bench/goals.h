@@ -35,6 +35,7 @@ struct GoalRun {
   Turns turns;
   at::Device device = at::kCPU;                                                // the CPU's own goals, or those of a GPU
   std::function<void(const std::string&)> report = [](const std::string&) {};  // the group under way
+  std::function<void(const std::vector<Goal>&)> measured = [](const std::vector<Goal>&) {};  // those of a group
 };
 
 /// All goals of the groups asked for, in order. Where a contestant cannot run, or its operator is wrong, its goals say

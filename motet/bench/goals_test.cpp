@@ -171,6 +171,22 @@ TEST(Goals, WhatCannotRunSaysWhyAndTheOthersGoOn) {
   EXPECT_NE(of(goals, "wrong").why_not.find("wrong: unknown mechanism 'no operator'"), std::string::npos);
 }
 
+TEST(Goals, AnInterruptLeavesWhatWasMeasured) {
+  const Groups groups{{16, [] { return group_of({"flash"}); }}, {16, [] {
+                                                                   Group group = group_of({"flash"});
+                                                                   group.contestants["ours"].step = [] -> Time {
+                                                                     throw Interrupted("stopped");
+                                                                   };
+                                                                   return group;
+                                                                 }}};
+  GoalRun run = once();
+  std::vector<Goal> measured;
+  run.measured = [&](const std::vector<Goal>& more) { measured.insert(measured.end(), more.begin(), more.end()); };
+  EXPECT_THROW(measure_goals(groups, run), Interrupted);
+  ASSERT_EQ(measured.size(), 1u);
+  EXPECT_GT(measured[0].over_time.wall, 0);
+}
+
 TEST(Goals, WithoutALimitNothingFallsShortAndAnUnmeasuredLimitDoes) {
   Goal goal{"g", "a", "b", 0};
   goal.of_time = {2, 2}, goal.over_time = {1, 1};

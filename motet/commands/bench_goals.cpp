@@ -98,13 +98,23 @@ int bench_attention_goals(const nlohmann::json& request, const BenchRequest& ask
   if (!asked.shape.empty()) run.length = shape["T"];
   Progress progress("bench goals", 0);
   run.report = [&, group = int64_t{0}](const std::string& name) mutable { progress.update(group++, name); };
-  const std::vector<Goal> goals = measure_goals(run);
-  progress.finish();
+  std::vector<Goal> goals;
+  run.measured = [&](const std::vector<Goal>& more) { goals.insert(goals.end(), more.begin(), more.end()); };
   const char* clock = device.is_cpu() ? "processor time, where two threads run of the clock" : "the GPU's clock";
-  return show_goals(goals,
-                    text(run.kind.empty() ? "" : text("Goals of a CPU with ", run.kind, ". "), "Ratio: of ", clock,
-                         ". Reached: within 5 %. Every operator was first checked against float64.\n"),
-                    setup, request);
+  const auto show = [&] {
+    progress.finish();
+    return show_goals(goals,
+                      text(run.kind.empty() ? "" : text("Goals of a CPU with ", run.kind, ". "), "Ratio: of ", clock,
+                           ". Reached: within 5 %. Every operator was first checked against float64.\n"),
+                      setup, request);
+  };
+  try {
+    measure_goals(run);
+  } catch (const Interrupted&) {  // minutes of work, of which nothing is lost
+    if (!goals.empty()) show();
+    throw;
+  }
+  return show();
 }
 
 int bench_train_goals(const nlohmann::json& request, const BenchRequest& asked) {
