@@ -1,5 +1,6 @@
 """The operator and the program on a GPU; each test skips where there is none."""
 import json
+import os
 import re
 import subprocess
 
@@ -11,6 +12,19 @@ from test_operators import CASES, DCMHA, MOTET, attend, call, cases, leaves, pro
 torch = cpu.torch
 DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@pytest.fixture(autouse=True)
+def a_fault_is_its_own_tests():
+    """After one a process can do nothing more on the GPU: under pytest -n the next tests get a new one."""
+    yield
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            raise
+        os._exit(1)
+
 
 HEADS = dict(Hs=16, Ha=16, Ho=16, Gk=16, Gv=16, D=64, E=64, T=80, S=80)
 MANY = {**HEADS, "Hs": 32, "Ha": 32, "Ho": 32, "Gk": 32, "Gv": 32}
