@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT, environment
 
 SESSION = ROOT / "scripts/gpu_session"
-STAGES = "doctor sanitize tests goals-2048 goals-8192 decode train goals-4096 wide race run verify".split()
+STAGES = "doctor sanitize tests goals-2048 goals-8192 decode train goals-4096 wide race sanitize-more run verify".split()
 
 
 def session(*arguments, script=SESSION, **extra):

@@ -201,11 +201,12 @@ MOTET_DEVICE void arrivals_expect(uint32_t barrier, uint32_t bytes) {
 /// Waits for the phase of this parity. Gives up after seconds: a fault gives wrong numbers, not a GPU that hangs (and
 /// __trap() would make ptxas ignore more_registers).
 MOTET_DEVICE void arrivals_wait(uint32_t barrier, uint32_t parity) {
-  for (int spin = 0; spin < 4000000; ++spin) {
+  constexpr uint32_t kNanoseconds = 16384;  // of a try
+  for (int spin = 0; spin < 250000; ++spin) {
     uint32_t done;
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2; selp.u32 %0,1,0,p; }"
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2,%3; selp.u32 %0,1,0,p; }"
                  : "=r"(done)
-                 : "r"(barrier), "r"(parity)
+                 : "r"(barrier), "r"(parity), "r"(kNanoseconds)
                  : "memory");
     if (done) return;
   }
