@@ -350,6 +350,22 @@ TEST(HttpLimits, AThousandClientsThatLeaveLeaveNothing) {
   for (const HttpReply& reply : replies) EXPECT_TRUE(reply.gone());
 }
 
+TEST(HttpLimits, AnAnswerEndsWhenAllOfItHasGoneBefore) {
+  Held held;
+  ServedHttp served(held.handler());
+  Client client(served.server.port()), other(served.server.port());
+  client.send("GET / HTTP/1.0\r\n\r\n");
+  HttpReply reply = held.wait();
+  reply.begin_stream("text/plain");
+  reply.write("abc");
+  client.until("abc");
+  other.send("no request\r\n\r\n");  // by its answer the server's thread has done what follows a write
+  EXPECT_EQ(status_of(other.answer()), "400");
+  reply.end();
+  EXPECT_EQ(client.all(), "");
+  EXPECT_TRUE(client.ended);
+}
+
 TEST(HttpLimits, ManyThreadsMayWriteToOneReply) {
   Held held;
   ServedHttp served(held.handler());
