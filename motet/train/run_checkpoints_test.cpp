@@ -183,6 +183,9 @@ TEST(Snapshot, ACopyIsApartAndKeepsItsMemory) {
   ASSERT_EQ(copy.model.parameters.size(), 2u);
   EXPECT_EQ(copy.model.parameters[0].first, "more");
   EXPECT_TRUE(at::equal(copy.model.parameters[0].second, at::full({5}, 3.0, at::kDouble)));
+  other.model.parameters[0].second = at::full({1}, 4.0, at::kDouble);  // which would fill one of 5 too
+  other.copy_to(copy);
+  EXPECT_TRUE(at::equal(copy.model.parameters[0].second, at::full({1}, 4.0, at::kDouble)));
 }
 
 TEST(CheckpointWriter, RoomIsMadeForCopiesAndNothingIsWritten) {
