@@ -119,8 +119,11 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(variant, data,
             number = rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
             code, line = stopped(command(variant, data, folder), folder, step, number)
             assert code == (-9 if number == signal.SIGKILL else 143), line
+        before = max((int(path.name[5:]) for path in (folder / "checkpoints").glob("step_*")), default=0)
         done = run(*command(variant, data, folder))
         assert done.returncode == 0, done.stderr
+        told = re.findall(r"^step +(\d+) ", done.stderr, re.M)
+        assert all(int(step) >= before for step in told), "it goes on, not anew"
         assert_same_run(folder, whole)
 
 
