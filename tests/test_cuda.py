@@ -89,7 +89,7 @@ def test_large_problems_are_near_float64(case, dtype, limit):
     given = moved(sized(case, dtype))
     names = ["out", *leaves(given)]
     want = everything({name: t.double() if torch.is_tensor(t) else t for name, t in given.items()})
-    for name, have, reference in zip(names, everything({**given, "kernel": "cuda"}), want, strict=True):
+    for name, have, reference in zip(names, everything({**given, "kernel_name": "cuda"}), want, strict=True):
         assert distance(have, reference) < limit, name
 
 
@@ -105,7 +105,7 @@ FLASH = {
 def test_plain_heads_and_pairs_are_pytorchs_flash_kernel(case):
     given = moved(sized(case, torch.bfloat16))
     want = everything({name: t.double() if torch.is_tensor(t) else t for name, t in given.items()})
-    named = everything({**given, "kernel": "flash"})
+    named = everything({**given, "kernel_name": "flash"})
     for name, have, reference in zip(["out", *leaves(given)], named, want, strict=True):
         assert distance(have, reference) < 1e-2, name
     assert torch.equal(named[0], everything(given)[0])
@@ -183,6 +183,14 @@ def test_compiled_equals_eager(case):
     compiled = torch.compile(cpu.layer, backend="aot_eager", fullgraph=True)
     for have, want in zip(trained(compiled, given), trained(cpu.layer, given), strict=True):
         torch.testing.assert_close(have, want, rtol=0, atol=0)
+
+
+def test_the_default_compiler_takes_the_operator():
+    torch._dynamo.reset()
+    given = moved(sized(LARGE["dcmha"], torch.float32))
+    compiled = torch.compile(cpu.layer, fullgraph=True)
+    for have, want in zip(trained(compiled, given), trained(cpu.layer, given), strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-4)
 
 
 def test_autocast_takes_the_inputs_to_bfloat16():

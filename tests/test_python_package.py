@@ -254,6 +254,16 @@ def test_a_compiled_module_equals_the_eager_one(case):
         torch.testing.assert_close(have, want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_default_compiler_takes_a_module(dynamic):
+    """Inductor has rules of its own for operators that it does not know."""
+    torch._dynamo.reset()
+    module, x = make(CASES["differential v1"]).float(), tokens().float()
+    compiled = torch.compile(module, fullgraph=True, dynamic=dynamic)
+    for have, want in zip(trained(compiled, x), trained(module, x), strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-4)
+
+
 def test_one_compilation_serves_other_lengths():
     torch._dynamo.reset()
     module = make(CASES["differential v1"])

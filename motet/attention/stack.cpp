@@ -35,7 +35,7 @@ std::string schema_arguments() {
   return s +
          ", bool pre_identity=False, bool post_identity=False, bool causal=False, int window=0, int[]? key_of=None, "
          "int[]? value_of=None, float? scale=None, str? precision=None, "
-         "str? kernel=None";
+         "str? kernel_name=None";
 }
 
 std::string schema_mix_arguments() {

@@ -54,9 +54,9 @@ def _check(name, value):
     elif name == "precision":
         if not (value is None or isinstance(value, str)):
             raise ValueError(f"composed_attention: precision is {shown(value)}, want 'highest' or 'high'")
-    elif name == "kernel":
+    elif name == "kernel_name":
         if not (value is None or isinstance(value, str)):
-            raise ValueError(f"composed_attention: kernel is {shown(value)}, want the name of one or None")
+            raise ValueError(f"composed_attention: kernel_name is {shown(value)}, want the name of one or None")
     elif name == "window":
         if not isinstance(value, _INTEGER) or isinstance(value, bool) or value >= 2**63:
             raise ValueError(f"composed_attention: window is {shown(value)}, want 0 (none) or more, below 2^63")
@@ -100,7 +100,7 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
 
     precision: 'highest', or 'high', which multiplies float32 in three products of bfloat16 tiles (AMX) in place of six,
         off by at most 2^-15 of each term. A ValueError where there are none.
-    kernel: the name of an implementation (`motet doctor` lists them); default the best that runs the problem. A
+    kernel_name: that of an implementation (`motet doctor` lists them); default the best that runs the problem. A
         ValueError when it cannot run it.
 
     lse [B,Ha,T] = log sum_s exp L, float32 (float64 for float64), not differentiable. A query that sees no key gives
