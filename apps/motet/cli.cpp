@@ -70,8 +70,20 @@ json override_of(const Subcommand& subcommand, const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+// "--flag=" as "--flag" and an empty value: CLI11 would take the next argument for the value.
+std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all;
+  for (const std::string& argument : arguments) {
+    const bool empty = argument.starts_with("--") && argument.size() > 3 && argument.find('=') == argument.size() - 1;
+    all.push_back(empty ? argument.substr(0, argument.size() - 1) : argument);
+    if (empty) all.emplace_back();
+  }
+  return all;
+}
+
 // Runs CLI11, whose errors have several lines and other exit codes. The one that is left to it is a missing value.
 void parse(CLI::App& app, const Subcommand& subcommand, std::vector<std::string> arguments) {
+  arguments = with_empty_values(arguments);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes its vector from the end
   try {
     app.parse(std::move(arguments));

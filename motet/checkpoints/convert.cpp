@@ -3,6 +3,7 @@
 #include "motet/checkpoints/eight_bits.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/interrupt.h"
 #include "motet/formats/json.h"
 #include "motet/formats/safetensors.h"
 #include "motet/ops/device.h"
@@ -63,6 +64,7 @@ std::vector<TensorPromise> promises_of(const Adaptation& a, const std::vector<Ro
   std::map<std::string, LinearImpl*> in_8_bits;
   if (options.weights == WeightType::int8) in_8_bits = matrices_of(*Model(a.config, at::kMeta));
   for (const Row& row : rows) {
+    check_interrupt();
     if (in_8_bits.contains(row.stored)) {
       for (TensorPromise& one : promises_in_8_bits(row.stored, a.tensors.at(row.stored))) out.push_back(std::move(one));
       continue;
@@ -122,6 +124,11 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
       tensors.push_back(promised(name, stored, {}));
     }
   }
+  for (TensorPromise& tensor : tensors)
+    tensor.give = [give = std::move(tensor.give)](const TensorPromise::Take& take) {
+      check_interrupt();
+      give(take);
+    };
   write_safetensors((folder.path() / "model.safetensors").string(), tensors, {{"format", "pt"}});
   write_file_atomic(folder.path() / "config.json", published.empty() ? config.dump(2) + "\n" : published);
   if (!to.rows && c.layout->rows && !c.folder.empty()) {

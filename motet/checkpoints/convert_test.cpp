@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "motet/checkpoints/model_folder.h"
 #include "motet/checkpoints/retrofit.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/interrupt.h"
 #include "motet/core/testing.h"
 #include "motet/formats/json.h"
 #include "motet/formats/safetensors.h"
@@ -168,6 +171,13 @@ TEST_F(Convert, WhatWasWrittenIsCountedAndNamed) {
     EXPECT_EQ(read_json((path(word) / "config.json").string())["torch_dtype"], word);
   }
   EXPECT_TRUE(convert_checkpoint(open_checkpoint(path("float32")), find_layout("gpt_neox"), path("back")).restored);
+}
+
+TEST_F(Convert, AnInterruptLeavesNothing) {
+  interrupt(SIGINT);
+  EXPECT_THROW(convert(kModels + "coca_llama", "motet", "left"), Interrupted);
+  interrupt(0);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
 TEST_F(Convert, SeveralLostNumbersAreCounted) {

@@ -14,6 +14,7 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/log.h"
+#include "motet/core/shell.h"
 #include "motet/formats/toml.h"
 #include "motet/ops/device.h"
 #include "motet/train/plan.h"
@@ -221,7 +222,7 @@ int run_compare(const nlohmann::json& request) {
   show_comparisons(all, run, data, options, {request, prompt, asked.n_predict});
   if (all.front().interrupted) {
     throw Interrupted(text("compare: stopped; what had finished is shown; to go on: motet compare --resume ",
-                           options.folder.string()));
+                           shell_quoted(options.folder.string())));
   }
   if (const std::string failures = all_failures(all); !failures.empty()) fail(failures);
   return 0;

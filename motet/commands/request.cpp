@@ -91,6 +91,7 @@ fs::path new_folder(const std::string& kind) {
 }  // namespace
 
 RunFolder::RunFolder(const nlohmann::json& request, const std::string& kind) : path_(request.value("out", "")) {
+  if (path_.empty() && request.contains("out")) fail_usage("--out is empty, want a folder");
   if (path_.empty()) {
     path_ = new_folder(kind);
   } else {

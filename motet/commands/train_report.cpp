@@ -181,6 +181,7 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
   for (const std::string& path : config.texts) texts += " " + shell_quoted(path);
   const std::string task = config.task.is_null() ? "" : config.task.at("name").get<std::string>() + " ";
   if (!config.mixture.empty()) texts = " " + shell_quoted(config.mixture.front().path);
+  if (config.data.documents == Documents::apart) texts += " --documents apart";
   report.command = shown.command;
   report.further_commands = {
       {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},

@@ -4,6 +4,7 @@
 #include "motet/core/error.h"
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
+#include "motet/core/shell.h"
 #include "motet/report/table.h"
 
 namespace motet {
@@ -25,7 +26,7 @@ void TrainRun::go_on(const ResumePoint& from) {
   if (trainer_.processes().first()) tidy_run(from);
 }
 
-std::string TrainRun::advice() const { return "; to go on: motet train --resume " + folder_.string(); }
+std::string TrainRun::advice() const { return "; to go on: motet train --resume " + shell_quoted(folder_.string()); }
 
 // `metrics` are null where another process writes.
 TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
@@ -39,7 +40,7 @@ TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
   };
   if (metrics) events.diagnosed = [metrics](const DiagnosisRecord& r) { metrics->write(r); };
   events.evaluated = [this, metrics](const EvalRecord& r) {
-    validation_loss_ = r.loss, saved_ = false;
+    validation_loss_ = r.compared, saved_ = false;
     if (!metrics) return;
     metrics->write(r);
     log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4),

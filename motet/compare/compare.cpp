@@ -7,6 +7,7 @@
 #include "motet/compare/speed.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/core/shell.h"
 
 namespace motet {
 namespace {
@@ -81,7 +82,7 @@ void run_comparisons(std::vector<Comparison>& comparisons, const RunConfig& run,
   results.write(options.folder);
   if (interrupted && !any_finished(comparisons))
     throw Interrupted(text("compare: stopped before a reported run had finished; to go on: motet compare --resume ",
-                           options.folder.string()));
+                           shell_quoted(options.folder.string())));
 }
 
 }  // namespace motet

@@ -309,9 +309,9 @@ void Trainer::fail_not_finite(const StepRecord& record) {
                       "; the first number that is not finite appears in ", place, "; the batch has ", data_of_step()));
 }
 
-std::vector<int64_t> Trainer::eval_windows() const {
+std::vector<int64_t> Trainer::eval_windows(bool at_end) const {
   const int64_t all = num_eval_windows(validation_.tokens, validation_.context);
-  if (!done()) return spread_windows(all, train_.eval_windows);
+  if (!at_end) return spread_windows(all, train_.eval_windows);
   const int64_t last = train_.final_eval_windows;
   return spread_windows(all, last > 0 ? last : (kFinalTokens + validation_.context - 1) / validation_.context);
 }
@@ -325,13 +325,17 @@ std::optional<TaskScore> Trainer::task_score(const std::vector<int64_t>& windows
 }
 
 EvalRecord Trainer::evaluate() {
-  const std::vector<int64_t> which = eval_windows();
-  EvalRecord record{score_windows(*processes_, *model_, validation_, which, train_.batch_size), step_};
+  const auto score = [&](const std::vector<int64_t>& windows) {
+    return score_windows(*processes_, *model_, validation_, windows, train_.batch_size);
+  };
+  const std::vector<int64_t> which = eval_windows(done()), few = eval_windows(false);
+  EvalRecord record{score(which), step_};
   if (std::isfinite(record.loss)) {
+    record.compared = few == which ? record.loss : score(few).loss;
     record.task = task_score(which);
     if (average_.ready()) {
       const WeightAverage::Applied averaged(average_);
-      record.average = score_windows(*processes_, *model_, validation_, which, train_.batch_size);
+      record.average = score(which);
       record.average_task = task_score(which);
     }
     evaluation_due_ = false;  // one that was interrupted is made again

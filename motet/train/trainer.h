@@ -27,6 +27,7 @@ struct StepRecord {
 /// how many of its episodes were answered rightly: those that the windows show, at the end of the budget all tests.
 struct EvalRecord : WindowScore {
   int64_t step = 0;
+  double compared = 0;  // the loss of train.eval_windows: at the end of the budget too, so that steps can be compared
   std::optional<WindowScore> average = {};
   std::optional<TaskScore> task = {}, average_task = {};
 };
@@ -94,7 +95,7 @@ class Trainer {
  private:
   double progress() const;  // of the budget, 0 to 1
   double rate_factor() const;
-  std::vector<int64_t> eval_windows() const;
+  std::vector<int64_t> eval_windows(bool at_end) const;
   Batch rows(int64_t first, int64_t count);
   std::optional<TaskScore> task_score(const std::vector<int64_t>& windows);
   TokenTensors micro_batch(int64_t first);
