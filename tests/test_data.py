@@ -383,4 +383,4 @@ def test_preparing_holds_no_more_of_large_texts_than_of_small(tmp_path):
         path.write_bytes(text * times)
         arguments = ["-m", "bytes", "-t", "2", "--shard-tokens", "20000000", "--out", tmp_path / name]
         peaks[name] = peak("data", "prepare", path, *arguments)
-    assert peaks["large"] - peaks["small"] < 40_000_000, peaks  # the texts differ by 89 MB, tokens in memory by 357
+    assert peaks["large"] - peaks["small"] < 60_000_000, peaks  # the texts differ by 89 MB, tokens in memory by 357

@@ -16,11 +16,11 @@ namespace {
 [[noreturn]] void fail_together(Processes& processes) {
   try {
     throw;
-  } catch (const Interrupted& error) {
+  } catch (const StoppedTogether& error) {
     end_together(processes, error);
   } catch (const Diverged& error) {
     end_together(processes, error);
-  } catch (const Error& error) {
+  } catch (const Error& error) {  // an interrupt before the first step too, which the others may wait for in a sum
     processes.fail(error.what());
     if (processes.first()) throw;
     throw ToldElsewhere(error.exit_code());

@@ -39,6 +39,28 @@ TEST(Together, WhatOneMeetsIsHeardByTheFirst) {
   });
 }
 
+TEST(Together, AnInterruptThatOneMeetsAloneIsHeardInASum) {
+  with_processes(2, [](Processes& p) {
+    std::string heard;
+    const auto work = [&]() -> int {
+      if (p.first()) throw Interrupted("interrupted");
+      try {
+        p.sum(at::ones({3}));
+      } catch (const std::exception&) {
+        heard = p.lost();
+        throw;
+      }
+      return 0;
+    };
+    if (p.first()) {
+      EXPECT_THROW(together(p, work), Interrupted);
+    } else {
+      EXPECT_THROW(together(p, work), ToldElsewhere);
+      EXPECT_TRUE(heard.ends_with(" failed: interrupted")) << heard;
+    }
+  });
+}
+
 TEST(Together, WhatTheFirstOneSaidItselfNobodyRepeats) {
   with_processes(2, [](Processes& p) {
     const auto work = [&]() -> int {

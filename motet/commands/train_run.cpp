@@ -72,7 +72,7 @@ TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>
   } catch (const Interrupted&) {
     if (trainer_.steps_done() == 0) throw;
     finish(stopped);
-    throw Interrupted(text("stopped at step ", trainer_.steps_done(), " of ", trainer_.planned_steps(), advice()));
+    throw StoppedTogether(text("stopped at step ", trainer_.steps_done(), " of ", trainer_.planned_steps(), advice()));
   } catch (const Diverged& error) {
     if (trainer_.steps_done() == 0) throw;
     finish(stopped);

@@ -45,6 +45,12 @@ class Diverged : public Error {
   using Error::Error;
 };
 
+/// An interrupt that all processes met after the same step, which is saved.
+class StoppedTogether : public Interrupted {
+ public:
+  using Interrupted::Interrupted;
+};
+
 /// Trains one model step by step. The budget is steps, tokens or minutes of TrainOptions. What a step computes is a
 /// function of the options, the data and what state() and tensors() give after the step before.
 ///
