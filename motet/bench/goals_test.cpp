@@ -174,7 +174,7 @@ TEST(Goals, WhatCannotRunSaysWhyAndTheOthersGoOn) {
 TEST(Goals, AnInterruptLeavesWhatWasMeasured) {
   const Groups groups{{16, [] { return group_of({"flash"}); }}, {16, [] {
                                                                    Group group = group_of({"flash"});
-                                                                   group.contestants["ours"].step = [] -> Time {
+                                                                   group.contestants["ours"].step = []() -> Time {
                                                                      throw Interrupted("stopped");
                                                                    };
                                                                    return group;
