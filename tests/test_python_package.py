@@ -2,10 +2,12 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 from conftest import ROOT, environment, run
@@ -254,6 +256,7 @@ def test_a_compiled_module_equals_the_eager_one(case):
         torch.testing.assert_close(have, want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.skipif(not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").exists(), reason="Inductor compiles against Python's headers")
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_the_default_compiler_takes_a_module(dynamic):
     """Inductor has rules of its own for operators that it does not know."""
