@@ -129,11 +129,11 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(variant, data,
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
 def test_a_signal_saves_the_step_and_says_how_to_go_on(number, code, data, never_stopped, tmp_path):
-    folder = tmp_path / "run"
+    folder = tmp_path / "a run"
     returned, line = stopped(command("adamw", data, folder), folder, 33, number)
     at = json.loads((last_checkpoint(folder) / "state.json").read_text())["step"]
     assert 33 <= at < STEPS
-    assert (returned, line) == (code, f"motet: stopped at step {at} of {STEPS}; to go on: motet train --resume {folder}")
+    assert (returned, line) == (code, f"motet: stopped at step {at} of {STEPS}; to go on: motet train --resume '{folder}'")
     assert len(records(folder)) == at + at // 40 and [path for path in tmp_path.rglob("*") if ".tmp-" in path.name] == []
     done = run("train", "--resume", folder, "-t", "1")
     assert done.returncode == 0, done.stderr

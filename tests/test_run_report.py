@@ -142,6 +142,17 @@ def test_a_run_that_is_stopped_has_a_whole_report(diagnose, tmp_path):
     assert page.sections == ["loss", "course", "attention", "reproduce"] and page.code["Go on"] == f"motet train --resume {out}"
 
 
+def test_the_command_that_evaluates_keeps_documents_apart(tmp_path):
+    texts, data, folder = tmp_path / "texts.jsonl", tmp_path / "data", tmp_path / "run"
+    texts.write_text("".join(json.dumps({"text": f"document {i} has words"}) + "\n" for i in range(300)))
+    run("data", "prepare", texts, "--validation", "0.2", "-m", "bytes", "--out", data).check_returncode()
+    run("train", data, "--documents", "apart", *TINY, "--out", folder).check_returncode()
+    words = shlex.split(Page(folder / "report.html").code["Evaluate"])
+    scored = json.loads(run(*words[1:], "-t", "1", "-o", "json").stdout)
+    losses = [row["validation_loss"] for row in records(folder) if "validation_loss" in row]
+    assert scored[0]["nats_per_token"] == pytest.approx(losses[-1], rel=1e-7)
+
+
 def test_a_report_that_cannot_be_written_hides_nothing(tmp_path):
     out = tmp_path / "run"
     out.mkdir()

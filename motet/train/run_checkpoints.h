@@ -15,7 +15,7 @@ inline constexpr const char* kAverage = "average";
 
 /// What one holds.
 struct Snapshot {
-  nlohmann::json state;                    // state.json; "step", and "validation_loss" of an evaluation there, or null
+  nlohmann::json state;                    // state.json; "step", and "validation_loss": EvalRecord::compared, or null
   ModelFiles model;                        // as every model folder
   std::vector<NamedTensor> optimizer;      // Trainer::tensors()
   std::optional<ModelFiles> average = {};  // a model folder of its own

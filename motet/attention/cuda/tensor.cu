@@ -39,7 +39,7 @@ bool each_its_own(const std::vector<int64_t>& of, int64_t stored) {
 
 // What a tensor copy asks of an operand.
 bool copyable(const plain::Operand& x) {
-  const auto stride = [](int64_t x) { return x > 0 && x % 8 == 0; };  // whether 0 will do is nowhere said
+  const auto stride = [](int64_t n) { return n > 0 && n % 8 == 0; };  // whether 0 will do is nowhere said
   return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && stride(x.batch_stride) && stride(x.row_stride) &&
          stride(x.head_stride);
 }
