@@ -1,4 +1,5 @@
 """scripts/gpu_session on a machine without a GPU, and with programs that say that there is one."""
+import os
 import re
 import subprocess
 import tarfile
@@ -71,6 +72,17 @@ def test_a_stage_that_fails_or_lasts_too_long_is_told_and_the_next_runs(there, t
     assert "verify: stopped after 1 s" in done.stdout
     assert "== run: exit code 3" in done.stdout
     assert "== doctor: exit code 0" in done.stdout and "CUDA" in (tmp_path / "out/doctor.log").read_text()
+
+
+def test_the_program_gets_one_signal_and_shows_what_it_has(there, tmp_path):
+    """`timeout` signals its command and then the group with it; a second one ends `motet` at once."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "timeout").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/limits\necho "GPU CUDA"\n')
+    (tools / "timeout").chmod(0o755)
+    session("-o", tmp_path / "out", "goals-2048", "tests", script=there, PYTHON="sh", PATH=f"{tools}:{os.environ['PATH']}")
+    limits = [line for line in (tmp_path / "limits").read_text().splitlines() if "--signal INT" in line]
+    assert [line.startswith("--foreground") for line in limits] == [True, False], limits
 
 
 def test_a_tool_that_is_missing_is_told(there, tmp_path):
