@@ -15,6 +15,7 @@ inline bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
 }
+inline bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 /// Why this process cannot multiply tiles of bfloat16 (AMX); "" where it can. Linux lends the tiles to a process that
 /// asks, and the first call does.

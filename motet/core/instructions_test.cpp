@@ -18,6 +18,7 @@ TEST(Instructions, WhatTheKernelsAskForIsNamed) {
     EXPECT_TRUE(named("avx2") && named("fma"));
   }
   EXPECT_LE(has_avx512(), named("avx512f"));
+  EXPECT_EQ(has_avx512_vnni(), has_avx512() && named("avx512vnni"));
   EXPECT_EQ(has_avx512_bf16(), has_avx512() && named("avx512bf16"));
   if (why_not_amx().empty()) {
     EXPECT_TRUE(named("amx-tile") && named("amx-bf16"));

@@ -8,7 +8,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -335,7 +334,10 @@ void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t n
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "motet/core/aligned.h"
 #include "motet/kernels/best.h"
+#include "motet/kernels/linear_bytes.h"
+#include "motet/kernels/share.h"
 
 namespace motet {
 namespace {
@@ -344,53 +346,35 @@ constexpr int64_t kWorthAThread = 1 << 15;  // multiplications; less is done bef
 constexpr int64_t kWorthAPart = 1 << 18;
 constexpr int64_t kMostParts = 8;  // of a share: many rows of x want many of W, which they meet in L2
 
-// The rows of one thread. It takes them as they lie, so that it can ask for what comes next; who has none left takes
-// from their end what a thread that is held up has not come to.
-class Share {
- public:
-  struct Part {
-    int64_t begin = 0, end = 0, next = 0;  // next: where the share ended as this part was taken
-  };
-  void set(int64_t begin, int64_t end) { rows_ = pack(begin, end); }
-  Part front(int64_t most) {
-    return take([&](int64_t begin, int64_t end) {
-      const int64_t to = std::min(end, begin + most);
-      return std::pair(Part{begin, to, end}, pack(to, end));
-    });
-  }
-  Part back(int64_t most) {
-    return take([&](int64_t begin, int64_t end) {
-      const int64_t from = std::max(begin, end - most);
-      return std::pair(Part{from, end, end}, pack(begin, from));
-    });
-  }
+constexpr int64_t kTileOfW = 3;        // rows of W that most CPUs multiply at once
+constexpr int64_t kBytesAtOnce = 512;  // rows of x that are kept as bytes: memory that does not grow with them
 
- private:
-  static uint64_t pack(int64_t begin, int64_t end) { return static_cast<uint64_t>(begin) << 32 | end; }
-  template <class F>
-  Part take(const F& part_and_rest) {
-    for (uint64_t rows = rows_;;) {
-      const auto [part, rest] = part_and_rest(rows >> 32, rows & 0xffffffff);
-      if (part.begin == part.end || rows_.compare_exchange_weak(rows, rest)) return part;
-    }
-  }
-  std::atomic<uint64_t> rows_{0};
+// x as the kernels read it.
+struct Input {
+  const float* x;
+  const int8_t* bytes;  // the same rows for weights in 8 bits, or null: those are multiplied as floats too
+  int64_t M, K;
 };
 
-}  // namespace
-
-void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
-  int64_t rows = 0, work = 0;
-  for (const LinearTask& task : tasks) rows += task.weight.N, work += task.weight.N * task.weight.K * M;
-  const int64_t workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
+void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads& threads) {
+  int64_t rows = 0;
+  for (const LinearTask& task : tasks) rows += task.weight.N;
+  const int64_t work = rows * in.K * in.M, workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
                 least = std::max(rows * kWorthAPart / std::max<int64_t>(work, 1), rows / (workers * kMostParts)),
-                part = (least / 3 + 1) * 3;  // whole tiles of three
+                whole = in.bytes ? bytes::block(in.M, in.K) : kTileOfW, part = (least / whole + 1) * whole,
+                space = in.bytes ? bytes::space(in.M, in.K) : 0;
+  const auto spaces = aligned_array<int8_t>(space * workers);
   const auto kernel = MOTET_BEST(linear_stripe);
-  const auto compute = [&](Share::Part of) {  // rows of all tasks, one behind the other
+  const auto compute = [&](Share::Part of, int64_t worker) {  // rows of all tasks, one behind the other
     for (const LinearTask& task : tasks) {
       const int64_t N = task.weight.N;
-      if (of.begin < N && of.end > 0)
-        kernel(task, std::max<int64_t>(of.begin, 0), std::min(of.end, N), std::min(of.next, N), x, M);
+      if (of.begin < N && of.end > 0) {
+        const int64_t begin = std::max<int64_t>(of.begin, 0), end = std::min(of.end, N), next = std::min(of.next, N);
+        if (in.bytes && task.weight.type == WeightType::int8)
+          bytes::multiply(task, begin, end, next, in.bytes, in.M, spaces.get() + worker * space);
+        else
+          kernel(task, begin, end, next, in.x, in.M);
+      }
       of.begin -= N, of.end -= N, of.next -= N;
     }
   };
@@ -398,11 +382,31 @@ void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const 
   for (int64_t i = 0; i < workers; ++i) shares[i].set(rows * i / workers, rows * (i + 1) / workers);
   threads.run(workers, [&](int64_t own) {
     const auto exhaust = [&](auto next) {
-      for (Share::Part taken = next(); taken.begin < taken.end; taken = next()) compute(taken);
+      for (Share::Part taken = next(); taken.begin < taken.end; taken = next()) compute(taken, own);
     };
     exhaust([&] { return shares[own].front(part); });
     for (int64_t i = 1; i < workers; ++i) exhaust([&] { return shares[(own + i) % workers].back(part); });
   });
+}
+
+}  // namespace
+
+void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
+  const int64_t K = tasks.front().weight.K;
+  const auto in_bytes = [](const LinearTask& task) { return task.weight.type == WeightType::int8; };
+  if (!bytes::can_multiply(K) || std::none_of(tasks.begin(), tasks.end(), in_bytes))
+    return multiply(tasks, {x, nullptr, M, K}, threads);
+  std::vector<LinearTask> some(tasks.begin(), tasks.end());
+  const auto rows = aligned_array<int8_t>(bytes::size(std::min(M, kBytesAtOnce), K));
+  for (int64_t m = 0; m < M; m += kBytesAtOnce, x += kBytesAtOnce * K) {
+    const int64_t count = std::min(M - m, kBytesAtOnce), tiles = (count + bytes::kTileRows - 1) / bytes::kTileRows;
+    threads.run_parts(tiles, kWorthAThread / (bytes::kTileRows * K), [&](int64_t begin, int64_t end) {
+      const int64_t first = begin * bytes::kTileRows;
+      bytes::split(x, first, std::min(end * bytes::kTileRows, count) - first, K, rows.get());
+    });
+    multiply(some, {x, rows.get(), count, K}, threads);
+    for (LinearTask& task : some) task.y += count * task.weight.N;
+  }
 }
 
 void quantize_rows(const float* w, int64_t N, int64_t K, int8_t* values, float* scale) {

@@ -12,9 +12,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <memory>
-#include <new>
 
+#include "motet/core/aligned.h"
 #include "motet/core/parts-inl.h"
 #include "motet/core/tiles.h"
 #include "motet/kernels/linear_tiles.h"
@@ -160,14 +159,6 @@ namespace {
 constexpr int64_t kRowsAtOnce = 512;  // of x: memory that is linear in them, and every one of them pays for W's parts
 constexpr int64_t kBlocksOfStripe = 2;
 
-struct Freed {
-  void operator()(float* p) const { ::operator delete(p, std::align_val_t(64)); }
-};
-std::unique_ptr<float, Freed> allocate(int64_t floats) {
-  return std::unique_ptr<float, Freed>(
-      static_cast<float*>(::operator new(static_cast<size_t>(floats) * sizeof(float), std::align_val_t(64))));
-}
-
 // Blocks [begin, end) of all tasks, one behind the other.
 template <class Part>
 void for_each_part(std::span<const LinearTask> tasks, int64_t begin, int64_t end, const Part& part) {
@@ -184,7 +175,7 @@ void run(const TiledCall& call, const Threads& threads) {
   const int64_t stripes = (blocks + kBlocksOfStripe - 1) / kBlocksOfStripe,
                 workers = std::min<int64_t>(stripes, threads.count), most = std::min(call.M, kRowsAtOnce),
                 x_blocks = (most + kBlock - 1) / kBlock, of_worker = call.x_block() + kBlock * kBlock;
-  const auto space = allocate(x_blocks * call.x_block() + workers * of_worker);
+  const auto space = aligned_array<float>(x_blocks * call.x_block() + workers * of_worker);
   float* const of_workers = space.get() + x_blocks * call.x_block();
   const auto turn = MOTET_BEST(turn_rows);
   const auto multiply = MOTET_BEST(tiled_blocks);
