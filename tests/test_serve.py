@@ -193,6 +193,18 @@ def test_a_prefix_is_computed_once(server):
 # ---- routes and errors ---------------------------------------------------------------------------------------------
 
 
+def test_a_model_is_found_by_its_name(client):
+    assert client.models.retrieve("small") == client.models.list().data[0]
+    with pytest.raises(openai.NotFoundError, match="model: 'other' is not served, want 'small'"):
+        client.models.retrieve("other")
+
+
+def test_a_checkpoint_has_the_name_of_its_run(small, tmp_path):
+    shutil.copytree(small, tmp_path / "first/checkpoints/step_00000010")
+    with serving(tmp_path / "first") as server:
+        assert server.get("/v1/models")["data"][0]["id"] == "first"
+
+
 def test_every_route_answers(server, small):
     assert server.get("/health") == {"status": "ok"}
     assert server.get("/v1/models")["data"][0]["id"] == "small"

@@ -55,8 +55,8 @@ json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<con
 
 std::string name_of(const ServeOptions& options, const std::filesystem::path& folder) {
   if (!options.name.empty()) return options.name;
-  const auto whole = std::filesystem::weakly_canonical(folder);
-  return whole.filename().string();
+  const auto whole = std::filesystem::weakly_canonical(folder), of_run = whole.parent_path();
+  return (of_run.filename() == "checkpoints" ? of_run.parent_path() : whole).filename().string();
 }
 
 int64_t cache_limit(const ServeOptions& options, at::Device device) {

@@ -151,6 +151,9 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
     fail(given, ": no checkpoint of ", quote(run), " has a validation loss, want the folder of a run that has");
   }
   const fs::path folder = given;
+  if (const size_t colon = given.rfind(':'); !fs::exists(folder) && colon != std::string::npos)
+    if (const std::string run = given.substr(0, colon); fs::exists(fs::path(run) / "metrics.jsonl"))
+      fail(given, ": ", quote(given.substr(colon)), " stands behind a run, want :best, :average or :best:average");
   if (fs::exists(folder / "config.json") || !fs::is_directory(folder)) return folder;
   if (const auto all = stored_checkpoints(folder); !all.empty()) return all.back().folder;
   constexpr size_t kMostShown = 20;

@@ -7,7 +7,7 @@ const Fields<ServeOptions>& serve_options() {
   static const Fields<S> table{
       {"address", &S::address, "where it listens; one that others can reach needs a key"},
       {"port", &S::port, {0, 65535}, "0: any that is free, which the first line of the output names"},
-      {"name", &S::name, "what clients call the model; by default the name of its folder"},
+      {"name", &S::name, "what clients call the model; by default the name of its folder, or of its run's"},
       {"api_key_file", &S::api_key_file, "a file of keys, one a line, # begins a comment; else MOTET_API_KEY"},
       {"cors_origin", &S::cors_origin, "the one origin of other pages that may ask, or *; by default none may"},
       {"cache_bytes", &S::cache_bytes, {0, 1e15}, "memory for the keys of all requests; 0: 60 % of what is free"},

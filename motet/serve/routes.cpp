@@ -18,6 +18,7 @@ constexpr size_t kMostQueued = 256;    // requests that wait for a worker
 constexpr int64_t kChatTokens = 1024;  // of an answer whose length nobody gave
 constexpr int64_t kTextTokens = 16;
 constexpr int64_t kDrawnTokens = 128;  // of the text whose attention is drawn
+constexpr const char* kModelPath = "/v1/models/";
 
 // What stands in Host or behind an origin's scheme, without its port.
 std::string_view host_name(std::string_view host) {
@@ -50,13 +51,31 @@ std::string joined_names(const std::vector<std::string>& names) {
   return joined(quoted);
 }
 
+bool names(std::string_view route, std::string_view path) {
+  const bool with_name = route.size() > 1 && route.ends_with('/');
+  return with_name ? path.size() > route.size() && path.starts_with(route) : path == route;
+}
+
+json entry(const Served& served) {
+  return {{"id", served.name},
+          {"object", "model"},
+          {"created", served.created},
+          {"owned_by", "motet"},
+          {"max_model_len", served.context}};
+}
+
+void check_model(const Served& served, std::string_view asked) {
+  if (asked != served.name)
+    throw Refused(404, text("model: ", quote(asked), " is not served, want ", quote(served.name)), "model");
+}
+
 }  // namespace
 
 struct Routes::Route {
-  const char *method, *path;
-  bool open;         // to everybody, without a key
-  bool needs_model;  // 503 until it is loaded
-  bool takes_time;   // done by a worker
+  const char *method, *path;  // beside "/", a path that ends in '/' has a name behind it
+  bool open;                  // to everybody, without a key
+  bool needs_model;           // 503 until it is loaded
+  bool takes_time;            // done by a worker
   void (*run)(Routes&, const HttpRequest&, HttpReply, const std::string& owner);
 };
 
@@ -78,6 +97,7 @@ const std::vector<Routes::Route>& Routes::table() {
          reply.send(200, "text/plain; version=0.0.4; charset=utf-8", r.metrics_.text());
        }},
       {"GET", "/v1/models", false, true, false, [](Routes& r, Q, HttpReply reply, Owner) { r.models(reply); }},
+      {"GET", kModelPath, false, true, false, [](Routes& r, Q q, HttpReply reply, Owner) { r.model(q, reply); }},
       {"GET", "/tokenizer_info", false, true, false,
        [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->tokenizer_info); }},
       {"GET", "/motet/model", false, true, false,
@@ -132,7 +152,7 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
     const std::string method = request.method == "HEAD" ? "GET" : request.method;
     std::string allowed;
     for (const Route& route : table()) {
-      if (request.path != route.path) continue;
+      if (!names(route.path, request.path)) continue;
       if (method == route.method) {
         const std::optional<std::string> owner = keys_.owner(request.header("authorization"));
         if (!route.open && !owner)
@@ -192,13 +212,13 @@ void Routes::health(HttpReply reply) const {
 }
 
 void Routes::models(HttpReply reply) const {
+  send(reply, {{"object", "list"}, {"data", json::array({entry(*served_.load())})}});
+}
+
+void Routes::model(const HttpRequest& request, HttpReply reply) const {
   const Served& served = *served_.load();
-  const json model{{"id", served.name},
-                   {"object", "model"},
-                   {"created", served.created},
-                   {"owned_by", "motet"},
-                   {"max_model_len", served.context}};
-  send(reply, {{"object", "list"}, {"data", json::array({model})}});
+  check_model(served, std::string_view(request.path).substr(std::string_view(kModelPath).size()));
+  send(reply, entry(served));
 }
 
 void Routes::attention(const HttpRequest& request, HttpReply reply) const {
@@ -296,9 +316,7 @@ void Routes::warn_of_unknown(const std::vector<std::string>& names) {
 void Routes::complete(const HttpRequest& request, HttpReply reply, const std::string& owner, bool chat) {
   const Served& served = *served_.load();
   CompletionRequest asked = read_completion(request.body, chat, served.tokenizer.vocabulary_size());
-  if (!asked.fields.model.empty() && asked.fields.model != served.name)
-    throw Refused(404, text("model: ", quote(asked.fields.model), " is not served, want ", quote(served.name)),
-                  "model");
+  if (!asked.fields.model.empty()) check_model(served, asked.fields.model);
   warn_of_unknown(asked.unknown);
   std::vector<Job> jobs;
   std::vector<std::string> texts;

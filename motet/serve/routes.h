@@ -56,6 +56,7 @@ class Routes {
 
   void health(HttpReply) const;
   void models(HttpReply) const;
+  void model(const HttpRequest&, HttpReply) const;
   void attention(const HttpRequest&, HttpReply) const;
   void tokenize(const HttpRequest&, HttpReply) const;
   void detokenize(const HttpRequest&, HttpReply) const;
