@@ -304,6 +304,7 @@ def test_the_best_checkpoint_stays_and_has_a_name(never_stopped, data, tmp_path)
     assert done.returncode == 0 and f"step_{best:08}" in done.stdout, done.stderr
     done = run("inspect", f"{whole}:bset")
     assert done.returncode == 1 and f"{whole}:bset: ':bset' stands behind a run, want :best, :average or :best:average" in done.stderr
+    assert f"there is no folder '{whole}:bset', want that of a run" in run("inspect", f"{whole}:bset:best").stderr
     earlier = shutil.copytree(whole, tmp_path / "run") / f"checkpoints/step_{min(kept):08}"  # as if an earlier one were the best
     state = json.loads((earlier / "state.json").read_text())
     (earlier / "state.json").write_text(json.dumps(state | {"validation_loss": scores[best] / 2}))

@@ -199,10 +199,20 @@ def test_a_model_is_found_by_its_name(client):
         client.models.retrieve("other")
 
 
+def test_names_in_paths(server):
+    assert server.ask("GET", "/v1/models/")[0] == 404
+    assert "model: 'a/b' is not served" in server.ask("GET", "/v1/models/a%2Fb")[2].decode()
+    status, headers, body = server.ask("POST", "/v1/models/small", {})
+    assert status == 405 and headers["Allow"] == "GET" and b"takes GET" in body
+
+
 def test_a_checkpoint_has_the_name_of_its_run(small, tmp_path):
     shutil.copytree(small, tmp_path / "first/checkpoints/step_00000010")
-    with serving(tmp_path / "first") as server:
-        assert server.get("/v1/models")["data"][0]["id"] == "first"
+    shutil.copytree(small, tmp_path / "first/checkpoints/step_00000010/average")
+    shutil.copytree(small, tmp_path / "checkpoints/small")  # no run's
+    for folder, name in [("first", "first"), ("first:average", "first"), ("checkpoints/small", "small")]:
+        with serving(tmp_path / folder) as server:
+            assert server.get("/v1/models")["data"][0]["id"] == name
 
 
 def test_every_route_answers(server, small):

@@ -10,6 +10,7 @@
 #include "motet/ops/threads.h"
 #include "motet/probe/pictures.h"
 #include "motet/report/html_data.h"
+#include "motet/train/run_checkpoints.h"
 
 namespace motet {
 namespace {
@@ -55,8 +56,8 @@ json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<con
 
 std::string name_of(const ServeOptions& options, const std::filesystem::path& folder) {
   if (!options.name.empty()) return options.name;
-  const auto whole = std::filesystem::weakly_canonical(folder), of_run = whole.parent_path();
-  return (of_run.filename() == "checkpoints" ? of_run.parent_path() : whole).filename().string();
+  const auto whole = std::filesystem::weakly_canonical(folder), run = run_of(whole);
+  return (run.empty() ? whole : run).filename().string();
 }
 
 int64_t cache_limit(const ServeOptions& options, at::Device device) {

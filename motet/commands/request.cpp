@@ -148,10 +148,11 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   }
   if (const std::string run = before(":best"); !run.empty()) {
     if (const auto found = best_checkpoint(run)) return found->folder;
+    if (!fs::is_directory(run)) fail(given, ": there is no folder ", quote(run), ", want that of a run");
     fail(given, ": no checkpoint of ", quote(run), " has a validation loss, want the folder of a run that has");
   }
   const fs::path folder = given;
-  if (const size_t colon = given.rfind(':'); !fs::exists(folder) && colon != std::string::npos)
+  if (const size_t colon = given.rfind(':'); !fs::exists(folder) && colon != std::string::npos && colon > 0)
     if (const std::string run = given.substr(0, colon); fs::exists(fs::path(run) / "metrics.jsonl"))
       fail(given, ": ", quote(given.substr(colon)), " stands behind a run, want :best, :average or :best:average");
   if (fs::exists(folder / "config.json") || !fs::is_directory(folder)) return folder;

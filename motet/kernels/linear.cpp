@@ -349,6 +349,8 @@ constexpr int64_t kMostParts = 8;  // of a share: many rows of x want many of W,
 constexpr int64_t kTileOfW = 3;        // rows of W that most CPUs multiply at once
 constexpr int64_t kBytesAtOnce = 512;  // rows of x that are kept as bytes: memory that does not grow with them
 
+bool in_bytes(const LinearTask& task) { return task.weight.type == WeightType::int8 && task.weight.scale; }
+
 // x as the kernels read it.
 struct Input {
   const float* x;
@@ -370,7 +372,7 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
       const int64_t N = task.weight.N;
       if (of.begin < N && of.end > 0) {
         const int64_t begin = std::max<int64_t>(of.begin, 0), end = std::min(of.end, N), next = std::min(of.next, N);
-        if (in.bytes && task.weight.type == WeightType::int8)
+        if (in.bytes && in_bytes(task))
           bytes::multiply(task, begin, end, next, in.bytes, in.M, spaces.get() + worker * space);
         else
           kernel(task, begin, end, next, in.x, in.M);
@@ -379,7 +381,8 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
     }
   };
   std::vector<Share> shares(static_cast<size_t>(workers));
-  for (int64_t i = 0; i < workers; ++i) shares[i].set(rows * i / workers, rows * (i + 1) / workers);
+  const auto from = [&](int64_t i) { return i < workers ? rows / whole * i / workers * whole : rows; };
+  for (int64_t i = 0; i < workers; ++i) shares[i].set(from(i), from(i + 1));
   threads.run(workers, [&](int64_t own) {
     const auto exhaust = [&](auto next) {
       for (Share::Part taken = next(); taken.begin < taken.end; taken = next()) compute(taken, own);
@@ -392,8 +395,8 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
 }  // namespace
 
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
+  if (tasks.empty()) return;
   const int64_t K = tasks.front().weight.K;
-  const auto in_bytes = [](const LinearTask& task) { return task.weight.type == WeightType::int8; };
   if (!bytes::can_multiply(K) || std::none_of(tasks.begin(), tasks.end(), in_bytes))
     return multiply(tasks, {x, nullptr, M, K}, threads);
   std::vector<LinearTask> some(tasks.begin(), tasks.end());

@@ -27,8 +27,8 @@ struct LinearTask {
 inline constexpr int64_t kMaxLinearRows = 16;
 
 /// All tasks on x [M,K] (rows without gaps, M at least 1, every weight of this K). The weights are read once for each
-/// 128 rows; sums are in float32, or with weights in 8 bits exact where the CPU multiplies bytes (linear_bytes.h), and
-/// depend neither on M nor on the threads: a row of x gives the same bits in any company.
+/// 128 rows or more; sums are in float32, or with weights in 8 bits exact where the CPU multiplies bytes
+/// (linear_bytes.h), and depend neither on M nor on the threads: a row of x gives the same bits in any company.
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads);
 
 /// w [N,K] to 8 bits: scale[n] = max |w[n]| / 127 (1 for a row of zeros), values rounded to nearest.

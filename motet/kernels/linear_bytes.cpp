@@ -13,9 +13,10 @@
 #include <cmath>
 #include <cstring>
 
-// Intrinsics of GCC 12 that leave lanes open.
+#if !defined(__clang__)  // intrinsics of GCC 12 that leave lanes open
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #define MOTET_VNNI __attribute__((target("fma,avx512f,avx512vl,avx512dq,avx512bw,avx512vnni")))
 #define MOTET_VNNI_INLINE MOTET_VNNI __attribute__((always_inline)) inline
 
@@ -56,9 +57,8 @@ struct Block {
   }
 };
 
-bool packs(int64_t M, int64_t K) {
-  return M > 8 || M * K > 12288;
-}  // else rows of x wait in L1, and packing costs more
+// Packing pays for itself by many rows of x, or by four that L1 does not hold while W passes as it lies.
+bool packs(int64_t M, int64_t K) { return M > 8 || (M > 3 && M * K > 12288); }
 
 __mmask16 mask(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count > 0 ? (1 << count) - 1 : 0);
@@ -136,8 +136,14 @@ MOTET_VNNI void pairs(Block& block, const Tile& tile, const int8_t*) {
     const __m256 y = _mm256_fmadd_ps(_mm256_mul_ps(raw, _mm256_load_ps(unit)), of_rows(block.weight.scale), bias);
     const __m128 of_m[] = {_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1)};
 #pragma GCC unroll 4
-    for (int m = 0; m < kM; ++m)
-      _mm_mask_storeu_ps(block.y + m * N + n, here, m % 2 ? _mm_movehl_ps(of_m[m / 2], of_m[m / 2]) : of_m[m / 2]);
+    for (int m = 0; m < kM; ++m) {  // of a masked store GCC makes vextractf32x4, which faults on what is masked
+      const __m128 of_row = m % 2 ? _mm_movehl_ps(of_m[m / 2], of_m[m / 2]) : of_m[m / 2];
+      float* const to = block.y + m * N + n;
+      if (second > n)
+        _mm_storel_pi(reinterpret_cast<__m64*>(to), of_row);
+      else
+        _mm_store_ss(to, of_row);
+    }
   }
 }
 

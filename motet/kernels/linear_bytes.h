@@ -5,8 +5,9 @@ namespace motet {
 
 /// Rows of W in 8 bits times rows of x, by a CPU's products of bytes (AVX-512 VNNI). A number of x becomes a whole
 /// number of 24 bits, in units of its row's own power of two: it is off by at most 1.2e-7 of the row's largest, as a
-/// sum in float32 is when it has met that one. Nothing else is rounded before the sum is, once. A row of x gives the
-/// same bits in any company because sums of whole numbers have no order.
+/// sum in float32 is when it has met that one. Numbers much smaller than it lose bits, and of a row without one beyond
+/// 1e-31 those below 1e-38 are lost; one that is not finite makes the row's y NaN. Nothing else is rounded before the
+/// sum is, once. A row of x gives the same bits in any company because sums of whole numbers have no order.
 namespace bytes {
 
 /// Whether this CPU can, for rows of K numbers: their sums are of 32 bits.

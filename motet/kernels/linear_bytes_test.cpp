@@ -2,7 +2,9 @@
 #include "motet/kernels/linear_bytes.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -70,7 +72,7 @@ TEST_F(LinearBytes, SumsOfWholeNumbersAreRoundedOnce) {
 TEST_F(LinearBytes, SumsDoNotOverflow) {
   EXPECT_TRUE(bytes::can_multiply(65536));
   EXPECT_FALSE(bytes::can_multiply(65537));
-  for (const float number : {8355711.f, -8355711.f, -0x7f8080.0p0f})  // digits of 127, of -127, of -128 twice
+  for (const float number : {8355711.f, -8355711.f, -8290432.f})  // digits of 127, of -127, of -126 and -128 twice
     for (const int weight : {127, -127, -128})
       for (const int64_t M : {1, 12}) {
         Whole some(2, 65536, M);
@@ -85,16 +87,30 @@ TEST_F(LinearBytes, SumsDoNotOverflow) {
 }
 
 TEST_F(LinearBytes, ARowHasAUnitOfItsOwn) {
-  const int exponents[] = {100, 0, -100, 60, -60, -125, 104};
+  const int exponents[] = {100, 0, -100, 60, -60, 104, -102};
   Whole some(9, 130, 7), same(9, 130, 7);
   for (size_t m = 0; m < 7; ++m)
     for (size_t k = 0; k < 130; ++k) some.x[m * 130 + k] = std::ldexp(same.x[m * 130 + k], exponents[m] - 23);
   some.multiply(), same.multiply();
-  for (size_t i = 0; i < same.y.size(); ++i)
-    if (exponents[i / 9] > -125)
-      ASSERT_EQ(some.y[i], std::ldexp(same.y[i], exponents[i / 9] - 23)) << i;
-    else  // the smallest unit is 2^-126: numbers below it are lost, no more
-      ASSERT_NEAR(some.y[i], std::ldexp(same.y[i], exponents[i / 9] - 23), 130 * 128 * 4 * 0x1p-127) << i;
+  for (size_t i = 0; i < same.y.size(); ++i) ASSERT_EQ(some.y[i], std::ldexp(same.y[i], exponents[i / 9] - 23)) << i;
+}
+
+// The smallest unit is 2^-126; the largest numbers have one of 2^106.
+TEST_F(LinearBytes, UnitsEndWhereNumbersDo) {
+  Whole small(9, 130, 5);
+  const std::vector<float> given = small.x;
+  for (float& x : small.x) x = std::ldexp(x, -148);
+  const std::vector<float> y = small.multiply();
+  for (size_t i = 0; i < given.size(); ++i) small.x[i] = std::nearbyint(std::ldexp(given[i], -22));
+  const std::vector<float> right = small.right();
+  for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], std::ldexp(right[i], -126)) << i;
+
+  const float most = std::numeric_limits<float>::max();  // rounded to 2^128
+  Whole large(2, 2, 5);
+  large.scale = {0x1p-20f, 0x1p-20f}, large.w = {1, -1, -1, 1};
+  for (size_t m = 0; m < 5; ++m) large.x[2 * m] = m % 2 ? -most : most, large.x[2 * m + 1] = large.x[2 * m] / 2;
+  large.multiply();
+  for (size_t i = 0; i < large.y.size(); ++i) EXPECT_EQ(large.y[i], (i / 2 + i) % 2 ? -0x1p107f : 0x1p107f) << i;
 }
 
 TEST_F(LinearBytes, NumbersThatHaveNoThreeDigitsAreHalved) {
@@ -104,6 +120,11 @@ TEST_F(LinearBytes, NumbersThatHaveNoThreeDigitsAreHalved) {
       some.x[m * 70] = (m % 2 ? -1 : 1) * 8388606.f, some.x[m * 70 + 1] = 8355712.f;
     for (float& x : some.x) x = 2 * std::floor(x / 2);
     ASSERT_EQ(some.multiply(), some.right());
+  }
+  for (const float edge : {8355711.5f, -8355711.5f, 8355712.f}) {  // halved, and rounded to 8355712
+    Whole one(1, 1, 1);
+    one.x = {edge}, one.w = {1};
+    ASSERT_EQ(one.multiply()[0], std::copysign(8355712.f, edge) * one.scale[0]);
   }
 }
 
@@ -135,6 +156,66 @@ TEST_F(LinearBytes, WhatIsNotFiniteSpoilsItsRowAlone) {
           else
             ASSERT_EQ(some.y[i], right[i]) << i;
       }
+}
+
+// Numbers whose last byte is the last that may be read.
+template <class T>
+class AtTheEnd {
+ public:
+  explicit AtTheEnd(const std::vector<T>& of) : bytes_((of.size() * sizeof(T) / kPage + 1) * kPage) {
+    base_ =
+        static_cast<char*>(mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base_ + bytes_, kPage, PROT_NONE);
+    data_ = reinterpret_cast<T*>(base_ + bytes_) - of.size();
+    std::copy(of.begin(), of.end(), data_);
+  }
+  AtTheEnd(const AtTheEnd&) = delete;
+  ~AtTheEnd() { munmap(base_, bytes_ + kPage); }
+  T* data() const { return data_; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  size_t bytes_;
+  char* base_;
+  T* data_;
+};
+
+TEST_F(LinearBytes, NothingBehindTheNumbersIsRead) {
+  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{3, 65}, {33, 63}, {1, 1}, {17, 130}})
+    for (const int64_t M : {1, 3, 12}) {
+      const Whole some(N, K, M);
+      const std::vector<float> right = some.right(), zeros(static_cast<size_t>(N));
+      const AtTheEnd<int8_t> w(some.w);
+      const AtTheEnd<float> x(some.x), scale(some.scale), bias(zeros), y(some.y);
+      const LinearTask task{
+          {.type = WeightType::int8, .data = w.data(), .scale = scale.data(), .bias = bias.data(), .N = N, .K = K},
+          y.data()};
+      linear({&task, 1}, x.data(), M, {});
+      ASSERT_TRUE(std::equal(right.begin(), right.end(), y.data())) << N << 'x' << K << " M " << M;
+    }
+}
+
+TEST_F(LinearBytes, LayersOfOtherTypesBesideThemReadTheirOwnRows) {
+  const int64_t K = 70, M = 515;  // more than are kept as bytes at once
+  const Kept floats(WeightType::float32, 20, K), first(WeightType::int8, 9, K), second(WeightType::int8, 40, K);
+  const Kept* const all[] = {&floats, &first, &second};
+  const std::vector<float> x = drawn(M * K, 8);
+  std::vector<float> together[3];
+  std::vector<LinearTask> tasks;
+  for (size_t i = 0; i < 3; ++i) {
+    together[i].resize(static_cast<size_t>(M * all[i]->weight.N));
+    tasks.push_back({all[i]->weight, together[i].data()});
+  }
+  linear(tasks, x.data(), M, testing::own_threads(2));
+  for (size_t i = 0; i < 3; ++i) {
+    std::vector<float> alone(together[i].size());
+    for (int64_t m = 0; m < M; m += 103) {
+      const LinearTask rows{all[i]->weight, alone.data() + m * all[i]->weight.N};
+      linear({&rows, 1}, x.data() + m * K, 103, {});
+    }
+    ASSERT_EQ(alone, together[i]) << i;
+  }
+  linear({}, x.data(), M, {});
 }
 
 TEST_F(LinearBytes, ARowOfZerosIsTheBias) {

@@ -165,7 +165,7 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
     }
     if (!allowed.empty())
       return reply.send(405, "application/json",
-                        error_body(405, text(request.path, " takes ", allowed, ", not ", quote(request.method))),
+                        error_body(405, text(quote(request.path), " takes ", allowed, ", not ", quote(request.method))),
                         {{"Allow", allowed}});
     throw Refused(404, text("there is no ", quote(request.path), " here"));
   } catch (const Refused& refused) {

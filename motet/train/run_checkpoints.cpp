@@ -90,6 +90,11 @@ std::vector<StoredCheckpoint> stored_checkpoints(const fs::path& run) {
   return all;
 }
 
+fs::path run_of(const fs::path& folder) {
+  const fs::path step = folder.filename() == kAverage ? folder.parent_path() : folder, all = step.parent_path();
+  return step_of(step) >= 0 && all.filename() == "checkpoints" ? all.parent_path() : fs::path();
+}
+
 std::optional<StoredCheckpoint> best_checkpoint(const fs::path& run) {
   const std::vector<StoredCheckpoint> all = by_loss(run);
   return all.empty() ? std::nullopt : std::optional(all.front());

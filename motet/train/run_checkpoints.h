@@ -31,6 +31,8 @@ struct StoredCheckpoint {
 };
 /// By step; empty when the folder holds none.
 std::vector<StoredCheckpoint> stored_checkpoints(const std::filesystem::path& run);
+/// The run that the folder of a checkpoint, or of its averaged weights, belongs to; "" for any other folder.
+std::filesystem::path run_of(const std::filesystem::path& folder);
 /// That of the lowest validation loss; none when no evaluation fell on one that is there.
 std::optional<StoredCheckpoint> best_checkpoint(const std::filesystem::path& run);
 
