@@ -168,7 +168,7 @@ MOTET_VNNI void pack(const Block& block, int8_t* to) {
         r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
         r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
       }
-      int8_t* const at = to + (k * kPacked / 4) * 4 + half * 64;
+      int8_t* const at = to + k * kPacked + half * 64;
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c) {
         const __m512i even0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),

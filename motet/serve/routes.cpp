@@ -51,7 +51,7 @@ std::string joined_names(const std::vector<std::string>& names) {
   return joined(quoted);
 }
 
-bool names(std::string_view route, std::string_view path) {
+bool leads_to(std::string_view route, std::string_view path) {
   const bool with_name = route.size() > 1 && route.ends_with('/');
   return with_name ? path.size() > route.size() && path.starts_with(route) : path == route;
 }
@@ -152,7 +152,7 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
     const std::string method = request.method == "HEAD" ? "GET" : request.method;
     std::string allowed;
     for (const Route& route : table()) {
-      if (!names(route.path, request.path)) continue;
+      if (!leads_to(route.path, request.path)) continue;
       if (method == route.method) {
         const std::optional<std::string> owner = keys_.owner(request.header("authorization"));
         if (!route.open && !owner)
