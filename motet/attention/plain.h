@@ -33,10 +33,11 @@ struct Operand {
   }
 };
 
-/// Numbers [B, rows, ...], contiguous within a sequence; weight is [N,M] and has no batch.
+/// Numbers [B, rows, ...], contiguous within a row: rows of several parts may lie side by side. weight is [N,M] and has
+/// neither batch nor rows.
 struct MixTensor {
   const void* data = nullptr;
-  int64_t batch_stride = 0;
+  int64_t batch_stride = 0, row_stride = 0;
   Type type = Type::float32;
 
   const float* floats() const { return static_cast<const float*>(data); }

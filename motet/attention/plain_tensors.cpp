@@ -40,13 +40,21 @@ const float* PlainProblem::floats(const Tensor& x) {
   return hold(x.to(at::kFloat).contiguous()).const_data_ptr<float>();
 }
 
-// Contiguous within a sequence: a slice of a cache along dimension 1 is not copied.
+// Whether numbers of dimensions `first` and on follow each other without gaps.
+static bool without_gaps(const Tensor& t, int64_t first) {
+  int64_t numbers = 1;
+  for (int64_t i = t.dim() - 1; i >= first; numbers *= t.size(i--))
+    if (t.size(i) != 1 && t.stride(i) != numbers) return false;
+  return true;
+}
+
+// What a cache holds is not copied, be it a part of its tokens or of their rows.
 plain::MixTensor PlainProblem::mix_tensor(const Tensor& given, Mixes mixes) {
-  Tensor t = mixes == Mixes::float32 ? given.to(at::kFloat) : given;
-  const bool inside = t.dim() == 2 ? t.is_contiguous() : t.size(0) == 0 || t.select(0, 0).is_contiguous();
-  if (!inside) t = t.contiguous();
-  hold(t);
-  return {t.const_data_ptr(), t.stride(0), number_type(t)};
+  const bool fixed = given.dim() == 2, as_given = mixes == Mixes::as_given || given.scalar_type() == at::kFloat;
+  Tensor t = as_given ? given : given.to(at::kFloat);
+  if (!without_gaps(t, fixed ? 0 : 2)) t = t.contiguous();
+  const Tensor& held = hold(t);
+  return {held.const_data_ptr(), fixed ? 0 : held.stride(0), fixed ? 0 : held.stride(1), number_type(held)};
 }
 
 plain::HeadMix PlainProblem::mix(const HeadMix& from, Mixes mixes) {

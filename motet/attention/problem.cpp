@@ -17,7 +17,9 @@ struct Letters {
   int64_t& operator[](char letter) { return size[static_cast<unsigned char>(letter)]; }
 };
 
-void check_shape(const std::string& function, const std::string& name, const Tensor& t, std::string_view shape,
+// name() is asked for where the shape is wrong alone: decoding checks thousands of tensors for each token.
+template <class Name>
+void check_shape(const std::string& function, const Name& name, const Tensor& t, std::string_view shape,
                  Letters& letters) {
   bool fits = t.dim() == static_cast<int64_t>(shape.size());
   for (size_t i = 0; fits && i < shape.size(); ++i) {
@@ -29,7 +31,7 @@ void check_shape(const std::string& function, const std::string& name, const Ten
   std::string wanted;
   for (char c : shape)
     wanted += (wanted.empty() ? "" : ",") + (letters[c] < 0 ? std::string(1, c) : c10::str(c, "=", letters[c]));
-  refuse(function, name, " has shape ", t.sizes(), ", want [", wanted, "]");
+  refuse(function, name(), " has shape ", t.sizes(), ", want [", wanted, "]");
 }
 
 bool is_integer(const Tensor& t) { return t.scalar_type() == at::kLong || t.scalar_type() == at::kInt; }
@@ -120,7 +122,7 @@ void check_visibility(const Problem& p, const std::string& function) {
   letters['B'] = p.B, letters['S'] = p.S;
   for (int i = 0; i < kNumTables; ++i)
     if (p.table[i].defined())
-      check_shape(function, std::string(table_name(i)), p.table[i], i == kDocuments ? "BS" : "B", letters);
+      check_shape(function, [&] { return table_name(i); }, p.table[i], i == kDocuments ? "BS" : "B", letters);
   check_values(p, function);
   const Tensor& bias = p.bias_BHTS;
   if (!bias.defined()) return;
@@ -144,7 +146,8 @@ int64_t checked_mix(const HeadMix& mix, const std::string& function, const char*
     if (!mix.has(i)) continue;
     if (i == kQueryGate || i == kKeyGate) letters['M'] = sizes.N;  // gates and identity keep the number of heads
     if (i == kQueryDown || i == kKeyDown) letters['R'] = -1;
-    check_shape(function, c10::str(what, "_", kMixParts[i].name), mix.part[i], kMixParts[i].shape, letters);
+    check_shape(
+        function, [&] { return c10::str(what, "_", kMixParts[i].name); }, mix.part[i], kMixParts[i].shape, letters);
   }
   for (int down : {kQueryDown, kKeyDown})
     if (mix.has(down) != mix.has(down + 1))

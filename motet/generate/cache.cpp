@@ -167,11 +167,10 @@ std::vector<LayerCost> cache_costs(ModelImpl& model, const CacheOptions& options
   const Positions at = Positions::range(0, 1, 1, x.device());
   std::vector<LayerCost> costs;
   for (const Block& block : model.blocks()) {
-    Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
-    costs.push_back({0, block->self_attn->window(Pass::cached)});
-    for_each_tensor(keys, [&](const Tensor& t) {
-      if (t.defined()) costs.back().token_bytes += KeyRows(t, options.type, 1).bytes();
-    });
+    const Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
+    LayerCache layer(options.type, 1);
+    layer.append(keys, !options.compact);
+    costs.push_back({layer.bytes(), block->self_attn->window(Pass::cached)});
   }
   return costs;
 }

@@ -237,15 +237,16 @@ TEST(Cache, EightBitsAreRoundedToTheNearestStep) {
     rows.write(0, given.slice(1, 0, 3));
     rows.write(3, given.slice(1, 3));  // grows
     const Tensor half_step = given.abs().amax(-1, true) / 254;
-    EXPECT_TRUE(((rows.read(30) - given).abs() <= half_step * (1 + 1e-5)).all().item<bool>());
+    EXPECT_TRUE(((rows.read(30)[0] - given).abs() <= half_step * (1 + 1e-5)).all().item<bool>());
     rows.keep(10, 5, 8);
-    EXPECT_TRUE(
-        ((rows.read(5) - given.slice(1, 10, 15)).abs() <= half_step.slice(1, 10, 15) * (1 + 1e-5)).all().item<bool>());
+    EXPECT_TRUE(((rows.read(5)[0] - given.slice(1, 10, 15)).abs() <= half_step.slice(1, 10, 15) * (1 + 1e-5))
+                    .all()
+                    .item<bool>());
     EXPECT_EQ(rows.bytes(), 2 * 8 * 3 * (16 + 4));
   }
   KeyRows zeros(at::zeros({1, 1, 1, 4}), CacheType::int8, 1);
   zeros.write(0, at::zeros({1, 1, 1, 4}));
-  EXPECT_TRUE(zeros.read(1).equal(at::zeros({1, 1, 1, 4})));
+  EXPECT_TRUE(zeros.read(1)[0].equal(at::zeros({1, 1, 1, 4})));
 }
 
 TEST(Cache, ItsBytesAreKnownBefore) {

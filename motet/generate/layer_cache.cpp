@@ -1,6 +1,7 @@
 #include "motet/generate/layer_cache.h"
 
 #include <algorithm>
+#include <array>
 
 #include "motet/core/error.h"
 #include "motet/ops/ops.h"
@@ -32,72 +33,107 @@ CacheType parse_cache_type(const std::string& name) { return value_of(cache_type
 
 namespace {
 
-Tensor with_capacity(const Tensor& like, int64_t capacity) {
-  std::vector<int64_t> size = like.sizes().vec();
-  size[1] = capacity;
+Tensor rows_of(const Tensor& like, int64_t capacity, int64_t width, at::ScalarType type) {
+  const std::vector<int64_t> size{like.size(0), capacity, width};
+  const at::TensorOptions options = like.options().dtype(type).requires_grad(false);
   // A device reads what is not held beside what is (append_at), and hides it: NaN times 0 would not be hidden.
-  return like.is_cpu() ? at::empty(size, like.options()) : at::zeros(size, like.options());
+  return like.is_cpu() ? at::empty(size, options) : at::zeros(size, options);
 }
 
 // Rows as whole numbers from -127 to 127, still in float32, and what each row's stand for.
-std::pair<Tensor, Tensor> in_8_bits(const Tensor& rows) {
-  const Tensor scales = rows.abs().amax(-1).to(at::kFloat).div_(127).clamp_min_(1e-30);
-  return {rows.to(at::kFloat).div(scales.unsqueeze(-1)).round_(), scales};
+struct EightBits {
+  std::vector<Tensor> values, scales;
+  explicit EightBits(at::TensorList rows) {
+    for (const Tensor& x : rows) {
+      scales.push_back(x.abs().amax(-1, true).to(at::kFloat).div_(127).clamp_min_(1e-30));
+      values.push_back(x.to(at::kFloat).div(scales.back()).round_());
+    }
+  }
+};
+
+Tensor side_by_side(at::TensorList parts) {
+  std::vector<Tensor> flat;
+  for (const Tensor& part : parts) flat.push_back(part.flatten(2));
+  return flat.size() == 1 ? flat[0] : at::cat(flat, 2);
 }
+
+int64_t numbers(at::IntArrayRef shape) { return c10::multiply_integers(shape); }
+int64_t scales(at::IntArrayRef shape) { return c10::multiply_integers(shape.slice(0, shape.size() - 1)); }
 
 }  // namespace
 
-KeyRows::KeyRows(const Tensor& like, CacheType type, int64_t capacity) : model_type_(like.scalar_type()), type_(type) {
-  values_ = with_capacity(like.detach(), capacity).to(stored_type(type, model_type_));
-  if (type == CacheType::int8) scales_ = with_capacity(like.detach().select(-1, 0).to(at::kFloat), capacity);
-}
-
-void KeyRows::write(int64_t at, const Tensor& added, int64_t most) {
-  const int64_t end = at + added.size(1);
-  if (end > values_.size(1)) keep(0, at, std::max(end, std::min(2 * values_.size(1), most)));
-  if (type_ != CacheType::int8) return ops::write_rows(values_, at, added);
-  const auto [values, scales] = in_8_bits(added);
-  ops::write_rows(values_, at, values);
-  ops::write_rows(scales_, at, scales);
-}
-
-void KeyRows::write_at(const Tensor& place_1, const Tensor& added) {
-  if (type_ != CacheType::int8) {
-    values_.index_copy_(1, place_1, added.to(values_.scalar_type()));
-    return;
+KeyRows::KeyRows(at::TensorList like, CacheType type, int64_t capacity)
+    : model_type_(like[0].scalar_type()), type_(type) {
+  int64_t width = 0, scale_width = 0;
+  for (const Tensor& t : like) {
+    shapes_.push_back(t.sizes().slice(2).vec());
+    model_type_ = at::promote_types(model_type_, t.scalar_type());
+    width += numbers(shapes_.back()), scale_width += scales(shapes_.back());
   }
-  const auto [values, scales] = in_8_bits(added);
-  values_.index_copy_(1, place_1, values.to(at::kChar));
-  scales_.index_copy_(1, place_1, scales);
+  values_BSX = rows_of(like[0], capacity, width, stored_type(type, model_type_));
+  if (type == CacheType::int8) scales_BSY = rows_of(like[0], capacity, scale_width, at::kFloat);
 }
 
-Tensor KeyRows::read(int64_t count, bool narrow) const {
-  const Tensor held = ops::rows(values_, 0, count);
-  if (type_ == CacheType::model || (narrow && model_type_ == at::kFloat)) return held;
-  if (type_ != CacheType::int8) return held.to(model_type_);
-  return held.to(at::kFloat).mul_(scales_.narrow(1, 0, count).unsqueeze(-1)).to(model_type_);
+void KeyRows::write(int64_t at, at::TensorList added, int64_t most) {
+  const int64_t end = at + added[0].size(1);
+  if (end > capacity()) keep(0, at, std::max(end, std::min(2 * capacity(), most)));
+  if (type_ != CacheType::int8) return ops::write_rows(values_BSX, at, added);
+  const EightBits rows(added);
+  ops::write_rows(values_BSX, at, rows.values);
+  ops::write_rows(scales_BSY, at, rows.scales);
+}
+
+void KeyRows::write_at(const Tensor& place_1, at::TensorList added) {
+  const auto put = [&](const Tensor& to, at::TensorList rows) {
+    to.index_copy_(1, place_1, side_by_side(rows).to(to.scalar_type()));
+  };
+  if (type_ != CacheType::int8) return put(values_BSX, added);
+  const EightBits rows(added);
+  put(values_BSX, rows.values);
+  put(scales_BSY, rows.scales);
+}
+
+std::vector<Tensor> KeyRows::read(int64_t count, bool narrow) const {
+  const bool as_stored = type_ == CacheType::model || (narrow && model_type_ == at::kFloat);
+  const Tensor all = as_stored                  ? values_BSX
+                     : type_ == CacheType::int8 ? ops::rows(values_BSX, 0, count).to(at::kFloat)
+                                                : ops::rows(values_BSX, 0, count).to(model_type_);
+  std::vector<Tensor> parts;
+  int64_t column = 0, scale = 0;
+  for (const std::vector<int64_t>& shape : shapes_) {
+    parts.push_back(ops::columns(all, count, column, shape));
+    if (!as_stored && type_ == CacheType::int8) {
+      std::vector<int64_t> of_scales = shape;
+      of_scales.back() = 1;
+      parts.back() = parts.back().mul(ops::columns(scales_BSY, count, scale, of_scales)).to(model_type_);
+    }
+    column += numbers(shape), scale += scales(shape);
+  }
+  return parts;
 }
 
 Tensor KeyRows::read_scales(int64_t count) const {
-  return scales_.defined() && model_type_ == at::kFloat ? ops::rows(scales_, 0, count) : Tensor();
+  if (!scales_BSY.defined() || model_type_ != at::kFloat) return {};
+  const std::vector<int64_t>& shape = shapes_[0];
+  return ops::columns(scales_BSY, count, 0, at::IntArrayRef(shape).slice(0, shape.size() - 1));
 }
 
 void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {
-  for (Tensor* t : {&values_, &scales_}) {
+  for (Tensor* t : {&values_BSX, &scales_BSY}) {
     if (!t->defined()) continue;
-    const Tensor kept = with_capacity(*t, capacity);
+    const Tensor kept = rows_of(*t, capacity, t->size(2), t->scalar_type());
     kept.narrow(1, 0, count).copy_(t->narrow(1, from, count));
     *t = kept;
   }
 }
 
 void KeyRows::move_to_front(int64_t from, int64_t count) {
-  for (const Tensor* t : {&values_, &scales_})
+  for (const Tensor* t : {&values_BSX, &scales_BSY})
     if (t->defined()) t->narrow(1, 0, count).copy_(t->narrow(1, from, count));
 }
 
 void KeyRows::add_memory(std::vector<MemoryOf>& all) const {
-  for (const Tensor* t : {&values_, &scales_})
+  for (const Tensor* t : {&values_BSX, &scales_BSY})
     if (t->defined()) all.emplace_back(*t);
 }
 
@@ -108,43 +144,62 @@ KeyRows KeyRows::beginning(int64_t count, int64_t capacity) const {
 }
 
 void KeyRows::repeat(int64_t times) {
-  for (Tensor* t : {&values_, &scales_})
+  for (Tensor* t : {&values_BSX, &scales_BSY})
     if (t->defined()) *t = t->repeat_interleave(times, 0);
 }
 
 int64_t KeyRows::bytes() const {
-  return static_cast<int64_t>(values_.nbytes() + (scales_.defined() ? scales_.nbytes() : 0));
+  return static_cast<int64_t>(values_BSX.nbytes() + (scales_BSY.defined() ? scales_BSY.nbytes() : 0));
 }
+
+namespace {
+
+// The tensors that share a row: keys, values, the parts of each mix, without those that are absent.
+using Group = c10::SmallVector<Tensor*, 4>;
+std::array<Group, 4> groups(Keys& keys) {
+  std::array<Group, 4> groups{Group{&keys.k_BSGD}, Group{&keys.v_BSGE}, {}, {}};
+  for (size_t i = 2; KeyMix * mix : {&keys.pre, &keys.post}) {
+    for (Tensor* t : {&mix->down_BSRH, &mix->up_BSRH, &mix->gate_BSH, &mix->full_BSHH})
+      if (t->defined()) groups[i].push_back(t);
+    ++i;
+  }
+  return groups;
+}
+
+}  // namespace
 
 template <class Write>
 HeldKeys LayerCache::with(const Keys& added, int64_t count, bool narrow, const Write& write) {
   HeldKeys held{added, {}};
   size_t i = 0;
-  for_each_tensor(held.keys, [&](Tensor& t) {
-    if (!t.defined()) return;
-    write(i, t);
+  for (const Group& group : groups(held.keys)) {
+    if (group.empty()) continue;
+    c10::SmallVector<Tensor, 4> tensors;
+    for (const Tensor* t : group) tensors.push_back(*t);
+    write(i, at::TensorList(tensors));
     const bool as_stored = narrow && i < 2;  // k and v come first, then the mixes
-    t = tensors_[i].read(count, as_stored);
-    if (as_stored) (i == 0 ? held.scales.k_BSG : held.scales.v_BSG) = tensors_[i].read_scales(count);
+    std::vector<Tensor> all = rows_[i].read(count, as_stored);
+    for (size_t part = 0; part < group.size(); ++part) *group[part] = std::move(all[part]);
+    if (as_stored) (i == 0 ? held.scales.k_BSG : held.scales.v_BSG) = rows_[i].read_scales(count);
     ++i;
-  });
+  }
   return held;
 }
 
 HeldKeys LayerCache::append(const Keys& added, bool narrow) {
   const int64_t end = held_ + added.k_BSGD.size(1),
                 first = std::clamp(2 * end, std::min(kFirstCapacity, capacity_), capacity_);
-  HeldKeys all = with(added, end, narrow, [&](size_t i, const Tensor& t) {
-    if (i == tensors_.size()) tensors_.emplace_back(t, type_, std::max(first, end));
-    tensors_[i].write(held_, t, capacity_);
+  HeldKeys all = with(added, end, narrow, [&](size_t i, at::TensorList group) {
+    if (i == rows_.size()) rows_.emplace_back(group, type_, std::max(first, end));
+    rows_[i].write(held_, group, capacity_);
   });
   held_ = end;
   return all;
 }
 
 HeldKeys LayerCache::append_at(const Tensor& place_1, const Keys& added, bool narrow) {
-  return with(added, tensors_.front().capacity(), narrow,
-              [&](size_t i, const Tensor& t) { tensors_[i].write_at(place_1, t); });
+  return with(added, rows_.front().capacity(), narrow,
+              [&](size_t i, at::TensorList group) { rows_[i].write_at(place_1, group); });
 }
 
 void LayerCache::appended() {
@@ -153,13 +208,13 @@ void LayerCache::appended() {
 }
 
 void LayerCache::add_memory(std::vector<MemoryOf>& all) const {
-  for (const KeyRows& t : tensors_) t.add_memory(all);
+  for (const KeyRows& t : rows_) t.add_memory(all);
 }
 
 void LayerCache::keep_window(int64_t window) {
   window_ = window;
   if (held_ < 2 * window) return;
-  for (KeyRows& t : tensors_) {
+  for (KeyRows& t : rows_) {
     if (held_ == 2 * window && t.capacity() == 2 * window)
       t.move_to_front(window, window);
     else
@@ -174,17 +229,17 @@ LayerCache LayerCache::beginning(int64_t end, int64_t capacity) const {
   LayerCache copy(type_, capacity);
   copy.begin_ = begin_, copy.held_ = end - begin_, copy.window_ = window_;
   const int64_t first = std::clamp(2 * copy.held_, std::min(kFirstCapacity, capacity), capacity);
-  for (const KeyRows& t : tensors_) copy.tensors_.push_back(t.beginning(copy.held_, first));
+  for (const KeyRows& t : rows_) copy.rows_.push_back(t.beginning(copy.held_, first));
   return copy;
 }
 
 void LayerCache::repeat(int64_t times) {
-  for (KeyRows& t : tensors_) t.repeat(times);
+  for (KeyRows& t : rows_) t.repeat(times);
 }
 
 int64_t LayerCache::bytes() const {
   int64_t sum = 0;
-  for (const KeyRows& t : tensors_) sum += t.bytes();
+  for (const KeyRows& t : rows_) sum += t.bytes();
   return sum;
 }
 

@@ -13,31 +13,33 @@ namespace motet {
 const char* name(CacheType);
 CacheType parse_cache_type(const std::string& name);  // throws UsageError
 
-/// What is stored of one tensor that a mechanism's `keys` gives, [B,S,...], S growing; it knows no mechanism.
+/// What is stored of some of the tensors that a mechanism's `keys` gives, [B,S,...] each, S growing: side by side, one
+/// row for each token. It knows no mechanism.
 class KeyRows {
  public:
-  KeyRows(const Tensor& like, CacheType, int64_t capacity);
+  KeyRows(at::TensorList like, CacheType, int64_t capacity);
   /// Where they do not fit the capacity doubles, up to `most` or what is written.
-  void write(int64_t at, const Tensor& added_BS, int64_t most = INT64_MAX);
+  void write(int64_t at, at::TensorList added, int64_t most = INT64_MAX);
   /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
   /// are stored: in 16 bits, or in 8, whose scales `read_scales` gives.
-  Tensor read(int64_t count, bool narrow = false) const;
-  /// [B,S,...] without the last dimension, of what read(count, true) gives in 8 bits; else undefined.
+  std::vector<Tensor> read(int64_t count, bool narrow = false) const;
+  /// [B,S,...] without the last dimension, of the first tensor that read(count, true) gives in 8 bits; else undefined.
   Tensor read_scales(int64_t count) const;
   /// The one token at place_1 [1], a number of the device, in memory that is there.
-  void write_at(const Tensor& place_1, const Tensor& added_B1);
+  void write_at(const Tensor& place_1, at::TensorList added);
   void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
   void move_to_front(int64_t from, int64_t count);           // those, in the memory that is there
   KeyRows beginning(int64_t count, int64_t capacity) const;  // a copy of the first
   void repeat(int64_t times);
   int64_t bytes() const;
-  int64_t capacity() const { return values_.size(1); }
+  int64_t capacity() const { return values_BSX.size(1); }
   void add_memory(std::vector<MemoryOf>&) const;
 
  private:
+  std::vector<std::vector<int64_t>> shapes_;  // of each tensor, without [B,S]
   at::ScalarType model_type_;
   CacheType type_;
-  Tensor values_, scales_;  // scales [B,S,...] without the last dimension, int8 alone
+  Tensor values_BSX, scales_BSY;  // int8 alone has scales: one for the last dimension of a tensor
 };
 
 /// Keys as they are stored; scales where k and v have 8 bits.
@@ -58,7 +60,7 @@ class LayerCache {
   /// counts it by appended(). Wants room for one.
   HeldKeys append_at(const Tensor& place_1, const Keys& added, bool narrow);
   void appended();
-  int64_t room() const { return tensors_.empty() ? 0 : tensors_.front().capacity() - held_; }
+  int64_t room() const { return rows_.empty() ? 0 : rows_.front().capacity() - held_; }
   void add_memory(std::vector<MemoryOf>&) const;
   void keep_window(int64_t window);
   /// Whether what a next token at `end` sees is still held.
@@ -78,7 +80,7 @@ class LayerCache {
 
   CacheType type_;
   int64_t capacity_, begin_ = 0, held_ = 0, window_ = 0;
-  std::deque<KeyRows> tensors_;  // in the order of a walk over Keys
+  std::deque<KeyRows> rows_;  // of keys, values and the parts of either mix, those that there are
 };
 
 }  // namespace motet

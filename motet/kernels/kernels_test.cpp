@@ -241,16 +241,44 @@ TEST(RowKernels, SiluIsFiniteForLargeNumbers) {
   }
 }
 
+// A fine grid through both ends of the approximations, and numbers of every size.
+std::vector<float> grid() {
+  std::vector<float> x{-1e30f, -1e4f, -30, 30, 1e4f, 1e30f, -0.f, 1e-30f};
+  for (int i = -12000; i <= 12000; ++i) x.push_back(static_cast<float>(i) * 1e-3f + 1e-7f);
+  return x;
+}
+
 TEST(RowKernels, GeluIsItsFormulaInFloat64) {
-  const std::vector<float> x{-1e4f, -30, -5, -1, -0.1f, 0, 0.1f, 1, 5, 30, 1e4f};
+  const std::vector<float> x = grid();
   for (const bool by_tanh : {false, true}) {
     std::vector<float> y(x.size());
     gelu(x.data(), static_cast<int64_t>(x.size()), by_tanh, y.data());
     for (size_t i = 0; i < x.size(); ++i) {
       const double v = x[i], inner = std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v);
       const double want = 0.5 * v * (1 + (by_tanh ? std::tanh(inner) : std::erf(v / std::sqrt(2.0))));
-      EXPECT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want))) << by_tanh;
+      ASSERT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want))) << by_tanh << " " << v;
     }
+  }
+}
+
+TEST(RowKernels, TanhIsThatOfFloat64) {
+  const std::vector<float> x = grid();
+  std::vector<float> y(x.size());
+  tanh_of(x.data(), static_cast<int64_t>(x.size()), y.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::tanh(static_cast<double>(x[i]));
+    ASSERT_NEAR(y[i], want, 4e-7 * std::abs(want)) << x[i];
+  }
+}
+
+TEST(RowKernels, ActivationsOfNoNumberAreNone) {
+  const float x[] = {NAN, 1};
+  float y[2];
+  tanh_of(x, 2, y);
+  EXPECT_TRUE(std::isnan(y[0]) && !std::isnan(y[1]));
+  for (const bool by_tanh : {false, true}) {
+    gelu(x, 2, by_tanh, y);
+    EXPECT_TRUE(std::isnan(y[0]) && !std::isnan(y[1])) << by_tanh;
   }
 }
 

@@ -28,7 +28,10 @@ struct SiluTimesGradients {
 };
 void silu_times_backward(const float* gate, const float* up, const float* dy, int64_t n, const SiluTimesGradients&);
 
-/// y = gelu(x), by the error function or by its tanh approximation, n numbers; y may be x.
+/// y = gelu(x), by the error function or by its tanh approximation, n numbers; y may be x. Both here and in tanh_of a
+/// number's bits do not depend on its place, and erf and tanh are within 4e-7.
 void gelu(const float* x, int64_t n, bool by_tanh, float* y);
+/// y = tanh(x), n numbers; y may be x.
+void tanh_of(const float* x, int64_t n, float* y);
 
 }  // namespace motet

@@ -37,44 +37,54 @@ Maps run_rows(const MapArguments& a) {
   const int64_t rows = x.size(0) * x.size(1), inputs = x.size(2), half = by.rank * by.heads,
                 width = (by.rows_XC.size(0) - a.gates()) / by.branches;
   const auto floats = [&](at::IntArrayRef shape) { return at::empty(shape, x.options()); };
-  const Tensor hidden_PMK = floats({by.branches, rows, width}), gates_MX = floats({rows, a.gates()});
+  const Tensor hidden_PMK = floats({by.branches, rows, width});
+  const auto hidden = [&](int64_t i) { return hidden_PMK.mutable_data_ptr<float>() + i * rows * width; };
   Maps result(static_cast<size_t>(by.branches));
-  std::vector<LinearTask> tasks;
-  const float* weight = by.rows_XC.const_data_ptr<float>();
-  const auto add_task = [&](int64_t outputs, float* y) {
-    if (outputs) tasks.push_back({{.data = weight, .N = outputs, .K = inputs}, y});
-    weight += outputs * inputs;
-  };
-  for (int64_t i = 0; i < by.branches; ++i) {
-    add_task(width, hidden_PMK.mutable_data_ptr<float>() + i * rows * width);
-    DcmhaMaps& of = result[static_cast<size_t>(i)];
+  for (DcmhaMaps& of : result) {
     const std::vector<int64_t> shape{x.size(0), x.size(1), by.rank, by.heads};
     if (by.maps) of.down_BTRN = floats(shape), of.up_BTRN = floats(shape);
     if (by.gates) of.gate_BTN = floats({x.size(0), x.size(1), by.heads});
   }
-  add_task(a.gates(), gates_MX.mutable_data_ptr<float>());
-  linear(tasks, x.const_data_ptr<float>(), rows, torch_threads());
-  torch_threads().run_parts(rows, kMaxLinearRows, [&](int64_t first, int64_t last) {
-    const int64_t count = last - first;
-    for (int64_t i = 0; i < by.branches; ++i) {
-      const DcmhaMaps& of = result[static_cast<size_t>(i)];
-      if (by.maps) {
-        float* const hidden = hidden_PMK.mutable_data_ptr<float>() + (i * rows + first) * width;
-        float* const down = of.down_BTRN.mutable_data_ptr<float>() + first * half;
-        const float* const up_rows = by.up_rows_PMK.const_data_ptr<float>() + i * 2 * half * width;
-        const LinearTask both[] = {{{.data = up_rows, .N = half, .K = width}, down},
-                                   {{.data = up_rows + half * width, .N = half, .K = width},
-                                    of.up_BTRN.mutable_data_ptr<float>() + first * half}};
-        gelu(hidden, count * width, by.gelu_by_tanh, hidden);
-        linear(both, hidden, count, {});
-        rms_norm_rows(down, count * by.rank, by.heads, nullptr, static_cast<float>(kDownNormEps), down);
-      }
-      if (!by.gates) continue;
-      float* const gate = of.gate_BTN.mutable_data_ptr<float>();
-      for (int64_t row = first; row < last; ++row)
-        for (int64_t n = 0; n < by.heads; ++n)
-          gate[row * by.heads + n] = std::tanh(gates_MX.const_data_ptr<float>()[row * a.gates() + i * by.heads + n]);
+  const auto add_products = [&](int64_t i, std::vector<LinearTask>& tasks) {  // what branch i reads of x
+    const DcmhaMaps& of = result[static_cast<size_t>(i)];
+    const float* const weight = by.rows_XC.const_data_ptr<float>();
+    const float* const gates = weight + (by.branches * width + i * by.heads) * inputs;
+    if (by.maps) tasks.push_back({{.data = weight + i * width * inputs, .N = width, .K = inputs}, hidden(i)});
+    if (by.gates) tasks.push_back({{.data = gates, .N = by.heads, .K = inputs}, of.gate_BTN.mutable_data_ptr<float>()});
+  };
+  const auto finish = [&](int64_t i, int64_t first, int64_t count) {  // rows of branch i
+    const DcmhaMaps& of = result[static_cast<size_t>(i)];
+    if (by.maps) {
+      float* const own = hidden(i) + first * width;
+      float* const down = of.down_BTRN.mutable_data_ptr<float>() + first * half;
+      const float* const up_rows = by.up_rows_PMK.const_data_ptr<float>() + i * 2 * half * width;
+      const LinearTask both[] = {{{.data = up_rows, .N = half, .K = width}, down},
+                                 {{.data = up_rows + half * width, .N = half, .K = width},
+                                  of.up_BTRN.mutable_data_ptr<float>() + first * half}};
+      gelu(own, count * width, by.gelu_by_tanh, own);
+      linear(both, own, count, {});
+      rms_norm_rows(down, count * by.rank, by.heads, nullptr, static_cast<float>(kDownNormEps), down);
     }
+    if (!by.gates) return;
+    float* const gate = of.gate_BTN.mutable_data_ptr<float>() + first * by.heads;
+    tanh_of(gate, count * by.heads, gate);
+  };
+  const Threads threads = torch_threads();
+  const float* const from = x.const_data_ptr<float>();
+  if (rows <= kMaxLinearRows && threads.count <= by.branches) {  // a branch for a thread: they meet once
+    threads.run(by.branches, [&](int64_t i) {
+      std::vector<LinearTask> tasks;
+      add_products(i, tasks);
+      linear(tasks, from, rows, {});
+      finish(i, 0, rows);
+    });
+    return result;
+  }
+  std::vector<LinearTask> tasks;
+  for (int64_t i = 0; i < by.branches; ++i) add_products(i, tasks);
+  linear(tasks, from, rows, threads);
+  threads.run_parts(rows, kMaxLinearRows, [&](int64_t first, int64_t last) {
+    for (int64_t i = 0; i < by.branches; ++i) finish(i, first, last - first);
   });
   return result;
 }

@@ -126,6 +126,13 @@ std::vector<Case> cases() {
          ops::write_rows(to, 1, x, k);
          return to;
        }},
+      {"write_rows",
+       {1, 2, 3, 2},
+       [](const Tensor& x, const char* k) {  // side by side, of several shapes
+         const Tensor to = at::zeros({1, 5, 11}, x.options()), narrow = x.select(-1, 0).contiguous();
+         ops::write_rows(to, 2, {x, narrow, narrow.slice(2, 0, 2).contiguous()}, k);
+         return to;
+       }},
       {"token_loss",
        {2, 3, 11},
        [](const Tensor& x, const char* k) {
@@ -335,6 +342,12 @@ TEST(Ops, ShapesThatDoNotFitAreRefused) {
             "rms_norm: weight has shape [4], want [3]");
   EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 2}), 3, at::ones({1, 2, 2})); }),
             "write_rows: from has shape [1, 2, 2], want rows that fit at 3 of [1, 4, 2]");
+  EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 5}), 0, {at::ones({1, 2, 2}), at::ones({1, 1, 3})}); }),
+            "write_rows: from has shape [1, 1, 3], want rows that fit at 0 of [1, 4, 5]");
+  EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 5}), 0, {at::ones({1, 2, 2}), at::ones({1, 2, 2})}); }),
+            "write_rows: from has 4 numbers a row, want those of [1, 4, 5]");
+  EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({4, 5}), 0, at::ones({1, 2, 2})); }),
+            "write_rows: to has 2 dimensions and from 1 tensors, want [B,S,X] and at least one");
   EXPECT_EQ(refusal([] { ops::token_loss(at::zeros({1, 4, 2}), at::zeros({1, 3}, at::kLong)); }),
             "token_loss: logits has shape [1, 4, 2] and targets [1, 3], want [B,T,V] and [B,T]");
 }
@@ -352,6 +365,20 @@ TEST(Ops, NamesOfTablesAndRowsAreChecked) {
   EXPECT_EQ(wrong("blocked,"), wrong(""));
   EXPECT_EQ(refusal([] { ops::gelu(at::ones(3), false, "trch"); }),
             "gelu: unknown kernel 'trch': nearest is 'torch'; known: rows, torch");
+}
+
+TEST(Views, AreThoseOfTorch) {
+  const Tensor x = at::arange(2 * 5 * 11).view({2, 5, 11}).slice(2, 1);  // columns are not those of the memory
+  for (const bool inference : {false, true}) {
+    const c10::InferenceMode mode(inference);
+    EXPECT_TRUE(ops::rows(x, 1, 3).equal(x.slice(1, 1, 4)));
+    EXPECT_TRUE(ops::columns(x, 4, 2, {2, 3}).equal(x.slice(1, 0, 4).slice(2, 2, 8).reshape({2, 4, 2, 3})));
+    EXPECT_TRUE(ops::columns(x, 5, 9, {1}).equal(x.slice(2, 9)));
+    EXPECT_EQ(refusal([&] { ops::columns(x, 6, 0, {1}); }),
+              "columns: 6 rows of 1 numbers from 0, want them inside [2, 5, 10]");
+    EXPECT_EQ(refusal([&] { ops::columns(x, 5, 9, {2}); }),
+              "columns: 5 rows of 2 numbers from 9, want them inside [2, 5, 10]");
+  }
 }
 
 }  // namespace

@@ -14,6 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
+/// Sizes of one part: numbers of a row.
+HWY_INLINE PartSize part_size(const Mix& mix, int part) { return plain::part_size(*mix.parts, part, mix.in, mix.out); }
+
 /// The mix of a unit; `heads_in` and `heads_out` are the unit's, `first_out` its first output head.
 HWY_INLINE Mix make_mix(MixKind kind, const HeadMix& parts, const Pairs& pairs, int heads_in, int heads_out) {
   Mix mix;
@@ -21,16 +24,21 @@ HWY_INLINE Mix make_mix(MixKind kind, const HeadMix& parts, const Pairs& pairs, 
   if (kind == MixKind::pairs) set_pairs_mix(mix);
   if (kind == MixKind::factored) set_factored_mix(mix);
   if (kind == MixKind::dense) set_dense_mix(mix);
+  for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
+    if (!parts.has(part)) continue;
+    const int first = part == kKeyDown ? 0 : static_cast<int>(part == kKeyUp ? mix.key_ranks : 2 * mix.key_ranks);
+    for (int i = 0; i < part_size(mix, part).numbers(); ++i)
+      mix.key_places.push_back(static_cast<int32_t>(kind == MixKind::factored
+                                                        ? i % mix.in * (2 * mix.key_ranks + 1) + first + i / mix.in
+                                                        : static_cast<int64_t>(mix.key_places.size())));
+  }
   return mix;
 }
-
-/// Sizes of one part: numbers of a row.
-HWY_INLINE PartSize part_size(const Mix& mix, int part) { return plain::part_size(*mix.parts, part, mix.in, mix.out); }
 
 /// The numbers of a query-side (key-side) part at row (key) `at` of sequence b.
 HWY_INLINE const float* part_row(const Mix& mix, int part, int64_t b, int64_t at) {
   const MixTensor& t = mix.parts->part[part];
-  return t.floats() + b * t.batch_stride + at * part_size(mix, part).numbers();
+  return t.floats() + b * t.batch_stride + at * t.row_stride;
 }
 
 HWY_INLINE void gather_factored_row(const Mix& mix, int64_t b, int64_t t, float* to) {
@@ -98,48 +106,43 @@ HWY_NOINLINE void gather_rows(const Mix& mix, int64_t b, int64_t t0, int count, 
   }
 }
 
-/// Numbers [from, from + count) of a key-side part stand in the key band at `first`, `first + step`, ...
-struct KeyRun {
-  int part;
-  int64_t from, count, first, step;
+/// Key-side parts that lie side by side in the rows of keys, from the first of one key on.
+struct KeyParts {
+  Rows rows;
+  int64_t numbers;
+  const int32_t* places;  // of those numbers in the key band
 };
-struct KeyRuns {
-  KeyRun list[5];
-  int count = 0;
-  int64_t numbers = 0;
-  void add(const KeyRun& run) { list[count++] = run, numbers += run.count; }
-};
-HWY_INLINE KeyRuns key_runs(const Mix& mix) {
-  KeyRuns runs;
-  const int64_t heads = mix.in, ranks = mix.key_ranks, step = 2 * ranks + 1;
+
+/// f(KeyParts) for all key-side parts of key s.
+template <class Function>
+HWY_INLINE void each_key_parts(const Mix& mix, int64_t b, int64_t s, const Function& f) {
+  const int32_t* places = mix.key_places.data();
+  KeyParts side_by_side{};
   for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
     if (!mix.parts->has(part)) continue;
-    const PartSize size = part_size(mix, part);
-    if (mix.kind != MixKind::factored) {
-      runs.add({part, 0, size.numbers(), runs.numbers, 1});
-      continue;
-    }
-    const int64_t first = part == kKeyDown ? 0 : part == kKeyUp ? ranks : 2 * ranks;
-    for (int64_t r = 0; r < size.rows; ++r) runs.add({part, r * heads, heads, first + r, step});
+    const Rows rows{part_row(mix, part, b, s), mix.parts->part[part].row_stride};
+    const int64_t numbers = part_size(mix, part).numbers();
+    const bool joins =
+        rows.data == side_by_side.rows.data + side_by_side.numbers && rows.stride == side_by_side.rows.stride;
+    if (side_by_side.numbers && !joins) f(side_by_side);
+    if (!joins) side_by_side = {rows, 0, places};
+    side_by_side.numbers += numbers, places += numbers;
   }
-  return runs;
+  if (side_by_side.numbers) f(side_by_side);
 }
 
 /// Key band [key_numbers][kKeys] of the tile at key s0; keys outside `readable` and S give 0.
 template <int kKeys>
 HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readable, float* band) {
   if (!mix.key_numbers) return;
-  const KeyRuns runs = key_runs(mix);
-  if (runs.numbers < mix.key_numbers) std::fill_n(band, mix.key_numbers * kKeys, 0.f);
-  for (int i = 0; i < runs.count; ++i) {
-    const KeyRun& run = runs.list[i];
-    const int64_t row = part_size(mix, run.part).numbers();
-    for (int panel = 0; panel < kKeys; panel += kPanel) {
-      const int64_t first = std::clamp<int64_t>(readable.begin - s0 - panel, 0, kPanel);
-      const int64_t last = std::clamp<int64_t>(readable.end - s0 - panel, first, kPanel);
-      pack_transposed({part_row(mix, run.part, b, s0 + panel + first) + run.from, row}, static_cast<int>(first),
-                      static_cast<int>(last), run.count, band + run.first * kKeys + panel, run.step * kKeys);
-    }
+  if (static_cast<int64_t>(mix.key_places.size()) < mix.key_numbers) std::fill_n(band, mix.key_numbers * kKeys, 0.f);
+  for (int panel = 0; panel < kKeys; panel += kPanel) {
+    const int64_t first = std::clamp<int64_t>(readable.begin - s0 - panel, 0, kPanel);
+    const int64_t last = std::clamp<int64_t>(readable.end - s0 - panel, first, kPanel);
+    each_key_parts(mix, b, s0 + panel + first, [&](const KeyParts& parts) HWY_ATTR {
+      pack_transposed(parts.rows, static_cast<int>(first), static_cast<int>(last), parts.numbers, band + panel,
+                      InPlaces<kKeys>{parts.places});
+    });
   }
 }
 
@@ -152,12 +155,11 @@ class KeyLines {
     const int64_t first = std::max(readable.begin, s0), count = std::min(readable.end, s0 + keys) - first;
     if (!mix.key_numbers || count <= 0) return;
     int64_t lines = 0;
-    for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
-      if (!mix.parts->has(part)) continue;
-      const float* const begin = part_row(mix, part, b, first);
-      const int64_t numbers = count * part_size(mix, part).numbers();
+    each_key_parts(mix, b, first, [&](const KeyParts& parts) {
+      const float* const begin = parts.rows.data;
+      const int64_t numbers = (count - 1) * parts.rows.stride + parts.numbers;
       runs_[count_++] = {begin, begin + numbers}, lines += (numbers + kLine - 1) / kLine;
-    }
+    });
     each_ = (lines + times - 1) / std::max<int64_t>(times, 1);
   }
   /// A part of them, so that all have been asked for after so many `times`.
@@ -183,13 +185,12 @@ class KeyLines {
 template <int kKeys>
 HWY_NOINLINE void scatter_keys(const Mix& mix, const std::array<float*, kNumMixParts>& to, int64_t row0, int count,
                                const float* band) {
-  const KeyRuns runs = key_runs(mix);
-  for (int i = 0; i < runs.count; ++i) {
-    const KeyRun& run = runs.list[i];
-    const int64_t row = part_size(mix, run.part).numbers();
-    if (to[run.part])
-      unpack_transposed(band + run.first * kKeys, run.step * kKeys, count, run.count,
-                        to[run.part] + row0 * row + run.from, row);
+  const int32_t* places = mix.key_places.data();
+  for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
+    if (!mix.parts->has(part)) continue;
+    const int64_t numbers = part_size(mix, part).numbers();
+    if (to[part]) unpack_transposed(band, InPlaces<kKeys>{places}, count, numbers, to[part] + row0 * numbers, numbers);
+    places += numbers;
   }
 }
 

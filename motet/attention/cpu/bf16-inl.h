@@ -72,7 +72,7 @@ HWY_INLINE void to_pairs(const float*, int64_t, float*) {}
 /// Rows [first, last) of 32 keys, as they come in bfloat16, to pairs along the width: out[width / 2][32 keys].
 HWY_INLINE void pack_pairs_transposed(const uint16_t* rows, int64_t stride, int first, int last, int64_t width,
                                       float* out) {
-  pack_transposed({reinterpret_cast<const float*>(rows), stride / 2}, first, last, width / 2, out, kPanel);
+  pack_transposed({reinterpret_cast<const float*>(rows), stride / 2}, first, last, width / 2, out, InOrder{kPanel});
 }
 
 /// Rows of a tile in bfloat16 to pairs along the keys: column panels of out[keys / 2][panel width]. Rows outside

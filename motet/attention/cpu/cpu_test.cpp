@@ -192,6 +192,49 @@ TEST_F(Fused, KeysOutsideTheirLengthsNeverLeak) {
   }
 }
 
+// As a cache keeps them: the parts of a key in one row, with a gap behind it.
+std::vector<float> side_by_side(const Problem& p, HeadMix& mix, int64_t n, int64_t m) {
+  int64_t row = 3;
+  for (int part = kKeyDown; part < kNumMixParts; ++part)
+    if (mix.has(part)) row += plain::part_size(mix, part, n, m).numbers();
+  std::vector<float> all(static_cast<size_t>(p.B * p.S * row), NAN);
+  int64_t column = 0;
+  for (int part = kKeyDown; part < kNumMixParts; ++part) {
+    if (!mix.has(part)) continue;
+    MixTensor& t = mix.part[static_cast<size_t>(part)];
+    const int64_t numbers = plain::part_size(mix, part, n, m).numbers();
+    for (int64_t b = 0; b < p.B; ++b)
+      for (int64_t s = 0; s < p.S; ++s)
+        std::copy_n(t.floats() + b * t.batch_stride + s * t.row_stride, numbers,
+                    all.data() + (b * p.S + s) * row + column);
+    t = {all.data() + column, p.S * row, row};
+    column += numbers;
+  }
+  return all;
+}
+
+TEST_F(Fused, PartsSideBySideGiveTheBitsOfPartsApart) {
+  std::vector<Named> all = cases();
+  Options one_query = cases()[3].options;  // 45 numbers a key; tiles that end inside a group of rows
+  one_query.T = 1, one_query.S = 203, one_query.score_heads = one_query.softmax_heads = one_query.output_heads = 9;
+  one_query.key_heads = one_query.value_heads = 3;
+  all.push_back({"one_query", one_query});
+  for (const Instructions instructions : available_instructions())
+    for (const Named& c : all) {
+      SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+      Sample s(c.options);
+      const std::vector<float> dout = cotangent(s);
+      const Results apart = run_all(s, dout, runtime(2, instructions));
+      const std::vector<float> pre = side_by_side(s.p, s.p.pre, s.p.score_heads, s.p.softmax_heads),
+                               post = side_by_side(s.p, s.p.post, s.p.softmax_heads, s.p.output_heads);
+      const Results together = run_all(s, dout, runtime(2, instructions));
+      EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
+      EXPECT_TRUE(same_bits(apart.q, together.q) && same_bits(apart.k, together.k) && same_bits(apart.v, together.v));
+      for (int part = 0; part < kNumMixParts; ++part)
+        EXPECT_TRUE(same_bits(apart.pre[part], together.pre[part]) && same_bits(apart.post[part], together.post[part]));
+    }
+}
+
 TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
   for (const Instructions instructions : all_instructions()) {
     Sample s(cases()[3].options);

@@ -115,7 +115,7 @@ class Decode {
     if (!pre_.passes()) {
       gather_keys<kForwardKeys>(pre_, b_, j * kForwardKeys, call_.sight.readable(b_), band(part));
       pre_.apply_wide(pre_, {scores, e, nullptr, space_.get(pre_rows_) + s * pre_.row_band, band(part) + seen.begin,
-                             mix_scratch(part), sub.rows, columns});
+                             mix_scratch(part), sub.count, columns});
     }
     if (!sees_all(call_, b_, sub, j * kForwardKeys, seen))
       hide_unseen<kForwardKeys>(call_, b_, sub, j * kForwardKeys, seen, heads, e);
@@ -175,7 +175,7 @@ class Decode {
                     end = std::clamp<int64_t>(keys.end - s0 - c, begin, kPanel);
       if (first)
         pack_transposed({rows.data + (s0 + c + begin - keys.begin) * rows.stride, rows.stride}, static_cast<int>(begin),
-                        static_cast<int>(end), p_.D, panel + c * p_.D, kPanel);
+                        static_cast<int>(end), p_.D, panel + c * p_.D, InOrder{kPanel});
       product_columns<kPanel, false>({q(s, h), depth_, 1, panel + c * p_.D, kPanel, to + c, kForwardKeys, p_.D},
                                      sub.rows);
     }
@@ -227,7 +227,7 @@ class Decode {
     } else {
       gather_keys<kForwardKeys>(post_, b_, j * kForwardKeys, call_.sight.readable(b_), band(part));
       post_.apply_wide(post_, {e, u, maxima(s, j), space_.get(post_rows_) + s * post_.row_band, band(part) + seen.begin,
-                               mix_scratch(part), sub.rows, columns});
+                               mix_scratch(part), sub.count, columns});
     }
     if (keys.empty()) return;
     const int64_t offset = keys.begin - (j * kForwardKeys + seen.begin), depth = keys.end - keys.begin;

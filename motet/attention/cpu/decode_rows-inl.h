@@ -8,12 +8,9 @@
 #endif
 
 #include "motet/attention/cpu/pack-inl.h"
-#include "motet/core/each-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
-
-using motet::HWY_NAMESPACE::each;
 
 /// Rows of one stored head: `count` of them from `data` on. What lies `ahead` numbers further is fetched meanwhile (0:
 /// nothing), for a head's rows are pieces too short for the hardware to look ahead.

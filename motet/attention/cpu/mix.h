@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "motet/attention/cpu/plan.h"
 
 // A head mix as the skeletons see it: functions on a tile and the sizes of two bands of numbers, one that belongs to
@@ -66,7 +68,8 @@ struct Mix {
   const HeadMix* parts = nullptr;
   const Pairs* pairs = nullptr;
   int64_t query_ranks = 0, key_ranks = 0;  // as kept in the bands
-  bool per_row = true;                     // dense: each row has a matrix of its own
+  std::vector<int32_t> key_places;  // in the key band, of the numbers of all key-side parts, one part after another
+  bool per_row = true;              // dense: each row has a matrix of its own
 
   void (*apply_wide)(const Mix&, const MixTile&) = nullptr;    // on tiles of kForwardKeys
   void (*apply_narrow)(const Mix&, const MixTile&) = nullptr;  // on tiles of kBackwardKeys

@@ -19,26 +19,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
-// 2 rows x kMixVectors of all heads. Hidden sums stay in registers between the two loops over heads.
-template <int kQ, int kK, int kKeys>
-HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, int column) {
+// kR rows x kMixVectors of all heads. Hidden sums stay in registers between the two loops over heads.
+template <int kR, int kQ, int kK, int kKeys>
+HWY_INLINE void factored_apply_rows(const Mix& mix, const MixTile t, int row, int column) {
   constexpr int kV = kMixVectors, kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
   const int heads = mix.in;
   const int64_t head = int64_t{kRows} * kKeys, band = int64_t{kRowNumbers} * heads;
   const float* in = t.in + row * kKeys + column;
   float* out = t.out + row * kKeys + column;
-  const float* q[2] = {t.rows + row * band, t.rows + (row + 1) * band};
+  const float* const q = t.rows + row * band;
   const float* k = t.keys + column;
-  Vec hq[2][kV][kQ + 1], hk[2][kV][kK + 1];  // one more than used: arrays of size 0 are not C++
-  MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+  Vec hq[kR][kV][kQ + 1], hk[kR][kV][kK + 1];  // one more than used: arrays of size 0 are not C++
+  MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
     MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) hq[i][j][r] = zero();
     MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) hk[i][j][r] = zero();
   }
   for (int h = 0; h < heads; ++h) {
-    const float* const numbers[2] = {q[0] + h * kRowNumbers, q[1] + h * kRowNumbers};
+    const float* const numbers = q + h * kRowNumbers;  // of the first row
     const float* const key = k + h * kKeyNumbers * kKeys;
-    Vec x[2][kV];
-    MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+    Vec x[kR][kV];
+    MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
       x[i][j] = load(in + h * head + i * kKeys + j * kLanes);
       if (t.factor) {
         x[i][j] = hn::Mul(x[i][j], set(t.factor[h * kRows + row + i]));
@@ -47,20 +47,20 @@ HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, in
     }
     MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
       const Vec down = load(key + r * kKeys + j * kLanes);
-      MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) hk[i][j][r] = fma(x[i][j], down, hk[i][j][r]);
+      MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) hk[i][j][r] = fma(x[i][j], down, hk[i][j][r]);
     }
-    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec down = set(numbers[i][r]);
+    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+      const Vec down = set(numbers[i * band + r]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) hq[i][j][r] = fma(x[i][j], down, hq[i][j][r]);
     }
   }
   if (t.factor) in = out;
   for (int h = 0; h < heads; ++h) {
-    const float* const numbers[2] = {q[0] + h * kRowNumbers, q[1] + h * kRowNumbers};
+    const float* const numbers = q + h * kRowNumbers;  // of the first row
     const float* const key = k + h * kKeyNumbers * kKeys;
-    Vec y[2][kV];
-    MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec diagonal = set(numbers[i][2 * kQ]);
+    Vec y[kR][kV];
+    MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+      const Vec diagonal = set(numbers[i * band + 2 * kQ]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
         const Vec scale = kK ? hn::Add(diagonal, load(key + 2 * kK * kKeys + j * kLanes)) : diagonal;
         y[i][j] = hn::Mul(load(in + h * head + i * kKeys + j * kLanes), scale);
@@ -68,14 +68,14 @@ HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, in
     }
     MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
       const Vec up = load(key + (kK + r) * kKeys + j * kLanes);
-      MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) y[i][j] = fma(hk[i][j][r], up, y[i][j]);
+      MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) y[i][j] = fma(hk[i][j][r], up, y[i][j]);
     }
-    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec up = set(numbers[i][kQ + r]);
+    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+      const Vec up = set(numbers[i * band + kQ + r]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) y[i][j] = fma(hq[i][j][r], up, y[i][j]);
     }
     MOTET_UNROLL(2)
-    for (int i = 0; i < 2; ++i)
+    for (int i = 0; i < kR; ++i)
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) store(out + h * head + i * kKeys + j * kLanes, y[i][j]);
   }
 }
@@ -83,8 +83,11 @@ HWY_INLINE void factored_apply_pair(const Mix& mix, const MixTile t, int row, in
 template <int kQ, int kK, int kKeys>
 HWY_NOINLINE void factored_apply(const Mix& mix, const MixTile& tile) {
   const MixTile t = tile;
-  for (int column = 0; column < t.columns; column += kMixVectors * kLanes)
-    for (int row = 0; row < t.num_rows; row += 2) factored_apply_pair<kQ, kK, kKeys>(mix, t, row, column);
+  for (int column = 0; column < t.columns; column += kMixVectors * kLanes) {
+    int row = 0;
+    for (; row + 2 <= t.num_rows; row += 2) factored_apply_rows<2, kQ, kK, kKeys>(mix, t, row, column);
+    if (row < t.num_rows) factored_apply_rows<1, kQ, kK, kKeys>(mix, t, row, column);
+  }
 }
 
 // Hidden sums of a pair of rows, all vectors, kept in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes]. On the way

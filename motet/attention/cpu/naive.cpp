@@ -21,7 +21,8 @@ PartView view(const Problem& p, const HeadMix& mix, int part, int64_t n, int64_t
   if (part == kWeight) return {0, 0};
   const int64_t size = plain::part_size(mix, part, n, m).numbers(), row = by_key(part) ? at.s : at.t,
                 rows = by_key(part) ? p.S : p.T;
-  return {at.b * mix.part[part].batch_stride + row * size, (at.b * rows + row) * size};
+  const MixTensor& t = mix.part[part];
+  return {at.b * t.batch_stride + row * t.row_stride, (at.b * rows + row) * size};
 }
 
 using PartGradients = std::array<std::vector<double>, kNumMixParts>;

@@ -12,10 +12,13 @@
 
 #include "motet/attention/cpu/sight.h"
 #include "motet/attention/cpu/tile-inl.h"
+#include "motet/core/each-inl.h"
 #include "motet/core/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
+
+using motet::HWY_NAMESPACE::each;
 
 /// float16 and float32, rounded to nearest, of two the even.
 #if HWY_ARCH_X86
@@ -108,9 +111,31 @@ HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, in
   return {staging, width};
 }
 
-/// out[n * out_stride + i] = number n (n < 4) of row i (i < kLanes).
-HWY_INLINE void transpose_four(const float* rows, int64_t stride, float* out, int64_t out_stride) {
+/// Where number n of a row goes: row n of the result, or the row that a table gives.
+struct InOrder {
+  int64_t stride;
+  HWY_INLINE int64_t operator()(int64_t n) const { return n * stride; }
+};
+template <int kStride>
+struct InPlaces {
+  const int32_t* places;
+  HWY_INLINE int64_t operator()(int64_t n) const { return int64_t{places[n]} * kStride; }
+};
+
+/// Of four vectors, in every block of 4 numbers: number n (n < 4) of vector i to number i of vector n.
+HWY_INLINE void transpose_in_blocks(Vec* v) {
   const Floats d;
+  const hn::Repartition<double, Floats> wide;
+  const auto pair = [&](Vec a, Vec b) HWY_ATTR { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
+  const auto rest = [&](Vec a, Vec b) HWY_ATTR { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
+  const auto p = pair(v[0], v[1]), q = pair(v[2], v[3]), s = rest(v[0], v[1]), t = rest(v[2], v[3]);
+  v[0] = hn::BitCast(d, hn::InterleaveLower(wide, p, q)), v[1] = hn::BitCast(d, hn::InterleaveUpper(wide, p, q));
+  v[2] = hn::BitCast(d, hn::InterleaveLower(wide, s, t)), v[3] = hn::BitCast(d, hn::InterleaveUpper(wide, s, t));
+}
+
+/// out[place(n) + i] = number n (n < 4) of row i (i < kLanes).
+template <class Place>
+HWY_INLINE void transpose_four(const float* rows, int64_t stride, float* out, const Place& place) {
   const Lane4 d4;
   Vec v[4];
   MOTET_UNROLL(4) for (int i = 0; i < 4; ++i) {  // block k of v[i]: the numbers of row 4k + i
@@ -122,49 +147,87 @@ HWY_INLINE void transpose_four(const float* rows, int64_t stride, float* out, in
     const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(four(2 * step).raw), four(3 * step).raw, 1);
     v[i] = Vec{_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
 #elif HWY_TARGET == HWY_AVX2
-    v[i] = hn::Combine(d, four(4 * stride), four(0));
+    v[i] = hn::Combine(Floats(), four(4 * stride), four(0));
 #else
     v[i] = four(0);
 #endif
   }
-  const hn::Repartition<double, Floats> wide;
-  const auto pair = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveLower(d, a, b)); };
-  const auto rest = [&](Vec a, Vec b) { return hn::BitCast(wide, hn::InterleaveUpper(d, a, b)); };
-  const auto p = pair(v[0], v[1]), q = pair(v[2], v[3]), s = rest(v[0], v[1]), t = rest(v[2], v[3]);
-  store(out, hn::BitCast(d, hn::InterleaveLower(wide, p, q)));
-  store(out + out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, p, q)));
-  store(out + 2 * out_stride, hn::BitCast(d, hn::InterleaveLower(wide, s, t)));
-  store(out + 3 * out_stride, hn::BitCast(d, hn::InterleaveUpper(wide, s, t)));
+  transpose_in_blocks(v);
+  MOTET_UNROLL(4) for (int n = 0; n < 4; ++n) store(out + place(n), v[n]);
 }
 
-/// out[n * out_stride + i] = rows i (i < 32) number n (n < width); rows outside [first, last) of the panel give 0.
+/// The numbers of a square: rows [begin, end) of 16, the others are 0, and the first `count` of 16 numbers.
+struct Square {
+  int begin, end, count;
+};
+
+/// out[place(n) + i] = number n (n < count) of row i (i < 16), of squares of a vector's size. `rows` is row 0, and what
+/// is outside the square is not touched.
+template <bool kWhole, class Place>
+HWY_INLINE void transpose_square(const float* rows, int64_t stride, const Square square, float* out,
+                                 const Place place) {
+#if HWY_TARGET <= HWY_AVX3
+  const Floats d;
+  Vec v[16];
+  const auto row = [&](int i) HWY_ATTR {
+    if (kWhole) return load(rows + i * stride);
+    const bool inside = i >= square.begin && i < square.end;
+    return hn::MaskedLoad(hn::FirstN(d, inside ? static_cast<size_t>(square.count) : 0), d, rows + i * stride);
+  };
+  each<4>([&](auto k) MOTET_INLINED {  // block j of v[4k + n]: number 4j + n of rows 4k to 4k + 3
+    each<4>([&](auto i) MOTET_INLINED { v[4 * k + i] = row(4 * k + i); });
+    transpose_in_blocks(v + 4 * k);
+  });
+  each<4>([&](auto n) MOTET_INLINED {
+    const auto lower = [&](Vec a, Vec b) HWY_ATTR { return hn::ConcatLowerLower(d, b, a); };
+    const auto upper = [&](Vec a, Vec b) HWY_ATTR { return hn::ConcatUpperUpper(d, b, a); };
+    const auto even = [&](Vec a, Vec b) HWY_ATTR { return hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a); };
+    const auto odd = [&](Vec a, Vec b) HWY_ATTR { return hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)); };
+    const auto put = [&](int number, Vec x) HWY_ATTR {
+      if (kWhole || number < square.count) store(out + place(number), x);
+    };
+    const Vec a = lower(v[n], v[n + 8]), b = lower(v[n + 4], v[n + 12]);  // blocks 0 and 1 of rows 0 and 8, 4 and 12
+    const Vec p = upper(v[n], v[n + 8]), q = upper(v[n + 4], v[n + 12]);
+    put(n, even(a, b)), put(4 + n, odd(a, b)), put(8 + n, even(p, q)), put(12 + n, odd(p, q));
+  });
+#endif
+}
+
+/// out[place(n) + i] = number n (n < width) of row i (i < 32); rows outside [first, last) of the panel give 0.
 /// `rows.data` is row `first`.
-HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t width, float* out,
-                                  int64_t out_stride) {
+template <class Place>
+HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t width, float* out, const Place where) {
   for (int at = 0; at < kPanel; at += kLanes, out += kLanes) {
-    const int begin = std::max(first, at), end = std::min<int>(last, at + kLanes);
+    const int begin = std::max(first, at), end = std::min(last, at + kLanes);
     const auto row = [&](int i) { return rows.data + (i - first) * rows.stride; };  // that may be read
+    const auto from = [&](int64_t n) { return [where, n](int64_t i) { return where(n + i); }; };
+    int64_t n = 0;
+    for (; kLanes == 16 && n + 4 < width; n += kLanes) {
+      const Square square{begin - at, end - at, static_cast<int>(std::min<int64_t>(kLanes, width - n))};
+      if (end - begin == kLanes && square.count == kLanes)
+        transpose_square<true>(row(at) + n, rows.stride, square, out, from(n));
+      else
+        transpose_square<false>(row(at) + n, rows.stride, square, out, from(n));
+    }
     const auto four = [&](int64_t n) HWY_ATTR {
-      float* const to = out + n * out_stride;
-      if (end - begin == kLanes) return transpose_four(row(at) + n, rows.stride, to, out_stride);
+      if (end - begin == kLanes) return transpose_four(row(at) + n, rows.stride, out, from(n));
       HWY_ALIGN float some[4 * kLanes] = {};
       for (int i = begin; i < end; ++i) std::memcpy(some + 4 * (i - at), row(i) + n, 4 * sizeof(float));
-      transpose_four(some, 4, to, out_stride);
+      transpose_four(some, 4, out, from(n));
     };
-    int64_t n = 0;
     for (; n + 4 <= width; n += 4) four(n);
     if (n > 0 && n < width) four(width - 4), n = width;  // some of them again
     for (; n < width; ++n)
-      for (int i = at; i < at + static_cast<int>(kLanes); ++i)
-        out[n * out_stride + i - at] = i >= begin && i < end ? row(i)[n] : 0.f;
+      for (int i = at; i < at + kLanes; ++i) out[where(n) + i - at] = i >= begin && i < end ? row(i)[n] : 0.f;
   }
 }
 
-/// The reverse of pack_transposed for rows [0, count): to[i * stride + n] = from[n * from_stride + i].
-HWY_NOINLINE void unpack_transposed(const float* from, int64_t from_stride, int count, int64_t width, float* to,
+/// The reverse of pack_transposed for rows [0, count): to[i * stride + n] = from[place(n) + i].
+template <class Place>
+HWY_NOINLINE void unpack_transposed(const float* from, const Place place, int count, int64_t width, float* to,
                                     int64_t stride) {
   for (int i = 0; i < count; ++i)
-    for (int64_t n = 0; n < width; ++n) to[i * stride + n] = from[n * from_stride + i];
+    for (int64_t n = 0; n < width; ++n) to[i * stride + n] = from[place(n) + i];
 }
 
 /// Columns of a width lie in panels one after another, [panel][keys][32], the last one 16 wide where that suffices.

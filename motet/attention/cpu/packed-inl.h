@@ -117,7 +117,7 @@ class PackedKeys {
                                           out + panel * products_.row_floats(width));
         });
       else
-        pack_transposed(rows, first, last, width, out + panel * width, kPanel);
+        pack_transposed(rows, first, last, width, out + panel * width, InOrder{kPanel});
     }
   }
 
@@ -217,7 +217,7 @@ class GradientTiles {
       const float* const from = scratch.data() + g * padded_width(width_) * kBackwardKeys;
       float* const to = gradient_ + ((b * S_ + s0) * heads_ + g) * width_;
       if (turned_)
-        unpack_transposed(from, kBackwardKeys, count, width_, to, heads_ * width_);
+        unpack_transposed(from, InOrder{kBackwardKeys}, count, width_, to, heads_ * width_);
       else
         unpack_columns<kBackwardKeys>(from, count, width_, to, heads_ * width_);
     }

@@ -23,7 +23,8 @@ HWY_NOINLINE void pack_parts_transposed(const Rows& rows, int first, int last, i
   for (int i = first; i < last; ++i)
     split_row<kSplit>(rows.data + (i - first) * rows.stride, width, staging + (i - first) * kSplit * pairs, pairs);
   for (int p = 0; p < kSplit; ++p)
-    pack_transposed({staging + p * pairs, kSplit * pairs}, first, last, pairs, out + p * pairs * kPanel, kPanel);
+    pack_transposed({staging + p * pairs, kSplit * pairs}, first, last, pairs, out + p * pairs * kPanel,
+                    InOrder{kPanel});
 }
 
 /// Rows of a tile to pairs along the keys, in parts: column panels of out[part][keys / 2][panel width].

@@ -106,10 +106,11 @@ class Sample {
     x.identity = identity, x.query_rank = o.query_rank, x.key_rank = o.key_rank;
     for (const int part : parts) {
       const int64_t size = plain::part_size(x, part, n, m).numbers();
-      const int64_t batch = part == kWeight ? size : (by_query(part) ? o.T : o.S) * size + (o.strided ? 4 : 0);
+      const int64_t row = part == kWeight ? 0 : size + (o.strided ? 5 : 0);
+      const int64_t batch = part == kWeight ? 0 : (by_query(part) ? o.T : o.S) * row + (o.strided ? 4 : 0);
       const double scale = part == kQueryGate || part == kKeyGate ? o.gate : 0.5;
       floats_.push_back(numbers(part == kWeight ? size : o.B * batch, scale));
-      x.part[part] = {floats_.back().data(), batch};
+      x.part[part] = {floats_.back().data(), batch, row};
     }
     return x;
   }

@@ -93,7 +93,7 @@ HWY_INLINE void turn_queries(const Products& products, const TurnedBlock& block,
   for (int64_t first = 0; first < subs; first += kSubsOfTile) {
     staging.assign(static_cast<size_t>(width * 2 * kTilePairs), 0.f);
     for (int64_t s = first; s < std::min(first + kSubsOfTile, subs); ++s)
-      unpack_transposed(rows(s), padded_width(width), static_cast<int>(width), kRows,
+      unpack_transposed(rows(s), InOrder{padded_width(width)}, static_cast<int>(width), kRows,
                         staging.data() + (s - first) * kRows, 2 * kTilePairs);
     for (int64_t n = 0; n < width; ++n)
       products.split_numbers(staging.data() + n * 2 * kTilePairs, 2 * kTilePairs,

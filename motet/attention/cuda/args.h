@@ -32,7 +32,7 @@ inline Mix mix_of(const plain::HeadMix& from, int64_t in, int64_t out) {
   to.in = static_cast<int>(in), to.out = static_cast<int>(out);
   to.in_vectors = in % kVector == 0 && out % kVector == 0;
   for (const plain::MixTensor& part : from.part)
-    to.in_vectors &= holds_vectors(part.data) && part.batch_stride % kVector == 0;
+    to.in_vectors &= holds_vectors(part.data) && part.batch_stride % kVector == 0 && part.row_stride % kVector == 0;
   if (from.has(kQueryDown)) to.query_rank = static_cast<int>(from.query_rank);
   if (from.has(kKeyDown)) to.key_rank = static_cast<int>(from.key_rank);
   std::copy(from.part.begin(), from.part.end(), to.part);

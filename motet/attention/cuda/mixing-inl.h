@@ -160,7 +160,7 @@ struct MixedTile {
     const plain::MixTensor& t = m.part[part];
     if (part == kWeight) return {t.data, t.type, 0};
     const int at = part >= kKeyDown ? key(pair) : query(pair);
-    return {t.data, t.type, b * t.batch_stride + static_cast<int64_t>(at) * part_numbers(m, part)};
+    return {t.data, t.type, b * t.batch_stride + at * t.row_stride};
   }
   // sum_i from[i] row[i] over the heads, kCount of a row at once.
   template <int kCount>

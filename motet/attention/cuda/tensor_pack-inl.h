@@ -47,7 +47,7 @@ struct PartRow {
   MOTET_DEVICE PartRow(const Sight& sight, const Mix& m, int part, int row) {
     const plain::MixTensor& t = m.part[part];
     data = t.data, type = t.type, there = t.data && (!plain::by_key(part) || sight.reads(row));
-    first = part == kWeight ? 0 : sight.b * t.batch_stride + static_cast<int64_t>(row) * general::part_numbers(m, part);
+    first = part == kWeight ? 0 : sight.b * t.batch_stride + row * t.row_stride;
     vectors = reinterpret_cast<uintptr_t>(data) % 16 == 0 && first % kVector == 0;
   }
   MOTET_DEVICE float operator()(int at) const { return there ? load(data, type, first + at) : 0; }

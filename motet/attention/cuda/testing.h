@@ -74,7 +74,8 @@ inline void spoil_unread_keys(Sample& s) {
         for (int part = kKeyDown; part <= kKeyFull; ++part) {
           if (!mix.has(part)) continue;
           const int64_t numbers = plain::part_size(mix, part, n, m).numbers();
-          spoil(mix.part[part].data, mix.part[part].type, b * mix.part[part].batch_stride + key * numbers, numbers);
+          const plain::MixTensor& t = mix.part[part];
+          spoil(t.data, t.type, b * t.batch_stride + key * t.row_stride, numbers);
         }
       };
       parts(p.pre, p.score_heads, p.softmax_heads);
