@@ -2,6 +2,10 @@
 // the same kernel table.
 #include "motet/attention/attention.h"
 
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
 #include "motet/attention/definition.h"
 #include "motet/attention/kernels.h"
 #include "motet/attention/stack.h"
@@ -24,11 +28,25 @@ void call(const char* name, Stack& stack) {
   c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack);
 }
 
+// Whether torch's dispatcher would do nothing but call us: no gradient, autocast, profiler or mode of Python is there.
+// Decoding then goes without it, whose boxed call takes as long as the scores of some forty keys.
+bool dispatcher_does_nothing(const Tensor& q) {
+  return c10::InferenceMode::is_enabled() && q.defined() && q.is_cpu() &&
+         !at::autocast::is_autocast_enabled(at::kCPU) && !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
+         !at::hasCallbacks();
+}
+
 }  // namespace
 
 Attended composed_attention(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {
+  const Arguments arguments = checked(queries, keys, attention, "composed_attention", kernel);
+  if (dispatcher_does_nothing(queries.q_BTHD)) {
+    const Problem p = checked_problem(arguments, "composed_attention");
+    const Attended done = choose(p, Form::attend, arguments.kernel).forward(p);
+    return {done.out_BTHE.contiguous(), done.lse_BHT.contiguous()};
+  }
   Stack stack;
-  push(stack, checked(queries, keys, attention, "composed_attention", kernel));
+  push(stack, arguments);
   call("motet::composed_attention", stack);
   return {stack[0].toTensor(), stack[1].toTensor()};
 }

@@ -71,6 +71,7 @@ class Decode {
 
   void start(int64_t b) {
     b_ = b;
+    key_lines(pre_, 0, 1).some();
     subs_.clear();
     for (int64_t t = 0; t < p_.T; t += kRows) {
       subs_.emplace_back(call_.sight, b, t, p_.T);
@@ -105,7 +106,10 @@ class Decode {
     float* const e = tile(s, j) + seen.begin;
     float* const scores = pre_.in_place ? e : other(part) + seen.begin;
     const Span keys = readable(j, seen);
-    KeyLines lines = key_lines(pre_, j, runs_of(p_.key_of));
+    // What comes next: the second pass begins where this part does.
+    const bool last = (j + 1) * kForwardKeys >= std::min((part + 1) * kPartKeys, p_.S);
+    KeyLines lines = last ? key_lines(post_, part * kPartKeys / kForwardKeys, runs_of(p_.key_of))
+                          : key_lines(pre_, j + 1, runs_of(p_.key_of));
     each_run(p_.key_of, [&](int64_t h, int64_t end) {
       lines.some();
       if (dots(sub)) return score_rows(sub, s, j, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
