@@ -249,6 +249,27 @@ TEST(Cache, EightBitsAreRoundedToTheNearestStep) {
   EXPECT_TRUE(zeros.read(1)[0].equal(at::zeros({1, 1, 1, 4})));
 }
 
+// What shares a row of a token has scales of its own, and comes back in its own shape.
+TEST(Cache, SideBySideInFewerBits) {
+  at::NoGradGuard no_grad;
+  at::manual_seed(11);
+  const std::vector<Tensor> given{at::randn({1, 7, 2, 5}), at::randn({1, 7, 3}) * 1e3, at::randn({1, 7, 1, 4}) * 1e-3};
+  for (const CacheType type : {CacheType::model, CacheType::bfloat16, CacheType::int8}) {
+    KeyRows rows(given, type, 2);
+    std::vector<Tensor> first, rest;
+    for (const Tensor& t : given) first.push_back(t.slice(1, 0, 2)), rest.push_back(t.slice(1, 2));
+    rows.write(0, first);
+    rows.write(2, rest);
+    const std::vector<Tensor> held = rows.read(7);
+    for (size_t i = 0; i < given.size(); ++i) {
+      const double step = type == CacheType::model ? 0 : type == CacheType::bfloat16 ? 1. / 256 : 1. / 254;
+      ASSERT_EQ(held[i].sizes(), given[i].sizes());
+      EXPECT_TRUE(((held[i] - given[i]).abs() <= given[i].abs().amax(-1, true) * step * (1 + 1e-5)).all().item<bool>())
+          << name(type) << " " << i;
+    }
+  }
+}
+
 TEST(Cache, ItsBytesAreKnownBefore) {
   at::NoGradGuard no_grad;
   for (const json& attention : all_attentions())
