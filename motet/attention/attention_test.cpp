@@ -113,6 +113,20 @@ TEST(Attention, EveryKernelsGradientsEqualTheDefinitions) {
   }
 }
 
+TEST(Attention, MixesWhoseNumbersHaveGapsAreThoseWithout) {
+  Arguments a = made({"", {.T = 9}, {kDcmha, kDcmha}});
+  for (Tensor& t : a.input)
+    if (t.defined()) t = t.to(at::kFloat);
+  for (const Kernel* kernel : able_kernels(checked_problem(a, "test"))) {
+    const Tensor want = kernel->forward(checked_problem(a, "test")).out_BTHE;
+    Arguments gaps = a;
+    for (int i = kPre; i < kNumInputs; ++i)
+      if (a.input[i].defined()) gaps.input[i] = a.input[i].transpose(-1, -2).contiguous().transpose(-1, -2);
+    const Tensor got = kernel->forward(checked_problem(gaps, "test")).out_BTHE;
+    EXPECT_LE(relative_error(got, want), 1e-6) << kernel->name;
+  }
+}
+
 TEST(Attention, BlocksDoNotChangeTheResult) {  // long enough for several blocks
   at::manual_seed(1);
   Arguments a = arguments({.B = 1, .T = 700, .S = 700, .D = 4, .E = 4}, {kDcmha, kDcmha});

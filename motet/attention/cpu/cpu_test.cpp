@@ -235,6 +235,25 @@ TEST_F(Fused, PartsSideBySideGiveTheBitsOfPartsApart) {
     }
 }
 
+// The first row of `up` follows that of `down`, the others lie in gaps of other rows.
+TEST_F(Fused, PartsThatFollowEachOtherOnceAreApart) {
+  Options o = cases()[3].options;
+  o.T = 1;
+  Sample s(o);
+  const std::vector<float> dout = cotangent(s);
+  const Results apart = run_all(s, dout, runtime(1, Instructions::best));
+  const int64_t numbers = o.key_rank * o.score_heads, step = 2 * numbers;
+  std::vector<float> both(static_cast<size_t>(2 * s.p.S * step));
+  MixTensor& down = s.p.pre.part[kKeyDown];
+  MixTensor& up = s.p.pre.part[kKeyUp];
+  for (int64_t i = 0; i < s.p.S; ++i) {
+    std::copy_n(down.floats() + i * down.row_stride, numbers, both.data() + i * step);
+    std::copy_n(up.floats() + i * up.row_stride, numbers, both.data() + numbers + 2 * i * step);
+  }
+  down = {both.data(), 0, step}, up = {both.data() + numbers, 0, 2 * step};
+  EXPECT_TRUE(same_bits(apart.out, run_all(s, dout, runtime(1, Instructions::best)).out));
+}
+
 TEST_F(Fused, NanInAVisibleKeyReachesTheRowsThatSeeIt) {
   for (const Instructions instructions : all_instructions()) {
     Sample s(cases()[3].options);

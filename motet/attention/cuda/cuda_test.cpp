@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <deque>
 
 #include "motet/attention/cuda/testing.h"
 
@@ -104,17 +103,7 @@ TEST_F(Cuda, RowsOfMixesNeedNotLieInVectors) {
   Sample s(o);
   const std::vector<float> dout = s.numbers(s.p.B * s.p.T * s.p.output_heads * s.p.E, 1);
   const Results without_gaps = run_all(s, outputs(s.p, dout));
-  std::deque<std::vector<float>> moved;
-  for (plain::HeadMix* mix : {&s.p.pre, &s.p.post})
-    for (int part = kQueryDown; part < kNumMixParts; ++part) {
-      plain::MixTensor& at = mix->part[part];
-      if (!at.data) continue;
-      const int64_t rows = plain::by_query(part) ? s.p.T : s.p.S;
-      const int64_t numbers = plain::part_size(*mix, part, 16, 16).numbers(), row = numbers + 4, batch = rows * row + 4;
-      std::vector<float>& to = moved.emplace_back(static_cast<size_t>(s.p.B * batch / 8 * 8 + 8));
-      for (int64_t i = 0; i < rows; ++i) std::copy_n(at.floats() + i * at.row_stride, numbers, to.data() + i * row);
-      at = {to.data(), batch / 8 * 8, row};
-    }
+  const auto moved = with_gaps(s);
   EXPECT_TRUE(same_bits(without_gaps, run_all(s, outputs(s.p, dout))));
 }
 

@@ -77,6 +77,15 @@ TEST_F(Tensor, DcmhaForwardAndAllGradients) {
   }
 }
 
+// As a cache keeps them.
+TEST_F(Tensor, RowsOfMixesWithGaps) {
+  Options o = dcmha();
+  o.T = o.S = 42;
+  Sample s(o);
+  const auto moved = with_gaps(s);
+  expect_all(s);
+}
+
 TEST_F(Tensor, MixesOfEveryKind) {
   const auto check = [](const char* name, auto change) {
     SCOPED_TRACE(name);

@@ -1,7 +1,9 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
 
 #include "motet/attention/cpu/testing.h"
 #include "motet/attention/cuda/problem.h"
@@ -81,6 +83,28 @@ inline void spoil_unread_keys(Sample& s) {
       parts(p.pre, p.score_heads, p.softmax_heads);
       parts(p.post, p.softmax_heads, p.output_heads);
     }
+}
+
+/// Gives rows of the mixes' parts gaps that are no vector's; what comes back holds them. In the gaps is a number: NaN
+/// would have tensor cores leave the sequence to the general kernels.
+inline std::deque<std::vector<float>> with_gaps(Sample& s) {
+  std::deque<std::vector<float>> moved;
+  const auto move = [&](plain::HeadMix& mix, int64_t n, int64_t m) {
+    for (int part = kQueryDown; part < kNumMixParts; ++part) {
+      plain::MixTensor& at = mix.part[part];
+      if (!at.data) continue;
+      const int64_t rows = plain::by_query(part) ? s.p.T : s.p.S, numbers = plain::part_size(mix, part, n, m).numbers(),
+                    row = numbers + 2, batch = (rows * row + 8) / 8 * 8;
+      std::vector<float>& to = moved.emplace_back(static_cast<size_t>(s.p.B * batch), 3.f);
+      for (int64_t b = 0; b < s.p.B; ++b)
+        for (int64_t i = 0; i < rows; ++i)
+          std::copy_n(at.floats() + b * at.batch_stride + i * at.row_stride, numbers, to.data() + b * batch + i * row);
+      at = {to.data(), batch, row};
+    }
+  };
+  move(s.p.pre, s.p.score_heads, s.p.softmax_heads);
+  move(s.p.post, s.p.softmax_heads, s.p.output_heads);
+  return moved;
 }
 
 class Cuda : public ::testing::Test {
