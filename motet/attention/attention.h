@@ -51,11 +51,15 @@ struct Keys {
   KeyMix pre, post;
 };
 
-/// f(tensor) for every tensor of Keys, absent ones too, always in this order.
+/// f(tensor) for every tensor of a KeyMix, or of Keys, absent ones too, always in this order.
+template <class M, class Function>
+void for_each_part(M& mix, const Function& f) {
+  f(mix.down_BSRH), f(mix.up_BSRH), f(mix.gate_BSH), f(mix.full_BSHH);
+}
 template <class K, class Function>
 void for_each_tensor(K& keys, const Function& f) {
   f(keys.k_BSGD), f(keys.v_BSGE);
-  for (auto* mix : {&keys.pre, &keys.post}) f(mix->down_BSRH), f(mix->up_BSRH), f(mix->gate_BSH), f(mix->full_BSHH);
+  for_each_part(keys.pre, f), for_each_part(keys.post, f);
 }
 
 /// Head counts by stage; 0 is taken from the tensors, any other number is checked against them. key_of and value_of say

@@ -1,4 +1,6 @@
 // The operator against its definition: every kernel, every mix part, every kind of visibility, forward and backward.
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include "motet/attention/fused.h"
@@ -257,6 +259,29 @@ TEST(Attention, KeysIn16BitsCountAsTheirWidenedSelves) {
           EXPECT_TRUE(at::equal(a.input[i].grad(), wide.input[i].grad().to(type))) << type << " T " << T;
         }
       }
+}
+
+// In inference mode the dispatcher is left out, but where it has something to do.
+TEST(Attention, WithoutTheDispatcherNothingIsLeftOut) {
+  c10::InferenceMode inference;
+  const auto x = [] { return at::randn({1, 5, 2, 8}); };
+  const Queries q{x(), {}, {}, {}};
+  const Keys k{x(), x(), {}, {}};
+  EXPECT_EQ(composed_attention(q, k, {}).out_BTHE.scalar_type(), at::kFloat);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const at::ScalarType cast = composed_attention(q, k, {}).out_BTHE.scalar_type();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_EQ(cast, at::kBFloat16);
+  static int seen = 0;
+  const at::CallbackHandle counting = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& f) -> std::unique_ptr<at::ObserverContext> {
+        seen += std::string(f.name()) == "motet::composed_attention";
+        return nullptr;
+      }).scopes({at::RecordScope::FUNCTION}));
+  composed_attention(q, k, {});
+  at::removeCallback(counting);
+  EXPECT_EQ(seen, 1);
 }
 
 TEST(Attention, ExplainSaysWhyNot) {

@@ -3,6 +3,17 @@
 #include "motet/ops/number_type.h"
 
 namespace motet {
+namespace {
+
+// Whether numbers of dimensions `first` and on follow each other without gaps.
+bool without_gaps(const Tensor& t, int64_t first) {
+  int64_t numbers = 1;
+  for (int64_t i = t.dim() - 1; i >= first; numbers *= t.size(i--))
+    if (t.size(i) != 1 && t.stride(i) != numbers) return false;
+  return true;
+}
+
+}  // namespace
 
 plain::Problem plain_sizes(const Problem& from) {
   plain::Problem p;
@@ -38,14 +49,6 @@ void PlainProblem::add_scales(plain::Operand& x, const Tensor& given) {
 
 const float* PlainProblem::floats(const Tensor& x) {
   return hold(x.to(at::kFloat).contiguous()).const_data_ptr<float>();
-}
-
-// Whether numbers of dimensions `first` and on follow each other without gaps.
-static bool without_gaps(const Tensor& t, int64_t first) {
-  int64_t numbers = 1;
-  for (int64_t i = t.dim() - 1; i >= first; numbers *= t.size(i--))
-    if (t.size(i) != 1 && t.stride(i) != numbers) return false;
-  return true;
 }
 
 // What a cache holds is not copied, be it a part of its tokens or of their rows.

@@ -51,12 +51,6 @@ struct EightBits {
   }
 };
 
-Tensor side_by_side(at::TensorList parts) {
-  std::vector<Tensor> flat;
-  for (const Tensor& part : parts) flat.push_back(part.flatten(2));
-  return flat.size() == 1 ? flat[0] : at::cat(flat, 2);
-}
-
 int64_t numbers(at::IntArrayRef shape) { return c10::multiply_integers(shape); }
 int64_t scales(at::IntArrayRef shape) { return c10::multiply_integers(shape.slice(0, shape.size() - 1)); }
 
@@ -85,7 +79,7 @@ void KeyRows::write(int64_t at, at::TensorList added, int64_t most) {
 
 void KeyRows::write_at(const Tensor& place_1, at::TensorList added) {
   const auto put = [&](const Tensor& to, at::TensorList rows) {
-    to.index_copy_(1, place_1, side_by_side(rows).to(to.scalar_type()));
+    to.index_copy_(1, place_1, ops::side_by_side(rows).to(to.scalar_type()));
   };
   if (type_ != CacheType::int8) return put(values_BSX, added);
   const EightBits rows(added);
@@ -158,11 +152,12 @@ namespace {
 using Group = c10::SmallVector<Tensor*, 4>;
 std::array<Group, 4> groups(Keys& keys) {
   std::array<Group, 4> groups{Group{&keys.k_BSGD}, Group{&keys.v_BSGE}, {}, {}};
-  for (size_t i = 2; KeyMix * mix : {&keys.pre, &keys.post}) {
-    for (Tensor* t : {&mix->down_BSRH, &mix->up_BSRH, &mix->gate_BSH, &mix->full_BSHH})
-      if (t->defined()) groups[i].push_back(t);
-    ++i;
-  }
+  const auto add_to = [](Group& group) {
+    return [&group](Tensor& t) {
+      if (t.defined()) group.push_back(&t);
+    };
+  };
+  for_each_part(keys.pre, add_to(groups[2])), for_each_part(keys.post, add_to(groups[3]));
   return groups;
 }
 

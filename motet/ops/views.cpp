@@ -1,5 +1,7 @@
 #include "motet/ops/views.h"
 
+#include <vector>
+
 namespace motet {
 
 namespace {
@@ -37,6 +39,12 @@ Tensor ops::columns(const Tensor& x, int64_t count, int64_t column, at::IntArray
   strides[0] = x.stride(0), strides[1] = x.stride(1);
   const int64_t offset = x.storage_offset() + column * x.stride(2);
   return without_dispatcher(x) ? view(x, sizes, strides, offset) : x.as_strided(sizes, strides, offset);
+}
+
+Tensor ops::side_by_side(at::TensorList parts) {
+  std::vector<Tensor> flat;
+  for (const Tensor& part : parts) flat.push_back(part.flatten(2));
+  return flat.size() == 1 ? flat[0] : at::cat(flat, 2);
 }
 
 }  // namespace motet

@@ -9,5 +9,7 @@ Tensor rows(const Tensor& x, int64_t first, int64_t count);
 /// Of the first `count` rows of x [B,S,X] the numbers from `column` on that `shape` takes: [B,count,shape...], where
 /// they lie. Views as above.
 Tensor columns(const Tensor& x_BSX, int64_t count, int64_t column, at::IntArrayRef shape);
+/// The way back: tensors [B,N,...] as columns [B,N,X], in new memory where there are several.
+Tensor side_by_side(at::TensorList);
 
 }  // namespace motet::ops

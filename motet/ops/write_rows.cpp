@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "motet/ops/checks.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
+#include "motet/ops/views.h"
 
 namespace motet {
 namespace {
@@ -42,16 +42,13 @@ Tensor copy_bytes(const WriteArguments& a) {
   return a.to;
 }
 
-Tensor copy_tensors(const WriteArguments& a) {
-  std::vector<Tensor> flat;
-  for (const Tensor& from : a.from) flat.push_back(from.flatten(2));
-  return a.to.narrow(1, a.at, flat[0].size(1)).copy_(flat.size() == 1 ? flat[0] : at::cat(flat, 2));
-}
-
 const auto& write_rows_kernels() {
   static const Kernels<WriteArguments, Tensor, 2> table(
       "write_rows", {{{"bytes", why_not_bytes, copy_bytes},
-                      {"torch", [](const WriteArguments&) { return std::string(); }, copy_tensors}}});
+                      {"torch", [](const WriteArguments&) { return std::string(); },
+                       [](const WriteArguments& a) {
+                         return a.to.narrow(1, a.at, a.from[0].size(1)).copy_(ops::side_by_side(a.from));
+                       }}}});
   return table;
 }
 

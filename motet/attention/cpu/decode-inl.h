@@ -71,7 +71,6 @@ class Decode {
 
   void start(int64_t b) {
     b_ = b;
-    key_lines(pre_, 0, 1).some();
     subs_.clear();
     for (int64_t t = 0; t < p_.T; t += kRows) {
       subs_.emplace_back(call_.sight, b, t, p_.T);
@@ -81,6 +80,7 @@ class Decode {
       gather_rows(pre_, b, t, subs_.back().count, space_.get(pre_rows_) + s * pre_.row_band);
       gather_rows(post_, b, t, subs_.back().count, space_.get(post_rows_) + s * post_.row_band);
     }
+    key_lines(pre_, first_tile(0), 1).some();
   }
 
   template <class Action>
@@ -90,6 +90,8 @@ class Decode {
       for (int64_t s = 0; s < subs_count_; ++s)
         if (!seen(s, j).empty()) action(s, j);
   }
+  // Of a part, that its first queries see.
+  int64_t first_tile(int64_t part) const { return std::max(part * kPartKeys, subs_[0].keys.begin) / kForwardKeys; }
   Span seen(int64_t s, int64_t j) const { return subs_[s].part(j * kForwardKeys, kForwardKeys); }
   // The keys of a part of a tile that may be read.
   Span readable(int64_t j, Span part) const {
@@ -108,8 +110,8 @@ class Decode {
     const Span keys = readable(j, seen);
     // What comes next: the second pass begins where this part does.
     const bool last = (j + 1) * kForwardKeys >= std::min((part + 1) * kPartKeys, p_.S);
-    KeyLines lines = last ? key_lines(post_, part * kPartKeys / kForwardKeys, runs_of(p_.key_of))
-                          : key_lines(pre_, j + 1, runs_of(p_.key_of));
+    KeyLines lines =
+        last ? key_lines(post_, first_tile(part), runs_of(p_.key_of)) : key_lines(pre_, j + 1, runs_of(p_.key_of));
     each_run(p_.key_of, [&](int64_t h, int64_t end) {
       lines.some();
       if (dots(sub)) return score_rows(sub, s, j, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
