@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 import time
+import tomllib
 
 import pytest
 from conftest import ENDLESS, MOTET, ROOT, SIZES, TINY, environment, refused, run
@@ -379,6 +380,17 @@ def test_dry_run_writes_nothing(subcommand, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "hidden_size" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_is_one_json_object_too(tmp_path):
+    sizes = ["--dry-run", "--steps", "7", "--num-layers", "2"]
+    told = json.loads(run("train", *sizes, "-o", "json", folder=tmp_path).stdout)
+    assert run("train", *sizes, "-o", "jsonl", folder=tmp_path).stdout == json.dumps(told, separators=(",", ":"), sort_keys=True) + "\n"
+    written = run("train", *sizes, folder=tmp_path).stdout
+    assert told["configuration"] == tomllib.loads(written)
+    assert f"# parameters {told['parameters']}, weights {told['weight_bytes'] / 1e6:.2f} MB, with gradients and optimiser {told['training_bytes'] / 1e6:.2f} MB" in written
+    for form in ("csv", "md"):
+        assert "want -o table, json or jsonl" in run("train", *sizes, "-o", form, folder=tmp_path).stderr
 
 
 def test_the_resolved_configuration_trains_the_same_model_again(model, tmp_path):

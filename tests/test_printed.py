@@ -61,6 +61,13 @@ def test_averaged_weights_are_scored_and_saved(average, data, tmp_path):
     assert (last["validation_loss"], last["average_validation_loss"]) == (trained["loss"], averaged["loss"])
     done = run("eval", "-m", f"{tmp_path / 'r'}:best:average", data)
     assert done.returncode == 0 and done.stderr.startswith("model: ") and "/average" in done.stderr.splitlines()[0], done.stderr
+    for step in (tmp_path / "r/checkpoints").iterdir():  # the lowest loss of the averages decides, whatever the other says
+        state = json.loads((step / "state.json").read_text())
+        printed = {row["step"]: row["average_validation_loss"] for row in records(tmp_path / "r") if "average_validation_loss" in row}
+        assert state["step"] == 20 or state.get("average_validation_loss") == printed.get(state["step"])  # 20: of more windows
+        (step / "state.json").write_text(json.dumps(state | {"average_validation_loss": state["step"], "validation_loss": -state["step"]}))
+    first = min((tmp_path / "r/checkpoints").iterdir())
+    assert f"{first}/average" in run("inspect", f"{tmp_path / 'r'}:best:average").stdout
 
 
 @pytest.mark.parametrize("mechanism, dtype", RUNS)

@@ -357,8 +357,8 @@ def test_metrics_say_what_a_step_took_of_the_machine(copy):
     assert machines[0]["flops_per_token"] == machines[1]["flops_per_token"]
 
 
-def without_times(results):
-    return {**results, "measured": [], "runs": [{**row, "seconds": 0} for row in results["runs"]]}
+def without_times(results):  # nor the commands, which are others
+    return {**results, "commands": [], "measured": [], "runs": [{**row, "seconds": 0} for row in results["runs"]]}
 
 
 SWEEP = ["--sweep", "train.learning_rate=1e-3,4e-3"]
@@ -412,6 +412,9 @@ def test_a_comparison_that_is_killed_goes_on(tmp_path):
     assert done.returncode == 0, done.stderr
     own, other = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("killed", "whole"))
     assert ended[0] in own["runs"]  # to the second that it took
+    began, went_on = own["commands"]
+    assert began == other["commands"][0].replace("whole", "killed") and went_on == f"{MOTET} compare --resume {tmp_path / 'killed'} -t 1 -n 3"
+    assert f"{began}\n{went_on}".replace(",", ",<wbr>") in (tmp_path / "killed/report.html").read_text()
     assert [{**row, "seconds": 0} for row in own["runs"]] == [{**row, "seconds": 0} for row in other["runs"]]
     assert own["comparison"] == other["comparison"]
     rows = [{tuple(sorted(row.items())) for row in records(tmp_path / name)} for name in ("killed", "whole")]

@@ -78,7 +78,8 @@ std::vector<Flag> configuration_flags(const nlohmann::json& base) {
           {.long_name = "set",
            .target = "set",
            .value = "KEY=VALUE",
-           .help = "any key of the configuration, as in train.learning_rate=3e-4; may be repeated",
+           .help = "any key of the configuration, as in train.learning_rate=3e-4; may be repeated, and wins over "
+                   "flags",
            .kind = FlagKind::list},
           key("train", train, "steps"),
           key("train", train, "tokens"),

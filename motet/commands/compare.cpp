@@ -155,9 +155,18 @@ CompareOptions options_of(const CompareRequest& asked, const RunConfig& run, int
 
 struct Shown {
   const nlohmann::json& request;
-  std::string prompt;
+  std::string command, prompt;
   int64_t n_predict;
 };
+
+// Of a comparison that goes on the command that began it too; the same one twice in a row counts once.
+std::string all_commands(Results& results, const std::string& command) {
+  std::vector<std::string>& all = results.commands;
+  if (!command.empty() && (all.empty() || all.back() != command)) all.push_back(command);
+  std::string lines;
+  for (const std::string& line : all) lines += (lines.empty() ? "" : "\n") + line;
+  return lines;
+}
 
 // The table and the summary, before anything else that could fail; then the report.
 void show_comparisons(const std::vector<Comparison>& all, const RunConfig& run, const TextData& data,
@@ -176,8 +185,8 @@ void show_comparisons(const std::vector<Comparison>& all, const RunConfig& run, 
   const Comparison& pictured = all[pictured_size(all)];
   const ArmResult* lowest = pictured.lowest();
   if (!lowest) return;
-  const Presentation shown{asked.request.value("command", ""), asked.prompt,
-                           samples(pictured, data, asked.prompt, asked.n_predict), options.match};
+  const Presentation shown{asked.command, asked.prompt, samples(pictured, data, asked.prompt, asked.n_predict),
+                           options.match};
   const std::filesystem::path report = options.folder / "report.html";
   write_file_atomic(report, html_report(comparison_report(all, run, data, shown)));
   if (format != TableFormat::table) return log_info("report: " + report.string());
@@ -218,8 +227,10 @@ int run_compare(const nlohmann::json& request) {
   options.folder = folder->path();
   check_disk(options.folder, checkpoint_bytes(all, run, options));
   write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
-  run_comparisons(all, run, data, options, from ? from->results : Results());
-  show_comparisons(all, run, data, options, {request, prompt, asked.n_predict});
+  Results results = from ? from->results : Results();
+  const std::string commands = all_commands(results, request.value("command", ""));
+  run_comparisons(all, run, data, options, std::move(results));
+  show_comparisons(all, run, data, options, {request, commands, prompt, asked.n_predict});
   if (all.front().interrupted) {
     throw Interrupted(text("compare: stopped; what had finished is shown; to go on: motet compare --resume ",
                            shell_quoted(options.folder.string())));

@@ -52,8 +52,8 @@ int prepare(const nlohmann::json& request, std::vector<std::string> inputs) {
   add_row(table, "validation", manifest.validation.tokens, &manifest.validation);
   print_table(table, request);
   if (options.validation > 0 && manifest.validation.tokens == 0)
-    log_warn(text("--validation: too few documents to keep every ", 1 / options.validation,
-                  "th; training will keep the last part of the tokens"));
+    log_warn(text("--validation: too few documents to keep one in ", 1 / options.validation,
+                  "; training will keep the last part of the tokens"));
   return 0;
 }
 

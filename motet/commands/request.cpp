@@ -137,19 +137,24 @@ std::vector<std::string> models_of(const fs::path& folder) {
 fs::path model_folder(const nlohmann::json& request, const char* field) {
   const std::string given = request.value(field, "");
   if (given.empty()) fail_usage("--model is missing, want a model folder");
-  const auto before = [&](const std::string& suffix) {
-    return given.ends_with(suffix) && !fs::exists(given) ? given.substr(0, given.size() - suffix.size()) : "";
+  std::string run = given;
+  const auto ends = [&](const std::string& suffix) {
+    const bool has = run.ends_with(suffix) && !fs::exists(run);
+    if (has) run.resize(run.size() - suffix.size());
+    return has;
   };
-  if (const std::string run = before(":average"); !run.empty()) {
-    const fs::path folder = model_folder({{field, run}}, field) / kAverage;
-    if (fs::exists(folder / "config.json")) return folder;
-    fail(given, ": there are no averaged weights in ", quote(folder.parent_path().string()),
-         ", want a run with train.average");
+  const bool averaged = ends(":average"), best = ends(":best");
+  if (best && !fs::is_directory(run)) fail(given, ": there is no folder ", quote(run), ", want that of a run");
+  if (best) {
+    if (const auto found = best_checkpoint(run, averaged ? Weights::averaged : Weights::own))
+      return averaged ? found->folder / kAverage : found->folder;
+    fail(given, ": no checkpoint of ", quote(run), " has a validation loss", averaged ? " of averaged weights" : "",
+         ", want the folder of a run that has");
   }
-  if (const std::string run = before(":best"); !run.empty()) {
-    if (const auto found = best_checkpoint(run)) return found->folder;
-    if (!fs::is_directory(run)) fail(given, ": there is no folder ", quote(run), ", want that of a run");
-    fail(given, ": no checkpoint of ", quote(run), " has a validation loss, want the folder of a run that has");
+  if (averaged) {
+    const fs::path of = model_folder({{field, run}}, field);
+    if (fs::exists(of / kAverage / "config.json")) return of / kAverage;
+    fail(given, ": there are no averaged weights in ", quote(of.string()), ", want a run with train.average");
   }
   const fs::path folder = given;
   if (const size_t colon = given.rfind(':'); !fs::exists(folder) && colon != std::string::npos && colon > 0)

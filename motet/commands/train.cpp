@@ -34,6 +34,22 @@ std::vector<std::string> mixture_lines(const TextData& data, const TrainOptions&
   return lines;
 }
 
+nlohmann::json plan_record(const RunConfig& run, const TextData& data, const TrainingPlan& plan, int64_t processes) {
+  nlohmann::json record{{"configuration", run.resolved()},
+                        {"parameters", plan.cost.parameters},
+                        {"weight_bytes", plan.checkpoint_bytes},
+                        {"training_bytes", plan.training_bytes},
+                        {"least_step_bytes", plan.activation_bytes},
+                        {"flops_per_token", plan.cost.flops_per_token},
+                        {"processes", processes},
+                        {"exchanged_bytes", plan.exchanged_bytes}};
+  if (data.parts.empty()) return record;
+  const std::vector<PartUse> uses = use_of_parts(data, run.train, run.train.budget_steps());
+  for (size_t i = 0; i < uses.size(); ++i)
+    record["mixture"].push_back({{"name", data.parts[i].name}, {"tokens", uses[i].tokens}, {"passes", uses[i].passes}});
+  return record;
+}
+
 void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& plan, int64_t processes) {
   const auto megabytes = [](int64_t bytes) { return fixed(static_cast<double>(bytes) * 1e-6, 2) + " MB"; };
   std::cout << toml_text(run.resolved()) << "\n# parameters " << plan.cost.parameters << ", weights "
@@ -51,7 +67,8 @@ void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& 
 
 // How many checkpoints lie on the disk at once, the one that is written among them.
 int64_t checkpoints_at_once(const TrainOptions& train) {
-  if (train.keep_last > 0) return train.keep_last + train.keep_best + 1;
+  const int64_t bests = train.average.empty() ? 1 : 2;  // of each kind of weights
+  if (train.keep_last > 0) return train.keep_last + bests * train.keep_best + 1;
   const int64_t every = train.checkpoint_every, steps = train.budget_steps();
   return every > 0 && steps > 0 ? (steps + every - 1) / every : 10;
 }
@@ -244,10 +261,17 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   const TrainingPlan plan = training_plan(config, run.train, planned);
   if (request.value("dry_run", false)) {
     freeze(*Model(config, at::kMeta), frozen);  // refuses patterns that name nothing
-    if (processes->first()) print_plan(run, data, plan, planned);
+    if (format == TableFormat::csv || format == TableFormat::markdown)
+      fail_usage("--dry-run: shows a configuration, want -o table, json or jsonl");
+    if (!processes->first()) return 0;
+    if (format == TableFormat::table)
+      print_plan(run, data, plan, planned);
+    else
+      std::cout << plan_record(run, data, plan, planned).dump(format == TableFormat::json ? 2 : -1) << "\n";
     return 0;
   }
   check_memory(plan, free_memory(parse_device(run.train.device)));
+  if (const std::string remark = remark_on_best(run.train); processes->first() && !remark.empty()) log_warn(remark);
   Model model = start.model;
   if (!model) {
     model = Model(config, parse_device(run.train.device));

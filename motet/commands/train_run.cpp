@@ -32,7 +32,7 @@ std::string TrainRun::advice() const { return "; to go on: motet train --resume 
 TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
   TrainEvents events;
   events.step = [this, metrics, &progress](const StepRecord& r) {
-    validation_loss_ = std::nullopt, saved_ = false;
+    evaluation_ = std::nullopt, saved_ = false;
     if (!metrics) return;
     metrics->write(r);
     if (r.skipped) log_warn(text("step ", r.step, " is left out: loss ", r.loss, ", gradient ", r.gradient_norm));
@@ -40,7 +40,7 @@ TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
   };
   if (metrics) events.diagnosed = [metrics](const DiagnosisRecord& r) { metrics->write(r); };
   events.evaluated = [this, metrics](const EvalRecord& r) {
-    validation_loss_ = r.compared, saved_ = false;
+    evaluation_ = r, saved_ = false;
     if (!metrics) return;
     metrics->write(r);
     log_info(text("step ", r.step, "  validation loss ", fixed(r.loss, 4),
@@ -90,7 +90,7 @@ TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>
 
 Snapshot TrainRun::snapshot() {
   const auto files = [&] { return model_files(trainer_.model(), companions_.files, companions_.token_ids); };
-  Snapshot snapshot{.state = run_state(trainer_, run_, data_, frozen_, validation_loss_),
+  Snapshot snapshot{.state = run_state(trainer_, run_, data_, frozen_, evaluation_),
                     .model = files(),
                     .optimizer = trainer_.tensors()};
   if (trainer_.average().ready()) {

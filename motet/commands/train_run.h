@@ -36,8 +36,8 @@ class TrainRun {
   std::filesystem::path folder_;
   Trainer trainer_;
   CheckpointWriter checkpoints_;
-  std::optional<double> validation_loss_;  // of the step just made
-  bool saved_ = true;                      // where the trainer stands is on the disk
+  std::optional<EvalRecord> evaluation_;  // of the step just made
+  bool saved_ = true;                     // where the trainer stands is on the disk
 };
 
 }  // namespace motet

@@ -150,6 +150,8 @@ TEST(Comparison, AnArmThatDivergesEndsNoOther) {
   EXPECT_EQ(rows[1]["verdict"], "diverged");
   EXPECT_TRUE(rows[1]["validation_loss"].is_null());
   EXPECT_TRUE(rows[2]["validation_loss"].is_number());
+  for (const char* key : {"parameters", "ffn_width", "kv_bytes_per_token"})
+    EXPECT_TRUE(rows[0][key].is_number_integer()) << key;
   const ReportData report = comparison_report({all}, run, data, {"motet compare", "a", {"x", "", "y"}, Match::none});
   EXPECT_EQ(report.samples.size(), 2u);
   EXPECT_EQ(report.points.size(), 2u);

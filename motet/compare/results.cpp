@@ -62,8 +62,11 @@ std::string RunName::shown() const {
 }
 
 void Results::write(const fs::path& folder) const {
-  json all{
-      {"version", kResultsVersion}, {"comparison", comparison}, {"measured", json::array()}, {"runs", json::array()}};
+  json all{{"version", kResultsVersion},
+           {"comparison", comparison},
+           {"commands", commands},
+           {"measured", json::array()},
+           {"runs", json::array()}};
   all.update(conclusions);
   for (const auto& [name, m] : measured) {
     json one{{"mechanism", name.first},
@@ -93,6 +96,7 @@ Results read_results(const fs::path& folder) {
   Results results;
   try {
     results.comparison = all.at("comparison");
+    results.commands = all.value("commands", std::vector<std::string>());  // earlier versions wrote none
     for (const json& m : all.at("measured"))
       results.measured[{m.at("mechanism"), m.value("size", "")}] = {m.at("intermediate_size"),
                                                                     m.at("tokens_per_second"), m.at("peak_bytes")};

@@ -43,6 +43,7 @@ struct EndedRun {
 
 struct Results {
   nlohmann::json comparison;                                         // what was compared: must stay when it goes on
+  std::vector<std::string> commands;                                 // that began it and went on with it
   std::map<std::pair<std::string, std::string>, Measured> measured;  // by label and size
   std::map<RunName, EndedRun> ended;
   nlohmann::json conclusions = nlohmann::json::object();  // what follows from the runs, for whoever reads the file

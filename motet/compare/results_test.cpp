@@ -71,6 +71,19 @@ TEST(Results, AComparisonThatEndedIsReadBackWithoutTraining) {
   EXPECT_EQ(read_file(folder.path() / "results.json"), results);
 }
 
+TEST(Results, TheCommandsAreReadBack) {
+  const TemporaryFolder folder;
+  Results results;
+  results.comparison = json::object();
+  results.commands = {"motet compare a.txt", "motet compare --resume b"};
+  results.write(folder.path());
+  EXPECT_EQ(read_results(folder.path()).commands, results.commands);
+  json earlier = read_json((folder.path() / "results.json").string());
+  earlier.erase("commands");
+  write_file_atomic(folder.path() / "results.json", earlier.dump());
+  EXPECT_TRUE(read_results(folder.path()).commands.empty());
+}
+
 // The folder as a process that was killed in a run leaves it: one run ended, one at its checkpoint with lines behind it
 // and half a line.
 TEST(Results, AComparisonThatWasKilledGoesOn) {

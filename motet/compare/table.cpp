@@ -15,7 +15,8 @@ std::string plus_minus(const std::vector<double>& losses) {
 std::string signed_text(double x) { return (x > 0 ? "+" : "") + fixed(x, 4); }
 
 Cell number(const std::string& shown, double value) { return {shown, value}; }
-Cell count(int64_t n) { return number(std::to_string(n), static_cast<double>(n)); }
+Cell count(int64_t n) { return {std::to_string(n), n}; }
+Cell short_count_cell(int64_t n) { return {short_count(static_cast<double>(n)), n}; }
 const Cell kUnknown("-", nullptr);  // a loss after a failure, what could not be measured
 
 // "147 steps, 301k tokens, the same in the same order for every model of a seed", or what a budget of time means.
@@ -132,8 +133,7 @@ std::vector<Cell> cells(const Comparison& all, const ArmResult& arm, const RunCo
   const double megabytes = static_cast<double>(arm.peak_bytes) / 1e6;
   row.insert(
       row.end(),
-      {verdict(all, arm), finished ? bits_per_byte(arm) : kUnknown,
-       number(short_count(static_cast<double>(arm.cost.parameters)), static_cast<double>(arm.cost.parameters)),
+      {verdict(all, arm), finished ? bits_per_byte(arm) : kUnknown, short_count_cell(arm.cost.parameters),
        count(arm.config.intermediate_size()), number(short_count(arm.cost.flops_per_token), arm.cost.flops_per_token),
        arm.tokens_per_second > 0 ? number(short_count(arm.tokens_per_second), arm.tokens_per_second) : kUnknown,
        arm.peak_bytes > 0 ? number(fixed(megabytes, 1), megabytes) : kUnknown, count(arm.cost.cache_bytes_per_token)});

@@ -238,8 +238,7 @@ Section reproduce_section(const ReportData& data) {
   if (!data.configuration.empty())
     body += "<h3>Configuration</h3>\n<pre class=\"code\" data-copy=\"configuration\" tabindex=\"0\">" +
             escaped(data.configuration) + "</pre>\n";
-  return {"reproduce", "Reproduce", paragraph("The command that made this page, and every setting it resolved to."),
-          body};
+  return {"reproduce", "Reproduce", paragraph("What made this page, and every setting it resolved to."), body};
 }
 
 std::vector<Section> sections(const ReportData& data, const nlohmann::json& drawn) {

@@ -1,6 +1,7 @@
 #include "motet/train/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "motet/core/error.h"
 #include "motet/train/average.h"
@@ -56,6 +57,14 @@ void check_memory(const TrainingPlan& plan, std::optional<int64_t> available) {
   fail("train: a step takes at least ", plan.activation_bytes, " bytes beside ", plan.training_bytes,
        " of the model, want at most the ", *available,
        " that are free: a smaller train.micro_batch_size or train.context, or train.recompute = block");
+}
+
+std::string remark_on_best(const TrainOptions& train) {
+  const int64_t evaluated = train.eval_every, saved = train.checkpoint_every, steps = train.budget_steps();
+  const bool some = train.keep_best > 0 && train.keep_last > 0 && evaluated > 0 && saved > 0 && saved < steps;
+  if (!some || std::lcm(evaluated, saved) < steps) return "";
+  return text("train.keep_best: of the checkpoints (every ", saved, " steps) none but the last falls on an evaluation ",
+              "(every ", evaluated, "), so none but the last can be the best");
 }
 
 void check_disk(const std::filesystem::path& folder, int64_t bytes) {

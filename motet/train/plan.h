@@ -24,6 +24,8 @@ void check_batch(const TrainOptions&, int64_t processes);
 /// Throws Error with the bytes and the keys to change when more is needed than the device can give, as free_memory
 /// (ops/device.h) has it.
 void check_memory(const TrainingPlan&, std::optional<int64_t> available_bytes);
+/// That keep_best finds nothing to keep, for no checkpoint before the end falls on an evaluation; "" where some do.
+std::string remark_on_best(const TrainOptions&);
 /// Likewise for `bytes` of checkpoints below a folder that exists.
 void check_disk(const std::filesystem::path& folder, int64_t bytes);
 

@@ -43,6 +43,23 @@ TEST(Plan, BytesFollowTheDtype) {
   EXPECT_EQ(plan("float32").activation_bytes, 64 * (2 * (6 * 16 + 3 * 43) * 4 + 2 * 50 * 4));
 }
 
+TEST(Plan, ItIsSaidWhenNoCheckpointCanBeTheBest) {
+  const auto remark = [](const char* evaluated, const char* saved, const char* steps, const char* best = "1") {
+    return remark_on_best(small_run({{"train.eval_every", evaluated},
+                                     {"train.checkpoint_every", saved},
+                                     {"train.steps", steps},
+                                     {"train.keep_best", best}})
+                              .train);
+  };
+  EXPECT_NE(remark("7", "10", "70").find("(every 10 steps) none but the last falls on an evaluation (every 7)"),
+            std::string::npos);
+  EXPECT_EQ(remark("7", "10", "71"), "");
+  EXPECT_EQ(remark("5", "10", "20"), "");
+  EXPECT_EQ(remark("7", "70", "70"), "") << "there is only the last";
+  EXPECT_EQ(remark("0", "10", "11"), "");
+  EXPECT_EQ(remark("7", "10", "70", "0"), "");
+}
+
 TEST(Plan, WhatSavesMemoryIsCounted) {
   const auto plan = [](const Overrides& set) {
     const RunConfig run = small_run(set);

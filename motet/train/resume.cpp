@@ -76,10 +76,11 @@ ResumePoint open_run(const fs::path& run) {
 }
 
 json run_state(const Trainer& trainer, const RunConfig& run, const TextData& data,
-               const std::vector<std::string>& frozen, std::optional<double> validation_loss) {
+               const std::vector<std::string>& frozen, const std::optional<EvalRecord>& evaluation) {
   json state = trainer.state();
   state["version"] = kStateVersion;
-  state["validation_loss"] = validation_loss ? json(*validation_loss) : json();
+  state["validation_loss"] = evaluation ? json(evaluation->compared) : json();
+  if (evaluation && evaluation->average) state["average_validation_loss"] = evaluation->average_compared;
   state["run"] = run.resolved();
   state["freeze"] = frozen;
   state["data"] = data.hashes;

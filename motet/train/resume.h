@@ -18,9 +18,10 @@ struct ResumePoint {
 /// earlier Motet, whose checkpoints hold weights alone.
 ResumePoint open_run(const std::filesystem::path& run);
 
-/// state.json: where the trainer stands, what run it is, the validation loss of an evaluation at this step (or null).
+/// state.json: where the trainer stands, what run it is, and of an evaluation at this step "validation_loss" (null of
+/// none) and "average_validation_loss", both EvalRecord::compared.
 nlohmann::json run_state(const Trainer&, const RunConfig&, const TextData&, const std::vector<std::string>& frozen,
-                         std::optional<double> validation_loss);
+                         const std::optional<EvalRecord>&);
 
 /// Throws UsageError "COMMAND: --resume: train.batch_size was 16 and is 32, want it as it was" for the first key, as
 /// "section.key", of a configuration that is not what it was and not among `free`.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 #include <set>
 
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/log.h"
 #include "motet/formats/json.h"
 
 namespace motet {
@@ -41,15 +43,34 @@ void copy_tensors(const std::vector<NamedTensor>& from, std::vector<NamedTensor>
   for (size_t i = 0; i < from.size(); ++i) to[i].second.copy_(from[i].second);
 }
 
-// Those with a validation loss, the lowest first, of equal ones the earliest.
-std::vector<StoredCheckpoint> by_loss(const fs::path& run) {
-  std::vector<std::pair<double, StoredCheckpoint>> all;
+// A checkpoint and its state.json; null where an earlier Motet made none, or where it is damaged.
+struct Judged {
+  StoredCheckpoint stored;
+  nlohmann::json state;
+};
+
+std::vector<Judged> judged_checkpoints(const fs::path& run) {
+  std::vector<Judged> all;
   for (const StoredCheckpoint& stored : stored_checkpoints(run)) {
     const fs::path state = stored.folder / kState;
-    if (!fs::exists(state)) continue;  // made by an earlier Motet
-    const nlohmann::json loss = read_json(state.string()).value("validation_loss", nlohmann::json());
-    if (loss.is_number()) all.emplace_back(loss.get<double>(), stored);
+    all.push_back({stored, nullptr});
+    if (!fs::exists(state)) continue;
+    try {
+      all.back().state = read_json(state.string());
+    } catch (const Error& error) {
+      log_warn(text(error.what(), "; this checkpoint is not among the best"));
+    }
   }
+  return all;
+}
+
+// Those with a validation loss, the lowest first, of equal ones the earliest.
+std::vector<StoredCheckpoint> by_loss(const std::vector<Judged>& checkpoints, Weights weights) {
+  const char* const key = weights == Weights::own ? "validation_loss" : "average_validation_loss";
+  std::vector<std::pair<double, StoredCheckpoint>> all;
+  for (const auto& [stored, state] : checkpoints)
+    if (state.is_object() && state.contains(key) && state[key].is_number())
+      all.emplace_back(state[key].get<double>(), stored);
   std::ranges::stable_sort(all, {}, [](const auto& one) { return one.first; });
   std::vector<StoredCheckpoint> sorted;
   for (auto& one : all) sorted.push_back(one.second);
@@ -95,8 +116,8 @@ fs::path run_of(const fs::path& folder) {
   return step_of(step) >= 0 && all.filename() == "checkpoints" ? all.parent_path() : fs::path();
 }
 
-std::optional<StoredCheckpoint> best_checkpoint(const fs::path& run) {
-  const std::vector<StoredCheckpoint> all = by_loss(run);
+std::optional<StoredCheckpoint> best_checkpoint(const fs::path& run, Weights weights) {
+  const std::vector<StoredCheckpoint> all = by_loss(judged_checkpoints(run), weights);
   return all.empty() ? std::nullopt : std::optional(all.front());
 }
 
@@ -170,11 +191,12 @@ void CheckpointWriter::write(const Snapshot& snapshot, const fs::path& path) con
 void CheckpointWriter::remove_old() const {
   if (keep_last_ == 0) return;
   std::set<int64_t> kept;
-  std::vector<StoredCheckpoint> all = stored_checkpoints(run_), best = by_loss(run_);
+  const std::vector<Judged> all = judged_checkpoints(run_);
   for (size_t i = 0; i < std::min(all.size(), static_cast<size_t>(keep_last_)); ++i)
-    kept.insert(all[all.size() - 1 - i].step);
-  for (size_t i = 0; i < std::min(best.size(), static_cast<size_t>(keep_best_)); ++i) kept.insert(best[i].step);
-  for (const StoredCheckpoint& stored : all) {
+    kept.insert(all[all.size() - 1 - i].stored.step);
+  for (const Weights weights : {Weights::own, Weights::averaged})
+    for (const StoredCheckpoint& best : by_loss(all, weights) | std::views::take(keep_best_)) kept.insert(best.step);
+  for (const auto& [stored, state] : all) {
     std::error_code error;
     if (!kept.contains(stored.step)) fs::remove_all(stored.folder, error);
     if (error) fail("cannot remove ", quote(stored.folder.string()), ": ", error.message());

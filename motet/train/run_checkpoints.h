@@ -15,7 +15,7 @@ inline constexpr const char* kAverage = "average";
 
 /// What one holds.
 struct Snapshot {
-  nlohmann::json state;                    // state.json; "step", and "validation_loss": EvalRecord::compared, or null
+  nlohmann::json state;                    // state.json; "step", and the losses of run_state (resume.h)
   ModelFiles model;                        // as every model folder
   std::vector<NamedTensor> optimizer;      // Trainer::tensors()
   std::optional<ModelFiles> average = {};  // a model folder of its own
@@ -33,13 +33,17 @@ struct StoredCheckpoint {
 std::vector<StoredCheckpoint> stored_checkpoints(const std::filesystem::path& run);
 /// The run that the folder of a checkpoint, or of its averaged weights, belongs to; "" for any other folder.
 std::filesystem::path run_of(const std::filesystem::path& folder);
-/// That of the lowest validation loss; none when no evaluation fell on one that is there.
-std::optional<StoredCheckpoint> best_checkpoint(const std::filesystem::path& run);
+/// Which weights of a checkpoint: as they are, or their average.
+enum class Weights { own, averaged };
+/// That of the lowest validation loss; none when no evaluation of such weights fell on one that is there. One whose
+/// state.json is damaged is passed over with a warning.
+std::optional<StoredCheckpoint> best_checkpoint(const std::filesystem::path& run, Weights = Weights::own);
 
 class CheckpointWriter {
  public:
-  /// keep_last 0 keeps all. `async`: save() copies, and a thread writes while the run goes on; the copy's memory is
-  /// kept for the next one, for new memory takes many times as long to fill.
+  /// keep_last 0 keeps all; keep_best counts those of the lowest loss, and of averaged weights again. `async`: save()
+  /// copies, and a thread writes while the run goes on; the copy's memory is kept for the next one, for new memory
+  /// takes many times as long to fill.
   CheckpointWriter(std::filesystem::path run, int64_t keep_last, int64_t keep_best, bool async);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;

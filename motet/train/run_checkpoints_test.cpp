@@ -62,9 +62,11 @@ namespace fs = std::filesystem;
 using testing::message_of;
 using testing::TemporaryFolder;
 
-Snapshot snapshot(int64_t step, std::optional<double> loss = std::nullopt) {
+Snapshot snapshot(int64_t step, std::optional<double> loss = std::nullopt, std::optional<double> averaged = {}) {
   const Tensor values = at::full({3, 2}, static_cast<double>(step), at::kFloat);
-  return {.state = {{"step", step}, {"validation_loss", loss ? nlohmann::json(*loss) : nlohmann::json()}},
+  nlohmann::json state{{"step", step}, {"validation_loss", loss ? nlohmann::json(*loss) : nlohmann::json()}};
+  if (averaged) state["average_validation_loss"] = *averaged;
+  return {.state = state,
           .model = {.texts = {{"config.json", "{}"}}, .parameters = {{"weight", values}}},
           .optimizer = {{"exp_avg.weight", values + 0.5}}};
 }
@@ -148,6 +150,31 @@ TEST(CheckpointWriter, TheLastAndTheBestStay) {
   CheckpointWriter all(run.path(), 0, 0, false);
   all.save(snapshot(70));
   EXPECT_EQ(steps_in(run.path()), (Steps{50, 60, 70}));
+}
+
+TEST(CheckpointWriter, AveragedWeightsHaveABestOfTheirOwn) {
+  const TemporaryFolder run;
+  CheckpointWriter writer(run.path(), 1, 1, false);
+  writer.save(snapshot(10, 2.0, 1.9));
+  EXPECT_EQ(best_checkpoint(run.path(), Weights::averaged)->step, 10);
+  writer.save(snapshot(20, 1.0, 1.8));
+  writer.save(snapshot(30, 3.0, 0.5));
+  writer.save(snapshot(40, 4.0, 0.9));
+  EXPECT_EQ(steps_in(run.path()), (std::vector<int64_t>{20, 30, 40}));
+  EXPECT_EQ(best_checkpoint(run.path())->step, 20);
+  EXPECT_EQ(best_checkpoint(run.path(), Weights::averaged)->step, 30);
+}
+
+TEST(CheckpointWriter, ADamagedStateIsPassedOver) {
+  const TemporaryFolder run;
+  CheckpointWriter writer(run.path(), 2, 1, false);
+  for (const int64_t step : {10, 20, 30}) writer.save(snapshot(step, static_cast<double>(step)));
+  for (const char* damaged : {"{\"validation_loss\": 1", "[1]", "{\"validation_loss\": \"1\"}"}) {
+    write_file_atomic(run.path() / "checkpoints/step_00000010/state.json", damaged);
+    EXPECT_EQ(best_checkpoint(run.path())->step, 20) << damaged;
+  }
+  writer.save(snapshot(40, 40.0));
+  EXPECT_EQ(steps_in(run.path()), (std::vector<int64_t>{20, 30, 40})) << "what is damaged is not kept as the best";
 }
 
 TEST(CheckpointWriter, AnAsynchronousOneIsOfTheTimeWhenItWasAskedFor) {

@@ -329,13 +329,15 @@ EvalRecord Trainer::evaluate() {
     return score_windows(*processes_, *model_, validation_, windows, train_.batch_size);
   };
   const std::vector<int64_t> which = eval_windows(done()), few = eval_windows(false);
+  const auto compared = [&](const WindowScore& scored) { return few == which ? scored.loss : score(few).loss; };
   EvalRecord record{score(which), step_};
   if (std::isfinite(record.loss)) {
-    record.compared = few == which ? record.loss : score(few).loss;
+    record.compared = compared(record);
     record.task = task_score(which);
     if (average_.ready()) {
       const WeightAverage::Applied averaged(average_);
       record.average = score(which);
+      record.average_compared = compared(*record.average);
       record.average_task = task_score(which);
     }
     evaluation_due_ = false;  // one that was interrupted is made again

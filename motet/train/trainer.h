@@ -28,6 +28,7 @@ struct StepRecord {
 struct EvalRecord : WindowScore {
   int64_t step = 0;
   double compared = 0;  // the loss of train.eval_windows: at the end of the budget too, so that steps can be compared
+  double average_compared = 0;  // likewise of the averaged weights
   std::optional<WindowScore> average = {};
   std::optional<TaskScore> task = {}, average_task = {};
 };
