@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT, environment
 
 SESSION = ROOT / "scripts/gpu_session"
-STAGES = "doctor sanitize tests goals-2048 goals-8192 decode train goals-4096 wide race sanitize-more run verify".split()
+STAGES = "doctor sanitize tests goals-2048 goals-8192 decode step train goals-4096 wide race sanitize-all sanitize-decode run verify".split()
 
 
 def session(*arguments, script=SESSION, **extra):
@@ -38,6 +38,9 @@ def test_an_unknown_stage_is_wrong_usage():
     done = session("goals")
     assert done.returncode == 2 and done.stderr.startswith("gpu_session: unknown stage 'goals', want one of doctor sanitize")
     assert session("-t").stderr == "gpu_session: -t wants a name\n"
+    for limit in ("doctor=", "doctor=x", "doctor=0"):
+        done = session(limit)
+        assert done.returncode == 2 and done.stderr == f"gpu_session: '{limit}', want doctor=SECONDS\n"
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ def test_a_benchmark_leaves_its_json_and_what_it_said(there, tmp_path):
     done = session("-o", tmp_path / "out", "-t", tmp_path / "out.tgz", "goals-2048", script=there, PYTHON="py")
     assert done.returncode == 0, done.stdout
     with tarfile.open(tmp_path / "out.tgz") as packed:
-        assert sorted(packed.getnames()) == ["out", "out/goals-2048.log", "out/goals-cuda-2048.json"]
+        assert sorted(packed.getnames()) == ["out", "out/goals-2048.log", "out/goals-cuda-2048.json", "out/gpus.txt"]
     assert (tmp_path / "out/goals-cuda-2048.json").read_text() == '["bench attention --goals --device cuda --python py -o json --shape T=2048"]\n'
     assert (tmp_path / "out/goals-2048.log").read_text() == "said\n"
 
@@ -83,6 +86,18 @@ def test_the_program_gets_one_signal_and_shows_what_it_has(there, tmp_path):
     session("-o", tmp_path / "out", "goals-2048", "tests", script=there, PYTHON="sh", PATH=f"{tools}:{os.environ['PATH']}")
     limits = [line for line in (tmp_path / "limits").read_text().splitlines() if "--signal INT" in line]
     assert [line.startswith("--foreground") for line in limits] == [True, False], limits
+
+
+def test_the_sanitizer_sees_single_tensors_and_each_stage_gets_its_words(there, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "compute-sanitizer").write_text('#!/bin/sh\nfor word; do printf "<%s>" "$word"; done\necho " $PYTORCH_NO_CUDA_MEMORY_CACHING"\n')
+    (tools / "compute-sanitizer").chmod(0o755)
+    done = session("-o", tmp_path / "out", "sanitize=7", "race", "sanitize-decode", script=there, PYTHON="py", PATH=f"{tools}:{os.environ['PATH']}")
+    assert done.returncode == 0 and "== sanitize (at most 7 s)" in done.stdout
+    said = [(tmp_path / f"out/{stage}.log").read_text().strip() for stage in ("sanitize", "race", "sanitize-decode")]
+    assert said[0].endswith("<T=128,H=16,D=64,mechanism=dcmha> 1") and said[2].endswith("<tests/test_cuda.py><-k><parts> 1")
+    assert said[1].startswith("<--tool><racecheck>") and said[1].endswith("mechanism=dcmha>"), "races are of memory that lies as ever"
 
 
 def test_a_tool_that_is_missing_is_told(there, tmp_path):

@@ -356,7 +356,7 @@ def trained(function, given):
     """The output, and the gradient of each input."""
     given = with_gradients(given)
     out = function(given)
-    (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+    (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)).sum().backward()
     return [out.detach(), *(t.grad for t in leaves(given).values())]
 
 
@@ -418,7 +418,7 @@ def test_a_fused_projection_may_be_sliced():
     want = trained(lambda g: call(g)[0], given)
     out = call(strided)[0]
     assert torch.equal(out, want[0])
-    (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+    (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)).sum().backward()
     torch.testing.assert_close(fused.grad, torch.cat(want[1:4], dim=2))
 
 

@@ -22,12 +22,20 @@ bool by_products(const Problem& p, const ProblemCall& call, const cuda::Api& api
   return products_why_not(p).empty() && !api.has_own(call.get(), pass);
 }
 
+// A tile holds numbers for each rank of a mix: those of 8 fit beside 64 heads wherever the shortest tile does.
+bool ranks_fit(const HeadMix& mix) {
+  for (const int down : {kQueryDown, kKeyDown})
+    if (mix.has(down) && mix.part[down].size(2) > 8) return false;
+  return true;
+}
+
 }  // namespace
 
 std::string cuda_why_not(const Problem& p, const cuda::Api& api) {
   if (p.q_BTHD.scalar_type() == at::kDouble) return "float64 stays on the plain paths";
   if (p.bias_BHTS.defined()) return "there is a bias";
   if (p.B == 0 || p.T == 0 || p.S == 0 || p.E == 0) return "empty";
+  if (!ranks_fit(p.pre) || !ranks_fit(p.post)) return "a rank beyond 8";
   if (p.k_scale_BSG.defined() && !api.has_own(ProblemCall(p, api).get(), cuda::Pass::forward))
     return "keys in 8 bits beside what decoding takes";
   return api.why_not(plain_sizes(p));

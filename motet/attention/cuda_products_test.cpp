@@ -96,5 +96,22 @@ TEST(CudaProducts, LeaveWhatTheyAreNotFor) {
             "pairs of few queries fill the memory");
 }
 
+TEST(Cuda, ARankThatFitsNoTileIsLeftToThePlainPaths) {
+  Shape n;
+  n.B = 1, n.T = n.S = 20, n.D = n.E = 8, n.Hs = n.Ha = n.Ho = n.Gk = n.Gv = 4;
+  for (const char* side : {"query", "key"})
+    for (const int64_t rank : {8, 9}) {
+      n.R = rank;
+      const std::vector<std::string> parts{text(side, "_down"), text(side, "_up")};
+      for (const bool post : {false, true}) {
+        const Arguments a = arguments(
+            n, {post ? std::vector<std::string>() : parts, post ? parts : std::vector<std::string>()}, at::kFloat);
+        EXPECT_EQ(cuda_why_not(checked_problem(a, "test"), cuda::general_attention()),
+                  rank > 8 ? "a rank beyond 8" : "")
+            << side << rank << post;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace motet

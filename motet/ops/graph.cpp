@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 #if CUDART_VERSION >= 12040  // the class below has other members with an older toolkit than PyTorch's
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #define MOTET_RECORDS_CUDA
 #endif
@@ -58,12 +59,13 @@ struct Cuda final : Graph::Recording {
   void begin() override { graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal); }
   void end() override { graph.capture_end(); }
   void replay() override { graph.replay(); }
-  // capture_end() of a record that became invalid leaves the allocators in the state of recording.
+  // capture_end() of a record that became invalid leaves the allocators and the generator in the state of recording.
   void abandon() override {
     const at::DeviceIndex device = c10::cuda::current_device();
     try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool); });
     try_to([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool); });
     try_to([&] { end_on(at::getHostAllocator(at::kCUDA)); });
+    graph.forget();
   }
   template <class Allocator>
   void end_on(Allocator* host) const {
@@ -71,8 +73,20 @@ struct Cuda final : Graph::Recording {
       host->end_allocate_to_pool(pool), host->release_pool(pool);
   }
 
+  // A generator that goes on recording (PyTorch before 2.12, whose end() alone ends it) lets no other graph be
+  // replayed.
+  struct Own final : at::cuda::CUDAGraph {
+    void forget() {
+      for (const auto& each : captured_generator_states_) end_on(*each.first);
+    }
+    template <class State>
+    static void end_on(State& state) {
+      if constexpr (requires { state.capturing_; }) state.capturing_ = false;
+    }
+  };
+
   const at::MempoolId_t pool = at::cuda::graph_pool_handle();
-  at::cuda::CUDAGraph graph;
+  Own graph;
 };
 #endif
 
