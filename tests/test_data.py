@@ -190,6 +190,13 @@ def killed_while_reading(out, text, part, number, count):
     return process.wait(timeout=60), error
 
 
+def test_a_name_that_is_not_utf8_is_named(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/b\udcffd.txt").write_text("text")
+    line = refused(1, "data", "prepare", tmp_path / "in", "-m", "bytes", "--out", tmp_path / "out")
+    assert line.endswith(r"/in/b\xffd.txt': its name is not UTF-8, want one that is") and not (tmp_path / "out").exists()
+
+
 def test_killed_at_any_moment_it_continues_to_the_same_bytes(tmp_path):
     text = PLAYS.read_bytes() * 24
     whole = content(prepare(tmp_path / "whole", "-", *SMALL, stdin=text.decode()))

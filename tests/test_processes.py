@@ -264,6 +264,25 @@ def test_a_signal_to_one_stops_all_at_one_step(number, code, four):
     assert [row["step"] for row in records(folder) if "loss" in row][-1] == int(found[1])
 
 
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_who_waits_for_the_others_hears_a_signal(number, code, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    alone = environment(WORLD_SIZE="2", RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    process = subprocess.Popen([MOTET, "train", *SMALL, "--out", tmp_path / "run"], env=alone, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    time.sleep(0.5)  # it listens before it waits
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (code, "motet: interrupted\n") and not (tmp_path / "run").exists()
+
+
 def test_a_signal_to_who_started_them_stops_all(four):
     folder, process, _ = four()
     process.send_signal(signal.SIGTERM)

@@ -311,6 +311,22 @@ def test_the_best_checkpoint_stays_and_has_a_name(never_stopped, data, tmp_path)
     assert min(kept) != STEPS and earlier.name in run("inspect", f"{tmp_path / 'run'}:best").stdout
 
 
+def test_a_run_that_goes_on_elsewhere_says_what_it_misses(tmp_path):
+    (tmp_path / "text.txt").write_text("the king and queen of all my lord " * 200)
+    done = run("train", *COMMON, "--steps", 5, "text.txt", "--out", "run", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    line = refused(1, "train", "--resume", ".", "--steps", 6, folder=tmp_path / "run")
+    assert "cannot read 'text.txt'" in line and line.endswith("want them from the same folder, or named anew behind --resume")
+    assert run("train", "--resume", ".", "--steps", 6, "../text.txt", folder=tmp_path / "run").returncode == 0
+
+
+def test_a_report_says_what_ended_the_run(tmp_path):
+    done = run("train", *COMMON, "--steps", 200, "--set", "train.skip_outliers=0.5", "--out", tmp_path / "run")
+    assert done.returncode == 1 and "were outliers, more than 1 %" in done.stderr
+    why = re.search(r"step \d+: \d+ steps were outliers, more than 1 %", done.stderr)[0]
+    assert re.search(rf"The run stopped after step \d+: {why}", (tmp_path / "run/report.html").read_text())
+
+
 def test_tensorboard_reads_the_numbers_of_metrics(never_stopped, copy):
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert run("train", "--resume", copy, "-t", "1").returncode == 0

@@ -248,7 +248,7 @@ def test_the_metrics_are_prometheus_text(server):
         ("/v1/completions", {"prompt": "a", "model": "other"}, 404, "model: 'other' is not served, want 'small'"),
         ("/v1/completions", {"prompt": [300]}, 400, "prompt: 300 is above 255"),
         ("/v1/completions", "{", 400, "the body: JSON ends too early, after 1 bytes"),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 600}]}, 400, "messages: 610 tokens and 1 of max_tokens are more than the context of 512"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 600}]}, 400, "messages: 610 tokens and 1 to come are more than the context of 512"),
         ("/v1/chat/completions", {"messages": []}, 400, "messages: want a list of at least one message"),
         ("/v1/embeddings", {}, 404, "there is no '/v1/embeddings' here"),
     ],
@@ -304,6 +304,8 @@ def test_what_cannot_be_served_is_refused(small, server, tmp_path):
     (tmp_path / "none").write_text("# nothing\n")
     assert "holds no key" in refused(1, "serve", "-m", small, "--api-key-file", tmp_path / "none")
     assert "--model is missing" in refused(2, "serve")
+    done = run("serve", "-m", small, "--port", 0, "--cache-bytes", 10)
+    assert done.returncode == 2 and re.fullmatch(r"motet: --cache-bytes: 10, want at least the \d+ of two tokens", done.stderr.splitlines()[-1])
 
 
 # ---- clients that leave, wait or come too many -----------------------------------------------------------------------

@@ -5,6 +5,7 @@ program trains itself is tested.
 """
 import base64
 import copy
+import csv
 import json
 import pathlib
 import signal
@@ -70,6 +71,22 @@ def trained(tmp_path_factory):
     done = run("tokenize", "--train", "--vocab-size", 1500, "--out", out, text)
     assert done.returncode == 0, done.stderr
     return out
+
+
+@pytest.mark.parametrize("more", [[], ["--count"]])
+def test_several_texts_are_one_list_of_json(more, tmp_path):
+    for name, content in (("a", "one"), ("b", "two ä")):
+        (tmp_path / name).write_text(content)
+    both = [run("tokenize", "-m", "bytes", *more, tmp_path / "a", tmp_path / "b", "-o", form).stdout for form in ("json", "jsonl")]
+    rows = json.loads(both[0])
+    assert [row["tokens"] for row in rows] == [3, 6] and [json.loads(line) for line in both[1].splitlines()] == rows
+    assert json.loads(run("tokenize", "-m", "bytes", *more, tmp_path / "b", "-o", "json").stdout) == rows[1]
+
+
+def test_bytes_that_are_no_character_leave_csv_utf8(tmp_path):
+    (tmp_path / "a").write_bytes("ä".encode())
+    rows = list(csv.DictReader(run("tokenize", "-m", "bytes", tmp_path / "a", "-o", "csv").stdout.splitlines()))
+    assert [row["piece"] for row in rows] == ["\ufffd", "\ufffd"]
 
 
 def test_a_trained_tokenizer_is_the_packages_too(trained, tmp_path):

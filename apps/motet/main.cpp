@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "apps/motet/cli.h"
 #include "apps/motet/engine.h"
@@ -17,6 +18,7 @@
 #include "motet/core/place.h"
 #include "motet/core/process.h"
 #include "motet/core/shell.h"
+#include "motet/core/utf8.h"
 #include "motet/core/version.h"
 
 namespace motet {
@@ -64,6 +66,21 @@ void resolve_threads(nlohmann::json& request, const Place& place) {
   }
 }
 
+// Refuses a word that is not UTF-8, in a list too.
+void check_utf8(const Subcommand& subcommand, const nlohmann::json& value) {
+  if (value.is_array())
+    for (const nlohmann::json& each : value) check_utf8(subcommand, each);
+  if (value.is_string() && utf8_invalid_at(value.get_ref<const std::string&>()) != std::string::npos)
+    fail_usage(subcommand.name, ": ", quote(value.get<std::string>()), " is not UTF-8, want a name that is");
+}
+
+// A text may hold any bytes, of which those that are no UTF-8 become U+FFFD. A path would become another one.
+void check_names(const Subcommand& subcommand, const nlohmann::json& request) {
+  static const std::set<std::string> texts{"prompt", "stop", "system", "probe"};
+  for (const auto& [field, value] : request.items())
+    if (!texts.contains(field)) check_utf8(subcommand, value);
+}
+
 int run(const std::vector<std::string>& arguments) {
   const std::string& program = arguments[0];
   const std::string first = arguments.size() > 1 ? arguments[1] : "";
@@ -83,6 +100,7 @@ int run(const std::vector<std::string>& arguments) {
     std::fputs(subcommand_help(subcommand, program).c_str(), stdout);
     return 0;
   }
+  check_names(subcommand, request.json);
   const bool together = subcommand.name == "train" || request.json.value("what", "") == "processes";
   const Place place = together ? this_place() : Place{};
   if (place.rank > 0) ::setenv("MOTET_LOG", "quiet", 0);  // the first one tells what all do

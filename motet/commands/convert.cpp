@@ -114,7 +114,8 @@ int run_convert(const nlohmann::json& request) {
   if (!retrofit.empty()) row("retrofit", retrofit + (starts_equal(retrofit) ? "" : ", not equal"), retrofit);
   row("to", to.name, to.name);
   row("folder", out.string(), out.string());
-  row("config.json", made.restored ? "as published" : "written", made.restored);
+  const char* config = made.restored ? "as published" : "written";
+  row("config.json", config, config);
   if (!tokenizer.empty()) row("tokenizer", "from the .gguf", "gguf");
   if (asked.weights) row("weights", name(*asked.weights), name(*asked.weights));
   row("tensors", std::to_string(made.tensors), made.tensors);

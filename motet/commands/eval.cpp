@@ -232,7 +232,7 @@ int run_eval(const json& request) {
       what = scores.first;
       all.push_back(std::move(scores.second));
       if (!std::isfinite(all.back().nats_per_token))
-        fail("eval: ", what, " has ", all.back().nats_per_token, " nats a token, want a finite number");
+        fail("eval: ", what, " has ", std::abs(all.back().nats_per_token), " nats a token, want a finite number");
     }
     if (!fs::exists(request.value("model", ""))) log_info("model: " + folder.string());  // a run's :best or :average
     print_table(perplexity_table(what, all), request);

@@ -124,6 +124,9 @@ void ModelServer::open(const std::filesystem::path& folder, LoadedModel loaded, 
                                           .request_seconds = options_.request_seconds,
                                           .prefix_cache = !options_.no_prefix_cache},
                             .queue = options_.queue};
+  if (limits.scheduler.cache_bytes < model_->cache_bytes(2))
+    fail_usage("--cache-bytes: ", limits.scheduler.cache_bytes, ", want at least the ", model_->cache_bytes(2),
+               " of two tokens");
   end_idle_threads();  // the engine's thread has its own
   engine_.emplace(*model_, *loaded_->tokenizer, limits, metrics_);
   routes_.open(*served_, *engine_);

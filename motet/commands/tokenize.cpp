@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "motet/commands/commands.h"
+#include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/interrupt.h"
@@ -99,22 +100,30 @@ std::string summary(std::string_view text, size_t tokens) {
                      " characters, ", fixed(ratio, 2), " bytes a token");
 }
 
+// An object for each text: in a list where json has several, else a line each.
+void print_records(const Tokenizer& tokenizer, const std::vector<std::string>& texts, const EncodeOptions& options,
+                   const json& request) {
+  const bool list = output_format(request) == TableFormat::json && texts.size() > 1;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::vector<TextToken> tokens = tokenizer.tokens(texts[i], options);
+    const json record = request.value("count", false) ? json{{"tokens", tokens.size()}, {"bytes", texts[i].size()}}
+                                                      : description(tokenizer, texts[i], tokens);
+    std::cout << (!list ? "" : i == 0 ? "[\n  " : ",\n  ") << dumped(record) << (list ? "" : "\n");
+  }
+  if (list) std::cout << "\n]\n";
+}
+
 void print_tokens(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options,
                   const json& request) {
-  const TableFormat format = table_format(request.value("output", "table"));
+  const TableFormat format = output_format(request);
   const std::vector<TextToken> tokens = tokenizer.tokens(text, options);
-  const bool structured = format == TableFormat::json || format == TableFormat::jsonl;
   if (request.value("count", false)) {
     if (format == TableFormat::table)
       std::cout << tokens.size() << "\n";
-    else if (structured)
-      std::cout << dumped({{"tokens", tokens.size()}, {"bytes", text.size()}}) << "\n";
     else
       std::cout << render(
           {.columns = {{"tokens"}, {"bytes"}}, .rows = {{std::to_string(tokens.size()), std::to_string(text.size())}}},
           format, false);
-  } else if (structured) {
-    std::cout << dumped(description(tokenizer, text, tokens)) << "\n";
   } else if (format == TableFormat::table && request.value("color", false)) {
     print_colored(tokenizer, tokens);
     std::cout << summary(text, tokens.size()) << "\n";
@@ -204,7 +213,7 @@ void print_speed(const Tokenizer& tokenizer, const std::string& text, const json
                  {std::to_string(threads), threads},
                  {fixed(best, 3), best},
                  {fixed(speed, 1), speed}}}},
-      table_format(request.value("output", "table")), request.value("color", false));
+      output_format(request), request.value("color", false));
 }
 
 int train(const json& request) {
@@ -243,7 +252,7 @@ int train(const json& request) {
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) fail("cannot write ", quote(out), ": ", error.message());
   write_file_atomic(out, tokenizer->to_json().dump() + "\n");
-  const TableFormat format = table_format(request.value("output", "table"));
+  const TableFormat format = output_format(request);
   std::cout << render({.columns = {{"tokenizer", Align::left}, {"tokens"}, {"text bytes"}},
                        .rows = {{out,
                                  {std::to_string(tokenizer->vocabulary_size()), tokenizer->vocabulary_size()},
@@ -255,7 +264,7 @@ int train(const json& request) {
 }  // namespace
 
 int run_tokenize(const json& request) {
-  table_format(request.value("output", "table"));  // a wrong name is refused before the work
+  output_format(request);  // a wrong name is refused before the work
   if (request.value("train", false)) return train(request);
   for (const char* name : {"vocab_size", "out"}) {
     if (request.contains(name))
@@ -282,6 +291,11 @@ int run_tokenize(const json& request) {
   if (request.contains("prompt")) texts.push_back(request["prompt"]);
   for (const std::string& path : paths_of(request)) texts.push_back(read_all(path));
   if (texts.empty()) texts.push_back(read_all("-"));
+  const TableFormat format = output_format(request);
+  if ((format == TableFormat::json || format == TableFormat::jsonl) && !request.contains("repeats")) {
+    print_records(*tokenizer, texts, options, request);
+    return 0;
+  }
   for (const std::string& text : texts) {
     if (request.contains("repeats")) {
       print_speed(*tokenizer, text, request);

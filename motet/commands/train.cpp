@@ -216,6 +216,18 @@ nlohmann::json base_of(const ResumePoint& from, const nlohmann::json& request) {
   return base;
 }
 
+// A run that goes on has the paths that it was given, which may have been of another working directory.
+TextData data_of(const RunConfig& run, const Start& start, bool as_it_was) {
+  try {
+    return load_run_data(run, start.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
+  } catch (const Error& error) {
+    const auto missing = [](const std::string& path) { return !std::filesystem::exists(path); };
+    if (!as_it_was || std::ranges::none_of(run.texts, missing)) throw;
+    fail(error.what(),
+         "; the run names its texts as it was told, want them from the same folder, or named anew behind --resume");
+  }
+}
+
 // What the trained model makes of a prompt, computing as generate does; "" of none.
 std::string continuation(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
                          const GenerateOptions& options) {
@@ -239,7 +251,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   } else if (request.contains("init")) {
     start = start_from(request, run);
   }
-  const TextData data = load_run_data(run, start.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
+  const TextData data = data_of(run, start, from && request.value("texts", nlohmann::json::array()).empty());
   if (from) check_same_data(from->state.at("data"), data);
   const std::string& prompt = asked.prompt;
   if (data.task) {
@@ -298,7 +310,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   }
   const RunMachine machine = measured_machine(run.train, threads, processes->size(), plan.cost.flops_per_token);
   if (!processes->first()) {
-    training.run(machine, [] {});
+    training.run(machine, [](const std::string&) {});
     return 0;
   }
   write_file_atomic(folder / "config.toml", toml_text(run.resolved()));
@@ -309,7 +321,10 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   TrainPresentation shown{
       .command = request.value("command", ""),
       .prompt = prompt.empty() && config.causal() && data.tokenizer ? first_words(data, run.train.context) : prompt};
-  const TrainResult result = training.run(machine, [&] { write_report(shown); });
+  const TrainResult result = training.run(machine, [&](const std::string& why) {
+    shown.stopped_by = why;
+    write_report(shown);
+  });
   shown.done = true;
   for (const std::string& line : mixture_lines(data, run.train, training.trainer().steps_done())) log_info(line);
   print_table(results_table(run, result, training, threads), request);
@@ -351,6 +366,7 @@ std::shared_ptr<Processes> processes_of(const nlohmann::json& request) {
 
 int run_train(const nlohmann::json& request) {
   if (request.value("options", false)) {
+    if (output_format(request) != TableFormat::table) fail_usage("--options: prints TOML, want it without --output");
     std::cout << describe_options(train_defaults());
     return 0;
   }

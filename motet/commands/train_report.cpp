@@ -145,7 +145,9 @@ std::string evaluation_text(const json& record) {
 
 std::string summary_of(const Lines& lines, const TrainPresentation& shown) {
   const int64_t steps = lines.steps.back().at("step");
-  std::string said = shown.done ? "" : text("The run stopped after step ", steps, ". ");
+  std::string said = shown.done ? ""
+                                : text("The run stopped after step ", steps,
+                                       shown.stopped_by.empty() ? "" : ": " + shown.stopped_by, ". ");
   if (lines.evals.empty()) return said + "It has not been evaluated.";
   return text(said, "The validation loss after step ", lines.evals.back().at("step").get<int64_t>(), " is ",
               evaluation_text(lines.evals.back()), ".");

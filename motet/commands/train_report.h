@@ -10,6 +10,7 @@ struct TrainPresentation {
   std::string command;         // that this process was called with
   std::string prompt, sample;  // a prompt and its continuation by the model; "": none
   bool done = false;           // the budget is used up
+  std::string stopped_by;      // "": somebody did, or nothing
 };
 
 /// report.html of a run: the numbers of its metrics.jsonl as curves, the model's weights over the first tokens of the

@@ -54,7 +54,7 @@ TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
   return events;
 }
 
-TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>& stopped) {
+TrainResult TrainRun::run(const RunMachine& machine, const Stopped& stopped) {
   const Processes& processes = trainer_.processes();
   std::optional<RunMetrics> metrics;
   if (processes.first()) metrics.emplace(folder_, machine, trainer_.seconds());
@@ -71,11 +71,11 @@ TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>
     return result;
   } catch (const Interrupted&) {
     if (trainer_.steps_done() == 0) throw;
-    finish(stopped);
+    finish(stopped, "");
     throw StoppedTogether(text("stopped at step ", trainer_.steps_done(), " of ", trainer_.planned_steps(), advice()));
   } catch (const Diverged& error) {
     if (trainer_.steps_done() == 0) throw;
-    finish(stopped);
+    finish(stopped, error.what());
     throw Diverged(text(error.what(), "; the step before it is ", checkpoints_.last().string()));
   } catch (const Error&) {
     throw;
@@ -83,7 +83,8 @@ TrainResult TrainRun::run(const RunMachine& machine, const std::function<void()>
     // Another process is gone in the middle of a step, of which nothing is done yet; where each has all of the state
     // the steps before it need not be lost.
     const bool whole = !run_.train.shard_optimizer && run_.train.minutes == 0;
-    if (processes.first() && whole && trainer_.steps_done() > 0 && !processes.lost().empty()) finish(stopped);
+    if (processes.first() && whole && trainer_.steps_done() > 0 && !processes.lost().empty())
+      finish(stopped, "another process is gone");
     throw;
   }
 }
@@ -112,12 +113,12 @@ void TrainRun::save() {
   saved_ = true;
 }
 
-void TrainRun::finish(const std::function<void()>& stopped) {
+void TrainRun::finish(const Stopped& stopped, const std::string& why) {
   save();
   if (!trainer_.processes().first()) return;
   checkpoints_.wait();
   try {
-    stopped();
+    stopped(why);
   } catch (const std::exception& error) {
     log_warn(text("report.html is not written: ", error.what()));
   }

@@ -16,8 +16,10 @@ class TrainRun {
   /// Continues the run of the folder; throws as restore (train/resume.h).
   void go_on(const ResumePoint&);
   /// Makes what is left of the steps. Throws Interrupted, Diverged when the run stopped, with the line that says where;
-  /// the step before is on the disk then, and `stopped` was called, of which a failure is only warned of.
-  TrainResult run(const RunMachine&, const std::function<void()>& stopped);
+  /// the step before is on the disk then, and `stopped` was called with what stopped it ("": somebody did), of which a
+  /// failure is only warned of.
+  using Stopped = std::function<void(const std::string& why)>;
+  TrainResult run(const RunMachine&, const Stopped&);
 
   Trainer& trainer() { return trainer_; }
   std::filesystem::path last_checkpoint() const { return checkpoints_.last(); }
@@ -27,7 +29,7 @@ class TrainRun {
   std::string advice() const;
   Snapshot snapshot();
   void save();
-  void finish(const std::function<void()>& stopped);
+  void finish(const Stopped&, const std::string& why);
 
   const RunConfig& run_;
   const TextData& data_;

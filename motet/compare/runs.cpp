@@ -150,13 +150,9 @@ class Runs {
             const RunName name = run_name(all, arm, run_.train, seed, all.sweep ? std::optional(value) : std::nullopt);
             remove_leftovers(running(name) / "checkpoints");
             if (const auto stored = stored_checkpoints(running(name)); !stored.empty())
-              begun[name] = {stored.back().step, !state_of(stored.back()).at("evaluation_due").get<bool>()};
+              begun[name] = {stored.back().step, !read_state(stored.back()).at("evaluation_due").get<bool>()};
           }
     return cut_metrics(options_.folder, results_, begun);
-  }
-
-  static nlohmann::json state_of(const StoredCheckpoint& stored) {
-    return read_json((stored.folder / "state.json").string());
   }
 
   fs::path running(const RunName& name) const { return options_.folder / "running" / name.folder(); }
@@ -173,7 +169,7 @@ class Runs {
     auto trainer = std::make_unique<Trainer>(model, data_, task.train);
     restore(*trainer, {.run = running(task.name),
                        .checkpoint = stored.back().folder,
-                       .state = state_of(stored.back()),
+                       .state = read_state(stored.back()),
                        .config = {}});
     return trainer;
   }

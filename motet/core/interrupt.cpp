@@ -1,6 +1,8 @@
 #include "motet/core/interrupt.h"
 
-#include <csignal>
+#include <unistd.h>
+
+#include <iterator>
 
 #include "motet/core/error.h"
 
@@ -11,13 +13,32 @@ volatile std::sig_atomic_t flag = 0;  // the signal; 0: none came
 
 void on_signal(int signal) { flag = signal; }
 
+void end_on_signal(int signal) {
+  constexpr char said[] = "motet: interrupted\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, said, sizeof said - 1);
+  ::_exit(exit_code_of_signal(signal));
+}
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
 }  // namespace
 
 void install_interrupt_handler() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESETHAND;  // the second signal finds the default action, which ends the process
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+}
+
+InterruptEnds::InterruptEnds() {
+  check_interrupt();
+  struct sigaction action = {};
+  action.sa_handler = end_on_signal;
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
+}
+
+InterruptEnds::~InterruptEnds() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 void resume_after_interrupt() {

@@ -1,5 +1,6 @@
 // Ctrl-C, SIGTERM and SIGUSR1 (which batch systems send before the end): a flag that long work looks at.
 #pragma once
+#include <csignal>
 
 namespace motet {
 
@@ -20,6 +21,18 @@ void interrupt(int signal);
 
 // Clears the flag and waits for the next first signal, where Ctrl-C ends a part of the work alone.
 void resume_after_interrupt();
+
+// While one lives a first signal ends the process at once, as one does before the handler is installed: where a library
+// waits, and nothing is done yet that could be saved. Constructing it throws Interrupted when the flag is set.
+class InterruptEnds {
+ public:
+  InterruptEnds();
+  ~InterruptEnds();
+  InterruptEnds(const InterruptEnds&) = delete;
+
+ private:
+  struct sigaction before_[3];
+};
 
 // Throws Interrupted when the flag is set.
 void check_interrupt();

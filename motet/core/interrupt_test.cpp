@@ -41,6 +41,34 @@ TEST(Interrupt, ResumedWorkIsInterruptedAnew) {
       ::testing::ExitedWithCode(0), "");
 }
 
+TEST(Interrupt, WhereALibraryWaitsTheFirstSignalEndsTheProcess) {
+  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 138}})
+    EXPECT_EXIT(
+        {
+          install_interrupt_handler();
+          const InterruptEnds at_once;
+          std::raise(signal);
+          ::_exit(1);
+        },
+        ::testing::ExitedWithCode(wanted), "^motet: interrupted\n$");
+  EXPECT_EXIT(
+      {
+        install_interrupt_handler();
+        {
+          const InterruptEnds before;
+        }
+        std::raise(SIGINT);
+        bool thrown = false;
+        try {
+          const InterruptEnds too_late;
+        } catch (const Interrupted&) {
+          thrown = true;
+        }
+        ::_exit(thrown ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Interrupt, TheSecondSignalEndsTheProcess) {
   EXPECT_EXIT(
       {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "motet/core/error.h"
+#include "motet/core/utf8.h"
 #include "motet/data/text_parts.h"
 #include "motet/formats/json.h"
 
@@ -56,6 +57,8 @@ std::vector<InputFile> find_inputs(const std::vector<std::string>& paths, bool v
       continue;
     }
     for (const std::string& file : fs::is_directory(path, error) ? files_below(path) : std::vector{path}) {
+      if (utf8_invalid_at(file) != file.npos)
+        fail("cannot read ", quote(file), ": its name is not UTF-8, want one that is");
       const fs::file_status status = fs::status(file, error);
       if (error) fail("cannot read ", quote(file), ": ", error.message());
       const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(file, error) : 0;

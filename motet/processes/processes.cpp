@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include "motet/core/interrupt.h"
 #include "motet/ops/device.h"
 #include "motet/processes/watch.h"
 
@@ -140,6 +141,7 @@ Processes::Processes() = default;
 Processes::Processes(const Place& place, at::Device device, const Patience& patience) : place_(place) {
   if (alone()) return;
   c10::initLogging();  // reads TORCH_CPP_LOG_LEVEL
+  const InterruptEnds nothing_is_done_yet;
   connections_ = std::make_unique<Connections>();
   Connections& c = *connections_;
   c.store = meeting_point(place_, patience);

@@ -85,6 +85,17 @@ std::string render_markdown(const Table& table) {
   return table.note.empty() ? out : out + "\n" + table.note + "\n";
 }
 
+// As JSON has it: U+FFFD in place of bytes that are no character.
+std::string valid(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const Utf8Step step = utf8_step(bytes);
+    out += step.kind == Utf8Step::Kind::character ? bytes.substr(0, step.size) : "\xEF\xBF\xBD";
+    bytes.remove_prefix(step.size);
+  }
+  return out;
+}
+
 std::string csv_field(const std::string& field) {
   if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
   std::string out = "\"";
@@ -99,7 +110,9 @@ std::string render_csv(const Table& table) {
   for (const auto& row : table.rows) {
     for (size_t i = 0; i < row.size(); ++i) {
       const nlohmann::json& value = row[i].value;
-      const std::string field = value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+      const std::string field = value.is_string() ? valid(value.get<std::string>())
+                                : value.is_null() ? ""
+                                                  : value.dump();
       out += (i ? "," : "") + csv_field(field);
     }
     out += "\n";

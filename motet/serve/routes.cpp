@@ -289,8 +289,8 @@ Job Routes::job(const CompletionRequest& asked, std::vector<int32_t> prompt, con
       asked.max_tokens.value_or(std::clamp<int64_t>(room, 1, asked.chat ? kChatTokens : kTextTokens));
   if (wanted > room)
     throw Refused(400,
-                  text(field, ": ", tokens, " tokens and ", wanted, " of max_tokens are more than the context of ",
-                       served.context),
+                  text(field, ": ", tokens, " tokens and ", wanted, asked.max_tokens ? " of max_tokens" : " to come",
+                       " are more than the context of ", served.context),
                   field);
   Job made{.owner = owner,
            .prompt = std::move(prompt),

@@ -68,8 +68,8 @@ ResumePoint open_run(const fs::path& run) {
   if (!fs::exists(state))
     fail("--resume: ", point.checkpoint.string(),
          ": holds weights alone, as earlier versions wrote them; want --init with it");
-  point.state = read_json(state.string());
-  if (!point.state.is_object() || point.state.value("version", 0) != kStateVersion)
+  point.state = read_state(all.back());
+  if (point.state.value("version", 0) != kStateVersion)
     fail(state.string(), ": is of another version of Motet, want version ", kStateVersion);
   point.config = read_toml((run / "config.toml").string());
   return point;

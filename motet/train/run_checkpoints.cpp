@@ -52,11 +52,10 @@ struct Judged {
 std::vector<Judged> judged_checkpoints(const fs::path& run) {
   std::vector<Judged> all;
   for (const StoredCheckpoint& stored : stored_checkpoints(run)) {
-    const fs::path state = stored.folder / kState;
     all.push_back({stored, nullptr});
-    if (!fs::exists(state)) continue;
+    if (!fs::exists(stored.folder / kState)) continue;
     try {
-      all.back().state = read_json(state.string());
+      all.back().state = read_state(stored);
     } catch (const Error& error) {
       log_warn(text(error.what(), "; this checkpoint is not among the best"));
     }
@@ -69,7 +68,7 @@ std::vector<StoredCheckpoint> by_loss(const std::vector<Judged>& checkpoints, We
   const char* const key = weights == Weights::own ? "validation_loss" : "average_validation_loss";
   std::vector<std::pair<double, StoredCheckpoint>> all;
   for (const auto& [stored, state] : checkpoints)
-    if (state.is_object() && state.contains(key) && state[key].is_number())
+    if (state.is_object() && state.value(key, nlohmann::json()).is_number())
       all.emplace_back(state[key].get<double>(), stored);
   std::ranges::stable_sort(all, {}, [](const auto& one) { return one.first; });
   std::vector<StoredCheckpoint> sorted;
@@ -109,6 +108,18 @@ std::vector<StoredCheckpoint> stored_checkpoints(const fs::path& run) {
     if (const int64_t step = step_of(entry.path()); step >= 0) all.push_back({step, entry.path()});
   std::ranges::sort(all, {}, &StoredCheckpoint::step);
   return all;
+}
+
+nlohmann::json read_state(const StoredCheckpoint& stored) {
+  const std::string path = (stored.folder / kState).string();
+  nlohmann::json state = read_json(path);
+  const auto damaged = [&](const auto&... parts) { fail(path, ": is damaged: ", parts...); };
+  if (!state.is_object()) damaged("want an object");
+  if (state.value("step", nlohmann::json()) != stored.step)
+    damaged("step is ", state.value("step", nlohmann::json()).dump(), ", want the ", stored.step, " of its folder");
+  if (const nlohmann::json seconds = state.value("seconds", nlohmann::json(0)); !seconds.is_number() || seconds < 0)
+    damaged("seconds is ", seconds.dump(), ", want 0 or more");
+  return state;
 }
 
 fs::path run_of(const fs::path& folder) {

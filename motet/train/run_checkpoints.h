@@ -31,6 +31,8 @@ struct StoredCheckpoint {
 };
 /// By step; empty when the folder holds none.
 std::vector<StoredCheckpoint> stored_checkpoints(const std::filesystem::path& run);
+/// Its state.json. Throws Error for one that is damaged: that is of another step than its folder's name says, too.
+nlohmann::json read_state(const StoredCheckpoint&);
 /// The run that the folder of a checkpoint, or of its averaged weights, belongs to; "" for any other folder.
 std::filesystem::path run_of(const std::filesystem::path& folder);
 /// Which weights of a checkpoint: as they are, or their average.

@@ -177,6 +177,24 @@ TEST(CheckpointWriter, ADamagedStateIsPassedOver) {
   EXPECT_EQ(steps_in(run.path()), (std::vector<int64_t>{20, 30, 40})) << "what is damaged is not kept as the best";
 }
 
+TEST(CheckpointWriter, AStateOfAnotherStepIsDamaged) {
+  const TemporaryFolder run;
+  CheckpointWriter(run.path(), 0, 0, false).save(snapshot(40));
+  const StoredCheckpoint stored = stored_checkpoints(run.path()).at(0);
+  EXPECT_EQ(read_state(stored).at("step"), 40);
+  const auto said = [&](const char* state) {
+    write_file_atomic(stored.folder / "state.json", state);
+    const std::string message = message_of<Error>([&] { read_state(stored); });
+    return message.substr(message.find("is damaged"));
+  };
+  EXPECT_EQ(said(R"({"step": -1})"), "is damaged: step is -1, want the 40 of its folder");
+  EXPECT_EQ(said(R"({"step": "40"})"), "is damaged: step is \"40\", want the 40 of its folder");
+  EXPECT_EQ(said("{}"), "is damaged: step is null, want the 40 of its folder");
+  EXPECT_EQ(said("[]"), "is damaged: want an object");
+  EXPECT_EQ(said(R"({"step": 40, "seconds": -5})"), "is damaged: seconds is -5, want 0 or more");
+  EXPECT_EQ(said(R"({"step": 40, "seconds": null})"), "is damaged: seconds is null, want 0 or more");
+}
+
 TEST(CheckpointWriter, AnAsynchronousOneIsOfTheTimeWhenItWasAskedFor) {
   const TemporaryFolder run;
   CheckpointWriter writer(run.path(), 2, 1, true);
