@@ -6,6 +6,7 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 import motet  # noqa: E402
@@ -44,6 +45,7 @@ ATTENTION = {
     "key_of is a tensor of shape .4., want a list of integers": dict(key_of=integers([0, 1, 2, 3])),
     "key_of holds 0.0, want integers": dict(key_of=[0.0, 1, 2, 3]),
     "key_of holds 1180591620717411303424, want integers": dict(key_of=[0, 1, 2, 2**70]),
+    "key_of holds True, want integers": dict(key_of=[0, True, 2, 3]),
     "key_of names head -1, want 0 to 3": dict(key_of=[0, 1, 2, -1]),
     "key_of has 2 entries, want one for each of the 4": dict(key_of=[0, 1]),
     "value_of is 'abcd', want a list of integers": dict(value_of="abcd"),
@@ -60,6 +62,9 @@ ATTENTION = {
     "window is 1.5, want 0": dict(causal=True, window=1.5),
     "window is 1208925819614629174706176, want 0": dict(causal=True, window=2**80),
     "window is -1, want 0": dict(causal=True, window=-1),
+    "window is True, want 0": dict(causal=True, window=True),
+    "window is np.True_, want 0": dict(causal=True, window=np.True_),
+    "window is np.float64.2.0., want 0": dict(causal=True, window=np.float64(2)),
     "window is 3 without causal": dict(window=3),
     "query_start is .0, 1., want a tensor": dict(query_start=[0, 1]),
     "query_start has dtype Float, want int32 or int64": dict(query_start=torch.zeros(2)),
@@ -85,6 +90,19 @@ def test_a_wrong_argument_of_the_operator_is_named(words, given):
 def test_a_window_beyond_every_text_is_none():
     for mix in ({}, {"pre_weight": torch.eye(4) * 2}):  # with a mix its buffers go by the window
         assert torch.equal(attend(causal=True, window=2**63 - 1, **mix), attend(causal=True, **mix))
+
+
+def test_an_integer_is_what_python_takes_as_an_index():
+    want = attend(causal=True, window=2, key_of=[1, 0, 3, 2])
+    for kind in (np.int64, np.uint8, np.array):
+        assert torch.equal(attend(causal=True, window=kind(2), key_of=[kind(head) for head in (1, 0, 3, 2)]), want)
+
+
+def test_help_says_what_pair_lambda_takes():
+    assert "pair_lambda, a tensor [], [Ho] or [B,T,Ho]" in motet.composed_attention.__doc__
+    for shape in ([], [2], [2, 5, 2]):
+        have = attend(v=V[:, :, :2], pair_lambda=torch.full(shape, 0.5))
+        torch.testing.assert_close(have, attend(v=V[:, :, :2], pair_lambda=torch.tensor(0.5)))
 
 
 OUT, LSE = OPS.composed_attention(Q, K, V)
@@ -217,6 +235,13 @@ SETTINGS = {
 @pytest.mark.parametrize("words, call", SETTINGS.items(), ids=range(len(SETTINGS)))
 def test_a_wrong_setting_of_a_module_is_named(words, call, cls):
     said(f"^{cls.__name__}: {words}", lambda: call(cls))
+
+
+def test_a_version_is_named_as_it_was_given():
+    for version in (1.0, 2.0, "1", True, 3):
+        words = f"DifferentialAttention: version is {version!r}, want one of v1, v2"
+        said(words, lambda version=version: motet.DifferentialAttention(16, version=version))
+    assert motet.DifferentialAttention(16, version=np.int64(2)).options["version"] == "v2"
 
 
 def test_an_unknown_argument_is_a_type_error():

@@ -167,6 +167,27 @@ def test_a_checkpoint_of_the_engine_loads_and_goes_back(trained, tmp_path):
     assert ("autocast" in config) == (model(tokens[:4].view(1, 4)).logits.dtype == torch.bfloat16)
 
 
+@pytest.mark.parametrize("trained", ["mha"], indirect=True)
+def test_a_plain_model_comes_back_from_transformers(trained, tmp_path):
+    """LLaMA's class adds keys of its own to config.json, which say nothing new, and leaves rope_theta out."""
+    transformers.AutoModelForCausalLM.from_pretrained(trained).save_pretrained(tmp_path / "saved")
+    config = json.loads((tmp_path / "saved/config.json").read_text())
+    assert config["rope_parameters"]["rope_theta"] == 10000 and "attention_dropout" in config
+    shutil.copy(trained / "tokenizer.json", tmp_path / "saved")
+    (tmp_path / "text.txt").write_bytes((ROOT / "LICENSE").read_bytes()[:2000])
+    scores = [run("eval", "-m", folder, tmp_path / "text.txt", "--json", "-t", "1").stdout for folder in (trained, tmp_path / "saved")]
+    assert scores[0] == scores[1] != ""
+    tokens = ids(1, 20) % 256
+    logits = [huggingface.MotetForCausalLM.from_pretrained(folder).eval()(tokens).logits for folder in (trained, tmp_path / "saved")]
+    assert torch.equal(*logits)
+    for key, value in (("attention_dropout", 0.1), ("mlp_bias", True), ("rope_parameters", {"rope_type": "default", "rope_theta": 5e5})):
+        (tmp_path / "saved/config.json").write_text(json.dumps(config | {key: value}))
+        done = run("inspect", tmp_path / "saved")
+        assert done.returncode == 1 and f"{key} is " in done.stderr
+        with pytest.raises((TypeError, ValueError), match="rope_theta" if key == "rope_parameters" else key):
+            huggingface.MotetConfig.from_pretrained(tmp_path / "saved")
+
+
 @pytest.mark.parametrize("trained", ["dcmha", "coca"], indirect=True)
 def test_generate_is_motet_generate(trained):
     model, tokenizer = loaded(trained), transformers.AutoTokenizer.from_pretrained(trained)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import environment
+from conftest import environment, run
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 import torch  # noqa: E402
@@ -112,6 +112,73 @@ def test_a_vocabulary_grows_and_shrinks(name):
     assert model.config.vocab_size == 200 and model(ids() % 200).logits.shape[-1] == 200
 
 
+def test_keys_of_any_model_of_transformers_pass_and_motet_reads_what_is_saved(tmp_path):
+    theirs = dict(
+        output_hidden_states=True, output_attentions=False, return_dict=False, chunk_size_feed_forward=5,
+        id2label={0: "a", 1: "b", 2: "c"}, problem_type="regression", sep_token_id=3, decoder_start_token_id=4,
+        tokenizer_class="PreTrainedTokenizerFast", task_specific_params={"a": 1}, finetuning_task="x", prefix="x",
+        is_decoder=True, name_or_path="x", dtype="float32", attn_implementation="eager", temperature=0.5, bos_token_id=1,
+    )
+    settings = huggingface.MotetConfig(**hf_models.SMALL, attention_mechanism="dcmha", **theirs)
+    assert settings.prefix == "x" and settings.id2label[2] == "c" and settings.output_hidden_states
+    settings.foo = 3
+    huggingface.MotetForCausalLM(settings).save_pretrained(tmp_path / "first")
+    model = huggingface.MotetForCausalLM.from_pretrained(tmp_path / "first", output_hidden_states=True)
+    assert model.config.id2label == settings.id2label and len(model(ids(), return_dict=True).hidden_states) == 3
+    model.save_pretrained(tmp_path / "second")
+    for folder in ("first", "second"):
+        done = run("inspect", tmp_path / folder)
+        assert done.returncode == 0, done.stderr
+    assert huggingface.MotetConfig(**settings_but(model.config, "foo")).to_dict() == model.config.to_dict()
+
+
+def settings_but(settings, *keys):
+    return {key: value for key, value in settings.to_dict().items() if key not in keys}
+
+
+# Keys that change at loading -> what is said of them then.
+CHANGES = {
+    "rope_theta": ({"rope_theta": 5e5}, {"rope_base": 5e5}),
+    "heads": ({"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4},
+              {"num_heads": 2, "num_kv_heads": 1, "head_dim": 4}),
+    "width": ({"hidden_size": 32}, {"head_dim": 0}),
+    "bias": ({"attention_bias": True}, {"bias": True}),
+    "options": ({"attention_options": {"window": 3, "rope_scaling": "linear", "rope_factor": 2.0}},
+                {"window": 3, "rope_scaling": "linear", "rope_factor": 2.0, "rank": 3}),
+    "layers": ({"num_hidden_layers": 1}, {}),
+    "no autocast": ({"autocast": None}, {}),
+}
+
+
+@pytest.mark.parametrize("keys, said", CHANGES.values(), ids=CHANGES)
+def test_keys_change_at_loading(keys, said, tmp_path):
+    given = {"num_heads": 4, "rank": 3, "static": True}
+    settings = config(attention_mechanism="dcmha", autocast="bfloat16", attention_options=given)
+    huggingface.MotetForCausalLM(settings).save_pretrained(tmp_path)
+    loaded = huggingface.MotetForCausalLM.from_pretrained(tmp_path, ignore_mismatched_sizes=True, **keys)
+    wanted = {**settings.attention_options, **said}
+    assert loaded.config.attention_options == wanted == loaded.model.layers[0].self_attn.options
+    for key, value in keys.items():
+        assert key == "attention_options" or getattr(loaded.config, key) == value
+    assert loaded.config.head_dim == (keys.get("head_dim") or loaded.config.hidden_size // loaded.config.num_attention_heads)
+    loaded.save_pretrained(tmp_path / "saved")
+    again = transformers.AutoConfig.from_pretrained(tmp_path / "saved")
+    assert again.attention_options == loaded.config.attention_options
+    assert run("inspect", tmp_path / "saved").returncode == 0
+
+
+def test_options_by_themselves_are_refused_at_loading(tmp_path):
+    config().save_pretrained(tmp_path)
+    for keys, words in {
+        ("window", 4): "unknown key 'window', want attention_options={'window': ...}",
+        ("num_layers", 4): "unknown key 'num_layers', want 'num_hidden_layers'",
+    }.items():
+        with pytest.raises(TypeError, match=re.escape(words)):
+            transformers.AutoConfig.from_pretrained(tmp_path, **dict([keys]))
+    with pytest.raises(ValueError, match="rope_theta is 5.0, want 2.0 as attention_options.rope_base says"):
+        transformers.AutoConfig.from_pretrained(tmp_path, rope_theta=5.0, attention_options={"rope_base": 2.0})
+
+
 # ---- what is seen
 
 
@@ -133,9 +200,62 @@ def test_packed_sequences_do_not_see_each_other(name):
     model, whole = wide(name), ids(1, 9)
     alone = torch.cat([model(part).logits for part in whole.split([5, 4], 1)], 1)
     position_ids = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3]])
-    equal(model(whole, position_ids=position_ids).logits, alone)
+    for given in (position_ids, position_ids[0]):
+        equal(model(whole, position_ids=given).logits, alone)
     documents = torch.tensor([[7] * 5 + [2] * 4])
     equal(model(whole, position_ids=position_ids, documents=documents).logits, alone)
+
+
+PACKED = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3], [0, 1, 2, 0, 1, 2, 3, 4, 5]])
+MASKED_PACKED = {  # where two packed sequences have padding -> the mask
+    "nowhere": torch.ones(2, 9, dtype=torch.long),
+    "at the end": torch.tensor([[1] * 7 + [0] * 2, [1] * 8 + [0]]),
+    "between": torch.tensor([[1] * 4 + [0] + [1] * 4, [1] * 3 + [0] * 2 + [1] * 4]),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("where", MASKED_PACKED)
+def test_packed_sequences_with_a_mask_do_not_see_each_other(where, compiled):
+    torch._dynamo.reset()
+    model, whole, mask = wide("dcmha, last"), ids(2, 9), MASKED_PACKED[where]
+    function = torch.compile(model, backend="eager", fullgraph=True) if compiled else model
+    logits = function(whole, attention_mask=mask, position_ids=PACKED, use_cache=False).logits
+    for row, begins in enumerate((5, 3)):
+        for part in (slice(0, begins), slice(begins, 9)):
+            real = mask[row, part].bool()
+            places, at = whole[row, part][real].unsqueeze(0), PACKED[row, part][real]
+            want = model(places, position_ids=at, documents=torch.zeros_like(places)).logits[0]
+            equal(logits[row, part][real], want)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_padding_within_begins_no_document(compiled):
+    torch._dynamo.reset()
+    model, whole = wide("talking_heads"), ids(2, 9)
+    mask = torch.tensor([[1, 1, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 0, 1, 1, 1, 0]])
+    function = torch.compile(model, backend="eager", fullgraph=True) if compiled else model
+    counted, places = (mask.cumsum(1) - 1).clamp_min(0), torch.arange(9).expand(2, 9)
+    for position_ids in (counted, counted.masked_fill(mask == 0, 1), places):
+        logits = function(whole, attention_mask=mask, position_ids=position_ids, use_cache=False).logits
+        for row, real in enumerate(mask.bool()):
+            at = position_ids[row, real]
+            one = torch.zeros_like(at).unsqueeze(0)
+            equal(logits[row, real], model(whole[row : row + 1, real], position_ids=at, documents=one).logits[0])
+
+
+def test_padding_takes_no_row_of_a_table_of_positions():
+    model, whole = wide("softmax, learned"), ids(2, 60)
+    mask = torch.zeros(2, 60, dtype=torch.long)
+    mask[0, 12:], mask[1, 30:50] = 1, 1  # 48 tokens, as the table has rows, and 20
+    logits = model(whole, attention_mask=mask).logits
+    for row, real in enumerate(mask.bool()):
+        equal(logits[row, real], model(whole[row : row + 1, real]).logits[0])
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    equal(compiled(whole, attention_mask=mask, use_cache=False).logits[mask.bool()], logits[mask.bool()])
+    packed = torch.arange(30).repeat(2).expand(2, 60)
+    equal(model(whole, position_ids=packed).logits[:, 30:], model(whole[:, 30:]).logits)
 
 
 def test_a_mask_of_four_dimensions_hides_what_it_says():
@@ -220,6 +340,20 @@ def test_speculative_decoding_gives_the_same_text():
 # ---- training
 
 
+def test_a_model_in_training_generates_with_its_cache():
+    model = wide("dcmha")
+    want = model.generate(ids(), **GREEDY)
+    model.train().gradient_checkpointing_enable()
+    passes = []
+    model.model.register_forward_pre_hook(lambda module, given: passes.append(given[0].shape[1]))
+    assert torch.equal(model.generate(ids(), **GREEDY), want)
+    assert passes == [9] + [1] * 7
+    with torch.no_grad():
+        cache = huggingface.MotetCache(model.config)
+        logits = [model(part, cache=cache).logits for part in ids().split([5, 4], 1)]
+    equal(torch.cat(logits, 1), model(ids()).logits)
+
+
 def gradients(model, **given):
     model.zero_grad()
     out = model(ids(2, 9), labels=ids(2, 9), **given)
@@ -295,6 +429,19 @@ def test_a_compiled_model_equals_the_eager_one(name):
         equal(have[real], want[real])
 
 
+@every
+def test_a_model_is_exported_without_a_cache(name):
+    model = wide(name)
+    given = {"use_cache": False} if model.config.causal else {}
+    sizes = {0: torch.export.Dim("batch", min=1, max=8), 1: torch.export.Dim("length", min=2, max=48)}
+    shapes = {"input_ids": sizes, **dict.fromkeys(given)}
+    if model.config.attention_options["rope_scaling"] == "dynamic":  # it goes by the length, which is then part of the graph
+        shapes = None
+    exported = torch.export.export(model, (ids(),), given, dynamic_shapes=shapes).module()
+    for whole in (ids(), ids(3, 20)) if shapes else (ids(),):
+        equal(exported(whole, **given).logits, model(whole).logits)
+
+
 @cases
 def test_lora_trains_its_matrices_alone_and_merges(name):
     peft = pytest.importorskip("peft", reason="peft is not installed: pip install peft")
@@ -316,6 +463,19 @@ def test_lora_trains_its_matrices_alone_and_merges(name):
 
 def config(**given):
     return huggingface.MotetConfig(**{**hf_models.SMALL, **given})
+
+
+def reset(settings, **keys):
+    """Settings of which keys were set one by one."""
+    for key, value in keys.items():
+        setattr(settings, key, value)
+    return settings
+
+
+def recomputed(name):
+    model = made(name).train()
+    model.gradient_checkpointing_enable()
+    return model
 
 
 REFUSED = {
@@ -351,7 +511,38 @@ REFUSED = {
     "cache_implementation is 'static', want None": lambda: made("coca").generate(
         ids(), cache_implementation="static", **GREEDY
     ),
-    "49 tokens, want at most the 48 of the table of positions": lambda: made("softmax, learned")(ids(1, 49)),
+    "a token stands at position 48, want at most 47, the last of the table": lambda: made("softmax, learned")(ids(1, 49)),
+    "a token stands at position 90, want at most 47": lambda: made("softmax, learned")(
+        ids(1, 2), position_ids=torch.tensor([[89, 90]])
+    ),
+    "a token stands at position 49, want at most 47": lambda: made("softmax, learned")(
+        ids(1, 51), attention_mask=torch.tensor([[0] + [1] * 50])
+    ),
+    r"position_ids is of shape \[3, 9\], want \[2, 9\] or \[9\]": lambda: made("coca")(
+        ids(), position_ids=torch.arange(9).expand(3, 9)
+    ),
+    rf"{CACHE} is of 1 layers with windows \[0\], want 2 layers with windows \[0\]: a motet.huggingface.Mot": lambda: (
+        made("coca")(ids(), cache=huggingface.MotetCache(config(num_hidden_layers=1)))
+    ),
+    rf"{CACHE} is of 2 layers with windows \[0\], want 2 layers with windows \[0, 5\]": lambda: made("dcmha")(
+        ids(), cache=huggingface.MotetCache(config())
+    ),
+    f"{CACHE} is given beside gradient checkpointing, want None or torch.no_grad": lambda: recomputed("coca")(
+        ids(), cache=huggingface.MotetCache(config())
+    ),
+    "MotetConfig: unknown key 'hiden_size'; nearest is 'hidden_size'": lambda: config(hiden_size=512),
+    "unknown key 'nun_hidden_layers'; nearest is 'num_hidden_layers'": lambda: config(nun_hidden_layers=7),
+    "unknown key 'attention_mechanizm'; nearest is 'attention_mechanism'": lambda: config(attention_mechanizm="dcmha"),
+    r"unknown key 'sliding_window'; nearest is attention_options=\{'window': ...\}": lambda: config(sliding_window=4),
+    "unknown key 'rope_parameters'": lambda: config(rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
+    "unknown key 'foo'$": lambda: config(foo=3),
+    "rope_theta is 500000.0, want 10000.0 as attention_options.rope_base says": lambda: huggingface.MotetForCausalLM(
+        reset(config(), rope_theta=5e5)
+    ),
+    "num_attention_heads is 4, want 8 as attention_options.num_heads says": lambda: huggingface.MotetForCausalLM(
+        reset(config(attention_options={"num_heads": 4}), attention_options={"num_heads": 8})
+    ),
+    "num_attention_heads is 2, want 4 as": lambda: reset(config(), num_attention_heads=2).save_pretrained("nowhere"),
     "token types were given, want none": lambda: made("plain")(ids(), token_type_ids=torch.zeros(2, 9, dtype=torch.long)),
 }
 

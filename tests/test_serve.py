@@ -304,7 +304,7 @@ def test_what_cannot_be_served_is_refused(small, server, tmp_path):
     (tmp_path / "none").write_text("# nothing\n")
     assert "holds no key" in refused(1, "serve", "-m", small, "--api-key-file", tmp_path / "none")
     assert "--model is missing" in refused(2, "serve")
-    done = run("serve", "-m", small, "--port", 0, "--cache-bytes", 10)
+    done = run("serve", "-m", small, "--port", 0, "--cache-bytes", 10, timeout=60)
     assert done.returncode == 2 and re.fullmatch(r"motet: --cache-bytes: 10, want at least the \d+ of two tokens", done.stderr.splitlines()[-1])
 
 

@@ -40,9 +40,42 @@ bool is_llama(const ModelConfig& c) {
 }
 
 // What says nothing of the function: the tensors have dtypes of their own, and the rest is what transformers writes of
-// a model of its class MotetForCausalLM (python/motet/huggingface).
-constexpr const char* kFree[] = {"torch_dtype", "dtype",    "architectures", "auto_map",    "transformers_version",
-                                 "use_cache",   "id2label", "label2id",      "problem_type"};
+// a model, of whichever class and release.
+constexpr const char* kFree[] = {"torch_dtype",
+                                 "dtype",
+                                 "architectures",
+                                 "auto_map",
+                                 "use_cache",
+                                 "transformers_version",
+                                 "id2label",
+                                 "label2id",
+                                 "problem_type",
+                                 "tokenizer_class",
+                                 "prefix",
+                                 "task_specific_params",
+                                 "finetuning_task",
+                                 "return_dict",
+                                 "output_hidden_states",
+                                 "torchscript",
+                                 "is_decoder",
+                                 "chunk_size_feed_forward",
+                                 "is_encoder_decoder",
+                                 "sep_token_id",
+                                 "decoder_start_token_id",
+                                 "unk_token_id",
+                                 "cls_token_id",
+                                 "mask_token_id",
+                                 "custom_pipelines",
+                                 "output_attentions"};
+
+// What transformers' LlamaForCausalLM adds to a plain model of ours, at the value at which it says nothing new.
+nlohmann::json with_llamas(nlohmann::json ours) {
+  if (ours["model_type"] != "llama") return ours;
+  ours["attention_dropout"] = 0.0, ours["mlp_bias"] = false, ours["pretraining_tp"] = 1;
+  ours["rope_scaling"] = nullptr;
+  ours["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", ours["rope_theta"]}};
+  return ours;
+}
 
 bool is_free(const std::string& key, const nlohmann::json& value) {
   const std::vector<std::string>& ids = token_id_keys();
@@ -125,7 +158,7 @@ ModelConfig config_from_json(const nlohmann::json& j, const std::string& where) 
     c.attention = resolve_attention(attention, "attention_options");
     if (j.contains("autocast") && j["autocast"].is_string())
       c.autocast = value_of(kAutocasts, j["autocast"].get<std::string>(), "autocast");
-    check_same(j, config_json(c), "");
+    check_same(j, with_llamas(config_json(c)), "");
   } catch (const Error& e) {
     fail(where, ": ", e.what());
   }

@@ -1,16 +1,15 @@
 """The operator: scores, mix over heads, softmax, mix over heads, values."""
-import difflib
 import inspect
 
 import torch
 
 import motet._library  # noqa: F401  registers torch.ops.motet
+from motet.options import as_integer, nearest
 
 # The operator's own schema: the one place of its arguments and their defaults.
 _ARGUMENTS = torch.ops.motet.composed_attention.default._schema.arguments
 _NAMES = frozenset(argument.name for argument in _ARGUMENTS)
 _TENSORS = frozenset(argument.name for argument in _ARGUMENTS if "Tensor" in str(argument.type))
-_INTEGER = (int, torch.SymInt)
 
 
 def shown(value):
@@ -31,23 +30,29 @@ def check_tensor(function, name, value):
         raise ValueError(f"{function}: {name} is {kind}, want a dense tensor")
 
 
-def check_heads(function, name, value):
-    """ValueError for what is no list of integers."""
+def _integer(value):
+    """As as_integer, but an int of a graph that torch.compile makes stays what it is."""
+    return value if type(value) in (int, torch.SymInt) else as_integer(value)
+
+
+def _heads(name, value):
+    """A list of integers; ValueError for what is none."""
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"{function}: {name} is {shown(value)}, want a list of integers")
-    for entry in value:
-        if not isinstance(entry, _INTEGER) or isinstance(entry, bool) or not -(2**63) <= entry < 2**63:
-            raise ValueError(f"{function}: {name} holds {shown(entry)}, want integers")
+        raise ValueError(f"composed_attention: {name} is {shown(value)}, want a list of integers")
+    numbers = [_integer(entry) for entry in value]
+    for entry, number in zip(value, numbers, strict=True):
+        if number is None or not -(2**63) <= number < 2**63:
+            raise ValueError(f"composed_attention: {name} holds {shown(entry)}, want integers")
+    return numbers
 
 
-def _check(name, value):
-    """The type of an argument that is not a tensor; what it must be beyond that the operator says."""
+def _checked(name, value):
+    """An argument as the operator takes it; ValueError for a wrong type. What it must be beyond that the operator says."""
     if name in _TENSORS:
         if value is not None:
             check_tensor("composed_attention", name, value)
     elif name in ("key_of", "value_of"):
-        if value is not None:
-            check_heads("composed_attention", name, value)
+        return None if value is None else _heads(name, value)
     elif name == "scale":
         if not (value is None or isinstance(value, (int, float, torch.SymFloat)) and not isinstance(value, bool)):
             raise ValueError(f"composed_attention: scale is {shown(value)}, want a number")
@@ -58,10 +63,13 @@ def _check(name, value):
         if not (value is None or isinstance(value, str)):
             raise ValueError(f"composed_attention: kernel_name is {shown(value)}, want the name of one or None")
     elif name == "window":
-        if not isinstance(value, _INTEGER) or isinstance(value, bool) or value >= 2**63:
+        number = _integer(value)
+        if number is None or number >= 2**63:
             raise ValueError(f"composed_attention: window is {shown(value)}, want 0 (none) or more, below 2^63")
+        return number
     elif not isinstance(value, bool):
         raise ValueError(f"composed_attention: {name} is {shown(value)}, want True or False")
+    return value
 
 
 def composed_attention(q, k, v, *, return_lse=False, **arguments):
@@ -95,7 +103,7 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
         _query_gate [B,T,M], _key_gate [B,S,M]: multiply a head by a number (N = M).
         _query_full [B,T,N,M], _key_full [B,S,N,M]: a whole matrix.
     With no part the input passes. Alone as post mix:
-        pair_lambda, a number, [Ho] or [B,T,Ho]: U[i] = P[2i] - pair_lambda[i] P[2i+1].
+        pair_lambda, a tensor [], [Ho] or [B,T,Ho]: U[i] = P[2i] - pair_lambda[i] P[2i+1].
     Mix tensors, pair_lambda and bias have q's dtype or float32; sums, softmax and mixing run in at least float32.
 
     precision: 'highest', or 'high', which multiplies float32 in three products of bfloat16 tiles (AMX) in place of six,
@@ -115,10 +123,8 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
     """
     for name, value in arguments.items():
         if name not in _NAMES:
-            nearest = difflib.get_close_matches(name, _NAMES, 1)
-            hint = f"; nearest is {nearest[0]!r}" if nearest else ""
-            raise TypeError(f"composed_attention: unknown argument {name!r}{hint}")
-        _check(name, value)
+            raise TypeError(f"composed_attention: unknown argument {name!r}{nearest(name, _NAMES)}")
+        arguments[name] = _checked(name, value)
     for name, value in (("q", q), ("k", k), ("v", v)):
         check_tensor("composed_attention", name, value)
     out, lse = torch.ops.motet.composed_attention(q, k, v, **arguments)

@@ -1,6 +1,7 @@
 """The option tables of the C++ mechanisms, in their words; a test compares each line with `motet train --options`."""
 import difflib
 import json
+import operator
 import typing
 
 
@@ -173,18 +174,32 @@ def table(mechanism):
     return COMMON + MECHANISMS[mechanism]
 
 
+def as_integer(value):
+    """The int that operator.index makes of `value`; None where it makes none, and of a bool."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def nearest(name, known):
+    """The end of an error of an unknown name: the known one that looks most like it, if one does. A dictionary says how
+    a known name is written."""
+    found = difflib.get_close_matches(name, known, 1)
+    written = known if isinstance(known, dict) else {}
+    return "".join(f"; nearest is {written.get(near, repr(near))}" for near in found)
+
+
 def resolve(owner, mechanism, given):
     """Every option of the mechanism: from `given`, checked, else its default. Errors begin with `owner`. The versions
     of differential attention may be written 1 and 2."""
-    version = given.get("version")
-    if version in (1, 2) and not isinstance(version, bool):
+    version = as_integer(given.get("version"))
+    if version in (1, 2):
         given = {**given, "version": f"v{version}"}
     known = {option.name: option for option in table(mechanism)}
     for name, value in given.items():
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, 1)
-            hint = f"; nearest is {nearest[0]!r}" if nearest else ""
-            raise TypeError(f"{owner}: unknown option {name!r}{hint}")
+            raise TypeError(f"{owner}: unknown option {name!r}{nearest(name, list(known))}")
         if not known[name].takes(value):
             raise ValueError(f"{owner}: {name} is {value!r}, want {known[name].accepted()}")
     return {name: given.get(name, option.default) for name, option in known.items()}

@@ -1,5 +1,7 @@
 """The configuration of a model: the keys of the config.json that the engine writes and reads."""
-from transformers import PreTrainedConfig
+import dataclasses
+
+from transformers import GenerationConfig, PreTrainedConfig
 
 from motet import options
 from motet.block import ACTIVATIONS
@@ -23,7 +25,35 @@ TWICE = {
 }
 _LATER = ("embedding_size", "embedding_norm", "positions", "first_position", "token_types", "norm_place", "shared_layers",
           "head")  # the engine writes them where they are not at their default
+# What transformers reads of a configuration besides its fields, some of it in earlier releases alone: nothing of it changes
+# what a model computes.
+_THEIRS = (
+    "model_type", "auto_map", "torch_dtype", "num_labels", "name_or_path", "_name_or_path", "_commit_hash",
+    "output_attentions", "attn_implementation", "experts_implementation", "_attn_implementation_internal",
+    "_experts_implementation_internal", "quantization_config", "custom_pipelines", "tokenizer_class", "prefix",
+    "task_specific_params", "finetuning_task", "is_decoder", "torchscript", "sep_token_id", "unk_token_id", "cls_token_id",
+    "mask_token_id", "decoder_start_token_id",
+    *GenerationConfig().to_dict(),
+)
+# Of that, what `motet` reads past. Quantized weights it does not read, and a file without the word would lie.
+_READ_PAST = ("model_type", "auto_map", "transformers_version", "architectures", "dtype", "id2label", "label2id",
+              "problem_type", "tokenizer_class", "prefix", "task_specific_params", "finetuning_task", "return_dict",
+              "output_hidden_states", "output_attentions", "torchscript", "is_decoder", "is_encoder_decoder",
+              "chunk_size_feed_forward", "sep_token_id", "unk_token_id", "cls_token_id", "mask_token_id",
+              "decoder_start_token_id", "custom_pipelines", "quantization_config")
+# What transformers' LlamaForCausalLM adds to a plain model of `motet train`, where it says nothing new.
+_LLAMAS = {"attention_dropout": 0.0, "mlp_bias": False, "pretraining_tp": 1, "rope_scaling": None}
 _SPELLED = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+
+
+def _without_llamas(config_dict):
+    """A config.json without _LLAMAS and with its rope_parameters as rope_theta."""
+    rotary = config_dict.get("rope_parameters") or {}
+    if config_dict.get("model_type") != "llama" or rotary.get("rope_type", "default") != "default":
+        return config_dict
+    kept = {key: value for key, value in config_dict.items() if not (key in _LLAMAS and value == _LLAMAS[key])}
+    kept.pop("rope_parameters", None)
+    return {"rope_theta": rotary["rope_theta"], **kept} if "rope_theta" in rotary else kept
 
 
 class MotetConfig(PreTrainedConfig):
@@ -37,7 +67,8 @@ class MotetConfig(PreTrainedConfig):
     num_key_value_heads, head_dim, attention_bias and rope_theta may be given in place of the options num_heads,
     num_kv_heads, head_dim, bias and rope_base. `autocast`, "bfloat16" or "float16": float32 parameters compute under
     it, as in the training that wrote the folder. Raises ValueError or TypeError in one line for what is unknown, out of
-    range or said twice in two ways.
+    range or said twice in two ways. from_pretrained(FOLDER, KEY=VALUE ...) changes keys of a folder; attention_options
+    there are those that change.
     """
 
     model_type = "motet"
@@ -85,28 +116,68 @@ class MotetConfig(PreTrainedConfig):
                 "`motet convert FOLDER --to motet --out DIR` makes one of a published one"
             )
         refuse_8_bits("MotetConfig", config_dict)
-        return super().from_dict(config_dict, **kwargs)
+        config_dict = _without_llamas(config_dict)
+        named = (option.name for table in (options.COMMON, *options.MECHANISMS.values()) for option in table)
+        ours = {*cls._own_keys(), *KEYS, *named}
+        changed = {key: kwargs.pop(key) for key in list(kwargs) if key in ours}
+        return super().from_dict(cls._changed(config_dict, changed) if changed else config_dict, **kwargs)
+
+    @classmethod
+    def _own_keys(cls):
+        """The keys that are not those of every configuration of transformers."""
+        theirs = {field.name for field in dataclasses.fields(PreTrainedConfig)}
+        return [field.name for field in dataclasses.fields(cls) if field.name not in theirs]
+
+    @classmethod
+    def _changed(cls, config_dict, changed):
+        """A config.json with changed keys, before anything is derived: attention_options is the one place of what it says
+        twice, and what `changed` says of a few options leaves the others."""
+        changed = {key: value for key, value in changed.items() if key not in TWICE or value is not None}
+        given = dict(cls(**config_dict).attention_options)
+        for key in TWICE.keys() & changed.keys():
+            del given[TWICE[key]]
+        given |= changed.pop("attention_options", None) or {}
+        once = {key: value for key, value in config_dict.items() if key not in TWICE}
+        return {**once, **changed, "attention_options": given}
 
     def __post_init__(self, **kwargs):
         if self.attention_mechanism not in options.MECHANISMS:
             names = ", ".join(sorted(options.MECHANISMS))
             self._refuse("attention_mechanism", self.attention_mechanism, f"one of {names}")
-        for name in kwargs:
-            if name in KEYS:
-                raise TypeError(f"MotetConfig: unknown key {name!r}, want {KEYS[name]!r}")
-            if name in {option.name for option in options.table(self.attention_mechanism)}:
-                raise TypeError(f"MotetConfig: unknown key {name!r}, want attention_options={{{name!r}: ...}}")
+        self._refuse_unknown(kwargs)
+        self.check()
+        super().__post_init__(**kwargs)
+
+    def check(self):
+        """Derives what is not said; ValueError for what is wrong or no longer fits, as after a key was set alone."""
         self._resolve_model()
         self._resolve_attention()
         self._check_form()
-        super().__post_init__(**kwargs)
+
+    def save_pretrained(self, *arguments, **named):
+        """As transformers does, of what check() lets pass."""
+        self.check()
+        super().save_pretrained(*arguments, **named)
 
     def to_diff_dict(self):
-        written = super().to_diff_dict()
+        """What save_pretrained writes: keys that `motet` reads, and no others."""
+        kept = {*self._own_keys(), *_READ_PAST}
+        written = {key: value for key, value in super().to_diff_dict().items() if key in kept}
         for key in (*_LATER, "autocast", "pad_token_id", "bos_token_id", "eos_token_id"):
             if key in written and written[key] == getattr(type(self), key):
                 del written[key]
         return written
+
+    def _refuse_unknown(self, names):
+        elsewhere = {option.name: f"attention_options={{{option.name!r}: ...}}"
+                     for option in options.table(self.attention_mechanism)}
+        elsewhere |= {name: repr(key) for name, key in KEYS.items()}
+        for name in names:
+            if name in elsewhere:
+                raise TypeError(f"MotetConfig: unknown key {name!r}, want {elsewhere[name]}")
+            if name not in _THEIRS:
+                known = {**elsewhere, **{key: repr(key) for key in (*self._own_keys(), *_THEIRS)}}
+                raise TypeError(f"MotetConfig: unknown key {name!r}{options.nearest(name, known)}")
 
     def _resolve_model(self):
         gated = self.block == "sequential"

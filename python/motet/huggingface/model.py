@@ -50,6 +50,7 @@ class MotetModel(MotetPreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
+        config.check()
         self.embedding = Embedding(self, config)
         blocks = 1 if config.shared_layers else config.num_hidden_layers
         self.layers = nn.ModuleList(MotetLayer(config, layer) for layer in range(blocks))
@@ -86,10 +87,8 @@ class MotetModel(MotetPreTrainedModel):
             rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
             past = 0 if cache is None else cache.get_seq_length()
             now = seen(rows, past, attention_mask, position_ids, documents)
-            total = past + rows.shape[1]
-            if self.embedding.learned and total > self.config.max_position_embeddings:
-                most = self.config.max_position_embeddings
-                raise ValueError(f"motet: {total} tokens, want at most the {most} of the table of positions")
+            if self.embedding.learned:
+                self._check_table(now.positions, past + rows.shape[1], position_ids)
             x = self.embedding(rows, now.positions, token_type_ids)
             wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
             states = []
@@ -102,17 +101,47 @@ class MotetModel(MotetPreTrainedModel):
         return BaseModelOutputWithPast(last_hidden_state=x, hidden_states=states, **{CACHE: cache})
 
     def _cache(self, given, use_cache):
-        if given is not None and not isinstance(given, MotetCache):
-            want = "motet.huggingface.MotetCache(model.config)"
-            raise ValueError(f"motet: {CACHE} is a {type(given).__name__}, want a {want}")
-        if self.gradient_checkpointing and self.training:
+        again = self.gradient_checkpointing and self.training and torch.is_grad_enabled()  # layers run twice
+        if given is not None:
+            self._check_cache(given)
+            if again:
+                raise ValueError(f"motet: {CACHE} is given beside gradient checkpointing, want None or torch.no_grad()")
+        if again:
             return None
         if use_cache is None:
             use_cache = self.config.use_cache and self.config.causal and not self.training
         return MotetCache(self.config) if use_cache and given is None else given
 
+    def _check_cache(self, given):
+        """ValueError for what is no cache of these layers, which keep as many tokens as they see."""
+        want = "a motet.huggingface.MotetCache(model.config)"
+        if not isinstance(given, MotetCache):
+            raise ValueError(f"motet: {CACHE} is a {type(given).__name__}, want {want}")
+        windows = [layer.window for layer in given.layers]
+        own = [self._block(number).self_attn.cached_window for number in range(self.config.num_hidden_layers)]
+        if windows != own:
+            said, wanted = (f"{len(each)} layers with windows {sorted(set(each))}" for each in (windows, own))
+            raise ValueError(f"motet: {CACHE} is of {said}, want {wanted}: {want}")
+
+    def _check_table(self, positions, total, given):
+        """ValueError for positions behind the table's last. Where none were given, the `total` tokens bound them; else, and
+        where padding is not counted, the numbers are looked at, but in a compiled graph: there the lookup itself fails."""
+        last = self.config.max_position_embeddings - 1
+        if given is None and (total - 1 <= last or positions.dim() == 1):
+            largest = total - 1
+        elif torch.compiler.is_compiling() or not positions.numel():
+            return
+        else:
+            largest = int(positions.max())
+        if largest > last:
+            raise ValueError(f"motet: a token stands at position {largest}, want at most {last}, the last of the table")
+
+    def _block(self, number):
+        """The block that layer `number` is computed by."""
+        return self.layers[0 if self.config.shared_layers else number]
+
     def _layer(self, number, x, now, cache):
-        layer = self.layers[0 if self.config.shared_layers else number]
+        layer = self._block(number)
         if cache is None:
             return layer(x, now.positions, **now.hidden)
         kept = cache.layers[number]
