@@ -279,7 +279,10 @@ def test_who_waits_for_the_others_hears_a_signal(number, code, tmp_path):
             time.sleep(0.05)
     time.sleep(0.5)  # it listens before it waits
     process.send_signal(number)
-    _, errors = process.communicate(timeout=20)
+    try:
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert (process.returncode, errors) == (code, "motet: interrupted\n") and not (tmp_path / "run").exists()
 
 

@@ -15,7 +15,7 @@ from hf_models import ALL, ENCODERS, SMALL, ids, made  # noqa: E402
 from motet import huggingface, options  # noqa: E402
 from motet.block import ACTIVATIONS  # noqa: E402
 from motet.huggingface.cache import CACHE  # noqa: E402
-from motet.huggingface.config import KEYS  # noqa: E402
+from motet.huggingface.config import _READ_PAST, KEYS  # noqa: E402
 
 NEW = 12  # tokens of a continuation
 
@@ -180,6 +180,8 @@ def test_a_plain_model_comes_back_from_transformers(trained, tmp_path):
     tokens = ids(1, 20) % 256
     logits = [huggingface.MotetForCausalLM.from_pretrained(folder).eval()(tokens).logits for folder in (trained, tmp_path / "saved")]
     assert torch.equal(*logits)
+    (tmp_path / "saved/config.json").write_text(json.dumps(config | dict.fromkeys(set(_READ_PAST) - {"model_type", "quantization_config"}, 3)))
+    assert run("inspect", tmp_path / "saved").returncode == 0
     for key, value in (("attention_dropout", 0.1), ("mlp_bias", True), ("rope_parameters", {"rope_type": "default", "rope_theta": 5e5})):
         (tmp_path / "saved/config.json").write_text(json.dumps(config | {key: value}))
         done = run("inspect", tmp_path / "saved")

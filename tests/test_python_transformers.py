@@ -147,6 +147,7 @@ CHANGES = {
                 {"window": 3, "rope_scaling": "linear", "rope_factor": 2.0, "rank": 3}),
     "layers": ({"num_hidden_layers": 1}, {}),
     "no autocast": ({"autocast": None}, {}),
+    "mechanism": ({"attention_mechanism": "coca"}, {"rank": None, "static": None}),
 }
 
 
@@ -157,6 +158,9 @@ def test_keys_change_at_loading(keys, said, tmp_path):
     huggingface.MotetForCausalLM(settings).save_pretrained(tmp_path)
     loaded = huggingface.MotetForCausalLM.from_pretrained(tmp_path, ignore_mismatched_sizes=True, **keys)
     wanted = {**settings.attention_options, **said}
+    if "attention_mechanism" in keys:  # what all have stays
+        wanted = {**loaded.config.attention_options, "num_heads": 4}
+        assert not {"rank", "static"} & wanted.keys()
     assert loaded.config.attention_options == wanted == loaded.model.layers[0].self_attn.options
     for key, value in keys.items():
         assert key == "attention_options" or getattr(loaded.config, key) == value

@@ -71,14 +71,14 @@ void check_utf8(const Subcommand& subcommand, const nlohmann::json& value) {
   if (value.is_array())
     for (const nlohmann::json& each : value) check_utf8(subcommand, each);
   if (value.is_string() && utf8_invalid_at(value.get_ref<const std::string&>()) != std::string::npos)
-    fail_usage(subcommand.name, ": ", quote(value.get<std::string>()), " is not UTF-8, want a name that is");
+    fail_usage(subcommand.name, ": ", quote(value.get<std::string>()), " is not UTF-8, want text that is");
 }
 
 // A text may hold any bytes, of which those that are no UTF-8 become U+FFFD. A path would become another one.
 void check_names(const Subcommand& subcommand, const nlohmann::json& request) {
-  static const std::set<std::string> texts{"prompt", "stop", "system", "probe"};
+  static const std::set<std::string> free_texts{"prompt", "stop", "system"};
   for (const auto& [field, value] : request.items())
-    if (!texts.contains(field)) check_utf8(subcommand, value);
+    if (!free_texts.contains(field)) check_utf8(subcommand, value);
 }
 
 int run(const std::vector<std::string>& arguments) {

@@ -66,7 +66,10 @@ constexpr const char* kFree[] = {"torch_dtype",
                                  "cls_token_id",
                                  "mask_token_id",
                                  "custom_pipelines",
-                                 "output_attentions"};
+                                 "output_attentions",
+                                 "_name_or_path",
+                                 "name_or_path",
+                                 "_attn_implementation_autoset"};
 
 // What transformers' LlamaForCausalLM adds to a plain model of ours, at the value at which it says nothing new.
 nlohmann::json with_llamas(nlohmann::json ours) {

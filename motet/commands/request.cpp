@@ -139,7 +139,7 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   if (given.empty()) fail_usage("--model is missing, want a model folder");
   std::string run = given;
   const auto ends = [&](const std::string& suffix) {
-    const bool has = run.ends_with(suffix) && !fs::exists(run);
+    const bool has = run.size() > suffix.size() && run.ends_with(suffix) && !fs::exists(run);
     if (has) run.resize(run.size() - suffix.size());
     return has;
   };
@@ -148,8 +148,9 @@ fs::path model_folder(const nlohmann::json& request, const char* field) {
   if (best) {
     if (const auto found = best_checkpoint(run, averaged ? Weights::averaged : Weights::own))
       return averaged ? found->folder / kAverage : found->folder;
-    fail(given, ": no checkpoint of ", quote(run), " has a validation loss", averaged ? " of averaged weights" : "",
-         ", want the folder of a run that has");
+    fail(given, ": no checkpoint of ", quote(run), " has a validation loss",
+         averaged ? " of averaged weights, which earlier versions did not write down, want :average or :best"
+                  : ", want the folder of a run that has");
   }
   if (averaged) {
     const fs::path of = model_folder({{field, run}}, field);

@@ -292,6 +292,8 @@ int run_tokenize(const json& request) {
   for (const std::string& path : paths_of(request)) texts.push_back(read_all(path));
   if (texts.empty()) texts.push_back(read_all("-"));
   const TableFormat format = output_format(request);
+  if (request.contains("repeats") && texts.size() > 1 && format != TableFormat::table)
+    fail_usage("--repeats: of ", texts.size(), " texts, want one or -o table");
   if ((format == TableFormat::json || format == TableFormat::jsonl) && !request.contains("repeats")) {
     print_records(*tokenizer, texts, options, request);
     return 0;

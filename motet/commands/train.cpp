@@ -220,6 +220,10 @@ nlohmann::json base_of(const ResumePoint& from, const nlohmann::json& request) {
 TextData data_of(const RunConfig& run, const Start& start, bool as_it_was) {
   try {
     return load_run_data(run, start.tokenizer, start.checkpoint ? &*start.checkpoint : nullptr);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const UsageError&) {
+    throw;
   } catch (const Error& error) {
     const auto missing = [](const std::string& path) { return !std::filesystem::exists(path); };
     if (!as_it_was || std::ranges::none_of(run.texts, missing)) throw;
@@ -279,7 +283,9 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
     if (format == TableFormat::table)
       print_plan(run, data, plan, planned);
     else
-      std::cout << plan_record(run, data, plan, planned).dump(format == TableFormat::json ? 2 : -1) << "\n";
+      std::cout << plan_record(run, data, plan, planned)
+                       .dump(format == TableFormat::json ? 2 : -1, ' ', false, nlohmann::json::error_handler_t::replace)
+                << "\n";
     return 0;
   }
   check_memory(plan, free_memory(parse_device(run.train.device)));

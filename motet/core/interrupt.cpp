@@ -13,10 +13,12 @@ volatile std::sig_atomic_t flag = 0;  // the signal; 0: none came
 
 void on_signal(int signal) { flag = signal; }
 
-void end_on_signal(int signal) {
+void end_on_signal(int signal) { ::_exit(exit_code_of_signal(signal)); }
+
+void say_and_end_on_signal(int signal) {
   constexpr char said[] = "motet: interrupted\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, said, sizeof said - 1);
-  ::_exit(exit_code_of_signal(signal));
+  end_on_signal(signal);
 }
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
@@ -30,10 +32,10 @@ void install_interrupt_handler() {
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
-InterruptEnds::InterruptEnds() {
+InterruptEnds::InterruptEnds(bool says) {
   check_interrupt();
   struct sigaction action = {};
-  action.sa_handler = end_on_signal;
+  action.sa_handler = says ? say_and_end_on_signal : end_on_signal;
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
 }
 

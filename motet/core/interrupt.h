@@ -23,10 +23,11 @@ void interrupt(int signal);
 void resume_after_interrupt();
 
 // While one lives a first signal ends the process at once, as one does before the handler is installed: where a library
-// waits, and nothing is done yet that could be saved. Constructing it throws Interrupted when the flag is set.
+// waits, and nothing is done yet that could be saved. `says`: with a line, of which one is enough for all processes of
+// a work. Constructing it throws Interrupted when the flag is set.
 class InterruptEnds {
  public:
-  InterruptEnds();
+  explicit InterruptEnds(bool says);
   ~InterruptEnds();
   InterruptEnds(const InterruptEnds&) = delete;
 

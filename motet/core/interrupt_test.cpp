@@ -46,21 +46,27 @@ TEST(Interrupt, WhereALibraryWaitsTheFirstSignalEndsTheProcess) {
     EXPECT_EXIT(
         {
           install_interrupt_handler();
-          const InterruptEnds at_once;
+          const InterruptEnds at_once(true);
           std::raise(signal);
           ::_exit(1);
         },
         ::testing::ExitedWithCode(wanted), "^motet: interrupted\n$");
   EXPECT_EXIT(
       {
+        const InterruptEnds quietly(false);
+        std::raise(SIGINT);
+      },
+      ::testing::ExitedWithCode(130), "^$");
+  EXPECT_EXIT(
+      {
         install_interrupt_handler();
         {
-          const InterruptEnds before;
+          const InterruptEnds before(true);
         }
         std::raise(SIGINT);
         bool thrown = false;
         try {
-          const InterruptEnds too_late;
+          const InterruptEnds too_late(true);
         } catch (const Interrupted&) {
           thrown = true;
         }

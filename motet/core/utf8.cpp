@@ -1,5 +1,7 @@
 #include "motet/core/utf8.h"
 
+#include <cstring>
+
 namespace motet {
 namespace {
 
@@ -42,6 +44,31 @@ size_t utf8_invalid_at(std::string_view bytes) {
     at += step.size;
   }
   return std::string_view::npos;
+}
+
+std::string_view valid_utf8(std::string_view text, std::string& storage) {
+  size_t at = 0;
+  while (at < text.size()) {
+    uint64_t eight;
+    if (text.size() - at >= sizeof eight) {  // eight ASCII bytes at once
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
+    const Utf8Step step = utf8_step(text.substr(at));
+    if (step.kind != Utf8Step::Kind::character) break;
+    at += step.size;
+  }
+  if (at == text.size()) return text;
+  storage.assign(text.substr(0, at));
+  while (at < text.size()) {
+    const Utf8Step step = utf8_step(text.substr(at));
+    storage += step.kind == Utf8Step::Kind::character ? text.substr(at, step.size) : "\xEF\xBF\xBD";
+    at += step.size;
+  }
+  return storage;
 }
 
 size_t utf8_length(std::string_view bytes) {

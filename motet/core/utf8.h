@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace motet {
@@ -19,6 +20,10 @@ Utf8Step utf8_step(std::string_view bytes);
 
 // The offset of the first byte that is not part of a whole character, or npos.
 size_t utf8_invalid_at(std::string_view bytes);
+
+// `text` itself when it is valid UTF-8; otherwise `storage`, filled with it, each longest start of a character that is
+// none replaced by U+FFFD.
+std::string_view valid_utf8(std::string_view text, std::string& storage);
 
 // The number of characters; each invalid start counts as one.
 size_t utf8_length(std::string_view bytes);

@@ -141,7 +141,7 @@ Processes::Processes() = default;
 Processes::Processes(const Place& place, at::Device device, const Patience& patience) : place_(place) {
   if (alone()) return;
   c10::initLogging();  // reads TORCH_CPP_LOG_LEVEL
-  const InterruptEnds nothing_is_done_yet;
+  const InterruptEnds nothing_is_done_yet(place_.local_rank == 0);
   connections_ = std::make_unique<Connections>();
   Connections& c = *connections_;
   c.store = meeting_point(place_, patience);

@@ -85,17 +85,6 @@ std::string render_markdown(const Table& table) {
   return table.note.empty() ? out : out + "\n" + table.note + "\n";
 }
 
-// As JSON has it: U+FFFD in place of bytes that are no character.
-std::string valid(std::string_view bytes) {
-  std::string out;
-  while (!bytes.empty()) {
-    const Utf8Step step = utf8_step(bytes);
-    out += step.kind == Utf8Step::Kind::character ? bytes.substr(0, step.size) : "\xEF\xBF\xBD";
-    bytes.remove_prefix(step.size);
-  }
-  return out;
-}
-
 std::string csv_field(const std::string& field) {
   if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
   std::string out = "\"";
@@ -103,18 +92,19 @@ std::string csv_field(const std::string& field) {
   return out + "\"";
 }
 
+// Text as JSON has it, so that the file is UTF-8.
+std::string csv_value(const nlohmann::json& value) {
+  std::string storage;
+  if (value.is_string()) return std::string(valid_utf8(value.get_ref<const std::string&>(), storage));
+  return value.is_null() ? "" : value.dump();
+}
+
 std::string render_csv(const Table& table) {
   std::string out;
   for (size_t i = 0; i < table.columns.size(); ++i) out += (i ? "," : "") + csv_field(key_of(table.columns[i]));
   out += "\n";
   for (const auto& row : table.rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      const nlohmann::json& value = row[i].value;
-      const std::string field = value.is_string() ? valid(value.get<std::string>())
-                                : value.is_null() ? ""
-                                                  : value.dump();
-      out += (i ? "," : "") + csv_field(field);
-    }
+    for (size_t i = 0; i < row.size(); ++i) out += (i ? "," : "") + csv_field(csv_value(row[i].value));
     out += "\n";
   }
   return out;

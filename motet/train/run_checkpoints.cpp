@@ -202,12 +202,16 @@ void CheckpointWriter::write(const Snapshot& snapshot, const fs::path& path) con
 void CheckpointWriter::remove_old() const {
   if (keep_last_ == 0) return;
   std::set<int64_t> kept;
-  const std::vector<Judged> all = judged_checkpoints(run_);
+  const std::vector<StoredCheckpoint> all = stored_checkpoints(run_);
   for (size_t i = 0; i < std::min(all.size(), static_cast<size_t>(keep_last_)); ++i)
-    kept.insert(all[all.size() - 1 - i].stored.step);
-  for (const Weights weights : {Weights::own, Weights::averaged})
-    for (const StoredCheckpoint& best : by_loss(all, weights) | std::views::take(keep_best_)) kept.insert(best.step);
-  for (const auto& [stored, state] : all) {
+    kept.insert(all[all.size() - 1 - i].step);
+  if (keep_best_ > 0) {
+    const std::vector<Judged> judged = judged_checkpoints(run_);
+    for (const Weights weights : {Weights::own, Weights::averaged})
+      for (const StoredCheckpoint& best : by_loss(judged, weights) | std::views::take(keep_best_))
+        kept.insert(best.step);
+  }
+  for (const StoredCheckpoint& stored : all) {
     std::error_code error;
     if (!kept.contains(stored.step)) fs::remove_all(stored.folder, error);
     if (error) fail("cannot remove ", quote(stored.folder.string()), ": ", error.message());

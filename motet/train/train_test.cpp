@@ -210,6 +210,19 @@ TEST(Trainer, EvaluationsSpreadTheirWindowsAndTheLastTakesMore) {
   EXPECT_EQ(train_model(few, {}).evals.back().windows, 3);
 }
 
+TEST(Trainer, AveragedWeightsAreComparedByAsManyWindowsAtEachStep) {
+  const TextData data = two_texts();
+  Trainer t =
+      trainer(small_run({{"train.steps", "2"}, {"train.eval_windows", "4"}, {"train.average", "ema:0.5"}}), data);
+  const EvalRecord last = train_model(t, {}).evals.back();
+  ASSERT_TRUE(last.average);
+  const WeightAverage::Applied averaged(t.average());
+  const ScoredTokens held{*data.validation, data.token_bytes, 16, false};
+  EXPECT_EQ(last.average_compared, score_windows(t.model(), held, std::vector<int64_t>{0, 10, 20, 30}, 4).loss);
+  EXPECT_NE(last.average_compared, last.average->loss);
+  EXPECT_NE(last.average_compared, last.compared);
+}
+
 TEST(Trainer, EveryBudgetEndsWithTheFinalEvaluation) {
   const TextData data = two_texts();
   for (const char* every : {"1", "3", "0"}) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "motet/core/error.h"
+#include "motet/core/utf8.h"
 #include "motet/text/pipeline/pipeline.h"
 #include "motet/text/regex/regex.h"
 

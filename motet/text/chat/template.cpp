@@ -4,6 +4,7 @@
 #include <map>
 
 #include "motet/core/error.h"
+#include "motet/core/utf8.h"
 #include "motet/text/chat/nodes.h"
 #include "motet/text/pipeline/unicode.h"
 

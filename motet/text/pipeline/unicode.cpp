@@ -3,7 +3,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <vector>
 
@@ -67,31 +66,6 @@ void append_utf8(std::string& out, char32_t value) {
   utf8proc_uint8_t bytes[4];
   const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
   out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-}
-
-std::string_view valid_utf8(std::string_view text, std::string& storage) {
-  size_t at = 0;
-  while (at < text.size()) {
-    uint64_t eight;
-    if (text.size() - at >= sizeof eight) {  // eight ASCII bytes at once
-      std::memcpy(&eight, text.data() + at, sizeof eight);
-      if ((eight & 0x8080808080808080u) == 0) {
-        at += sizeof eight;
-        continue;
-      }
-    }
-    const Utf8Step step = utf8_step(text.substr(at));
-    if (step.kind != Utf8Step::Kind::character) break;
-    at += step.size;
-  }
-  if (at == text.size()) return text;
-  storage.assign(text.substr(0, at));
-  while (at < text.size()) {
-    const Utf8Step step = utf8_step(text.substr(at));
-    storage += step.kind == Utf8Step::Kind::character ? text.substr(at, step.size) : "\xEF\xBF\xBD";
-    at += step.size;
-  }
-  return storage;
 }
 
 CategorySet category(char32_t value) {

@@ -33,10 +33,6 @@ inline size_t character_before(std::string_view text, size_t end) {
 
 void append_utf8(std::string& out, char32_t value);
 
-// `text` itself when it is valid UTF-8; otherwise `storage`, filled with it, each longest start of a character that is
-// none replaced by U+FFFD.
-std::string_view valid_utf8(std::string_view text, std::string& storage);
-
 // Sets of general categories: bit n is category n in utf8proc's order.
 using CategorySet = uint32_t;
 inline constexpr CategorySet kUppercase = 1 << 1, kLowercase = 1 << 2, kTitlecase = 1 << 3;

@@ -30,7 +30,7 @@ _LATER = ("embedding_size", "embedding_norm", "positions", "first_position", "to
 _THEIRS = (
     "model_type", "auto_map", "torch_dtype", "num_labels", "name_or_path", "_name_or_path", "_commit_hash",
     "output_attentions", "attn_implementation", "experts_implementation", "_attn_implementation_internal",
-    "_experts_implementation_internal", "quantization_config", "custom_pipelines", "tokenizer_class", "prefix",
+    "_experts_implementation_internal", "_attn_implementation_autoset", "quantization_config", "custom_pipelines", "tokenizer_class", "prefix",
     "task_specific_params", "finetuning_task", "is_decoder", "torchscript", "sep_token_id", "unk_token_id", "cls_token_id",
     "mask_token_id", "decoder_start_token_id",
     *GenerationConfig().to_dict(),
@@ -48,12 +48,14 @@ _SPELLED = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 def _without_llamas(config_dict):
     """A config.json without _LLAMAS and with its rope_parameters as rope_theta."""
-    rotary = config_dict.get("rope_parameters") or {}
-    if config_dict.get("model_type") != "llama" or rotary.get("rope_type", "default") != "default":
+    rotary = config_dict.get("rope_parameters") or {"rope_type": "default"}
+    theta = rotary.get("rope_theta", config_dict.get("rope_theta"))
+    says_more = rotary.keys() - {"rope_type", "rope_theta"} or config_dict.get("rope_theta", theta) != theta
+    if config_dict.get("model_type") != "llama" or rotary.get("rope_type") != "default" or says_more:
         return config_dict
     kept = {key: value for key, value in config_dict.items() if not (key in _LLAMAS and value == _LLAMAS[key])}
     kept.pop("rope_parameters", None)
-    return {"rope_theta": rotary["rope_theta"], **kept} if "rope_theta" in rotary else kept
+    return kept if theta is None else {**kept, "rope_theta": theta}
 
 
 class MotetConfig(PreTrainedConfig):
@@ -134,6 +136,8 @@ class MotetConfig(PreTrainedConfig):
         twice, and what `changed` says of a few options leaves the others."""
         changed = {key: value for key, value in changed.items() if key not in TWICE or value is not None}
         given = dict(cls(**config_dict).attention_options)
+        if changed.get("attention_mechanism", config_dict["attention_mechanism"]) != config_dict["attention_mechanism"]:
+            given = {option.name: given[option.name] for option in options.COMMON}
         for key in TWICE.keys() & changed.keys():
             del given[TWICE[key]]
         given |= changed.pop("attention_options", None) or {}

@@ -120,7 +120,8 @@ class MotetModel(MotetPreTrainedModel):
         windows = [layer.window for layer in given.layers]
         own = [self._block(number).self_attn.cached_window for number in range(self.config.num_hidden_layers)]
         if windows != own:
-            said, wanted = (f"{len(each)} layers with windows {sorted(set(each))}" for each in (windows, own))
+            alike = sorted(windows) == sorted(own)
+            said, wanted = (f"{len(each)} layers with windows {each if alike else sorted(set(each))}" for each in (windows, own))
             raise ValueError(f"motet: {CACHE} is of {said}, want {wanted}: {want}")
 
     def _check_table(self, positions, total, given):
