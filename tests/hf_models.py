@@ -87,3 +87,21 @@ def made(name, dtype=torch.float32, seed=1, **more):
 
 def ids(batch=2, length=9, seed=0):
     return torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+PADDED = torch.tensor([[0] * 4 + [1] * 5, [1] * 9])
+
+
+def equal(have, want, **near):
+    torch.testing.assert_close(have, want, **({"rtol": 1e-9, "atol": 1e-10} | near))
+
+
+def wide(name, **more):
+    return made(name, torch.float64, **more)
+
+
+def remade(model):
+    """A model of its changed configuration with its parameters."""
+    again = type(model)(model.config).double().eval()
+    again.load_state_dict(model.state_dict())
+    return again
