@@ -5,6 +5,8 @@
 #include <fstream>
 #include <vector>
 
+#include "motet/core/instructions.h"
+
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
 #else
@@ -68,7 +70,9 @@ CacheSizes read_cache_sizes(const fs::path& folder) {
 const CacheSizes& cache_sizes() {
   static const CacheSizes sizes = [] {
     const CacheSizes told = read_cache_sizes();
-    return told.l2 ? told : sizes_of_the_system();
+    CacheSizes known = told.l2 ? told : sizes_of_the_system();
+    known.slow_l2 = of_intel();
+    return known;
   }();
   return sizes;
 }

@@ -9,12 +9,15 @@ namespace motet {
 /// system does not tell.
 struct CacheSizes {
   int64_t l1 = 0, l2 = 0, l3 = 0;
+  /// Whether a core multiplies faster than its L2 feeds products of few rows. So it was measured on Intel's
+  /// (docs/kernels.md), and on no other maker's yet.
+  bool slow_l2 = false;
 };
 
 /// What the system says of the first processor's caches; `folder` is Linux's, for tests.
 CacheSizes read_cache_sizes(const std::filesystem::path& folder = "/sys/devices/system/cpu/cpu0/cache");
 
-/// The same, read once: it does not change while a process runs.
+/// The same with what is known of the maker's L2, read once: it does not change while a process runs.
 const CacheSizes& cache_sizes();
 
 /// Bytes a second that one thread reads from `bytes` that it has just read, for people to look at: it chooses nothing.

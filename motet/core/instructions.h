@@ -22,6 +22,15 @@ inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("a
 std::string why_not_amx();
 #endif
 
+/// Whether Intel made this CPU.
+inline bool of_intel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 /// The instruction sets of this CPU that matter to us, as `motet doctor` prints them, or what it lacks.
 std::vector<std::string> instruction_names();
 

@@ -62,8 +62,20 @@ TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
     Sample s(options);
     const std::vector<float> dout = cotangent(s);
     Runtime run = runtime(2, instructions);
-    run.caches = {32 << 10, l2, 0};
-    expect_close(run_all(s, dout, run), s, dout, 2e-6);
+    run.caches = {32 << 10, l2, 0, false};
+    const Results results = run_all(s, dout, run);
+    expect_close(results, s, dout, 2e-6);
+    run.caches.slow_l2 = true;  // of 128 queries more than one group
+    expect_same_bits(results, run_all(s, dout, run));
+  }
+}
+
+// Blocks of 16 and of 64 queries, whole groups and what is left of them.
+TEST_F(Fused, BitsDoNotDependOnTheSpeedOfL2) {
+  for (const int l2 : {16 << 10, 1 << 20}) {
+    Runtime fast = runtime(2, Instructions::best), slow = fast;
+    fast.caches = {32 << 10, l2, 0, false}, slow.caches = {32 << 10, l2, 0, true};
+    expect_same_bits(cases(), fast, {slow});
   }
 }
 

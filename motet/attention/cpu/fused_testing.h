@@ -82,24 +82,35 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(float)));
 }
 
-inline void expect_same_bits(const std::vector<Named>& cases, const Instructions instructions,
-                             const std::vector<int>& several) {
+inline void expect_same_bits(const Results& one, const Results& other) {
+  EXPECT_TRUE(same_bits(one.out, other.out) && same_bits(one.lse, other.lse));
+  EXPECT_TRUE(same_bits(one.q, other.q) && same_bits(one.k, other.k) && same_bits(one.v, other.v));
+  EXPECT_TRUE(same_bits(one.lambda, other.lambda));
+  for (int part = 0; part < kNumMixParts; ++part)
+    EXPECT_TRUE(same_bits(one.pre[part], other.pre[part]) && same_bits(one.post[part], other.post[part])) << part;
+}
+
+// Of longer cases in one way of running them and in others.
+inline void expect_same_bits(const std::vector<Named>& cases, const Runtime& one, const std::vector<Runtime>& others) {
   for (const Named& c : cases) {
-    SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+    SCOPED_TRACE(std::string(c.name) + " with " + name(one.instructions));
     Options options = c.options;
     if (options.T > 16) options.T = std::min<int64_t>(options.T * 3, 200), options.S = std::max(options.S, options.T);
     Sample s(options);
     const std::vector<float> dout = cotangent(s);
-    const Results one = run_all(s, dout, runtime(1, instructions));
-    for (const int threads : several) {
-      const Results many = run_all(s, dout, runtime(threads, instructions));
-      EXPECT_TRUE(same_bits(one.out, many.out) && same_bits(one.lse, many.lse)) << threads;
-      EXPECT_TRUE(same_bits(one.q, many.q) && same_bits(one.k, many.k) && same_bits(one.v, many.v)) << threads;
-      for (int part = 0; part < kNumMixParts; ++part)
-        EXPECT_TRUE(same_bits(one.pre[part], many.pre[part]) && same_bits(one.post[part], many.post[part]))
-            << threads << " part " << part;
+    const Results results = run_all(s, dout, one);
+    for (const Runtime& other : others) {
+      SCOPED_TRACE(std::to_string(other.threads.count) + " threads");
+      expect_same_bits(results, run_all(s, dout, other));
     }
   }
+}
+
+inline void expect_same_bits(const std::vector<Named>& cases, const Instructions instructions,
+                             const std::vector<int>& several) {
+  std::vector<Runtime> others;
+  for (const int threads : several) others.push_back(runtime(threads, instructions));
+  expect_same_bits(cases, runtime(1, instructions), others);
 }
 
 }  // namespace motet::cpu::testing

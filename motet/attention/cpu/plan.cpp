@@ -14,6 +14,9 @@ constexpr int64_t kOnlineRows = 128;
 // as many threads. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won at most 3 % and lost up to 6 %.
 constexpr int64_t kMixedRows = 64, kMixedRowsOfLargeL2 = 128, kEnoughBlocks = 32;
 constexpr int64_t kUsualL2 = int64_t{1} << 20;
+// Sub-blocks of a group where L2 is slow. A product with a head fetches its share of the next head's keys, a line every
+// second step, so these bring all of them.
+constexpr int64_t kForwardGroup = 8, kBackwardGroup = 4;
 // One thread's row buffers at most; beyond that blocks have fewer queries, whatever it costs.
 constexpr int64_t kRowBufferBytes = int64_t{192} << 20;
 constexpr int64_t kDecodeRows = 16;  // with at most this many queries nothing is packed
@@ -151,6 +154,7 @@ Plan make_plan(const Problem& p, const CacheSizes& caches) {
                                                      : Skeleton::online;
   plan.forward_rows = plan.backward_rows = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), kOnlineRows);
   if (mixed) std::tie(plan.forward_rows, plan.backward_rows) = mixed_rows(p, plan, caches);
+  if (mixed && caches.slow_l2) plan.forward_group = kForwardGroup, plan.backward_group = kBackwardGroup;
   return plan;
 }
 

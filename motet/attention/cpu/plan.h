@@ -38,10 +38,12 @@ struct Plan {
   std::vector<Unit> units;
   std::vector<Cluster> clusters;
   Skeleton forward;
-  int64_t forward_rows, backward_rows;  // queries of a block, multiples of kRows
+  int64_t forward_rows, backward_rows;            // queries of a block, multiples of kRows
+  int64_t forward_group = 1, backward_group = 1;  // with row buffers: sub-blocks of a group (group.h)
 };
 
-/// Of caches only L2 counts: the last level is shared with whatever else runs. 0: taken for 1 MiB.
+/// Of caches only L2 counts: the last level is shared with whatever else runs. 0: taken for 1 MiB. Whether it is slow
+/// changes groups alone, and those no bit of the results.
 Plan make_plan(const Problem&, const CacheSizes&);
 
 }  // namespace motet::cpu

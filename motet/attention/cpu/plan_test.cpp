@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "motet/attention/cpu/group.h"
 #include "motet/attention/cpu/workspace.h"
 
 namespace motet::cpu {
@@ -114,6 +115,36 @@ TEST(Plan, RowsAreThoseThatBringTheLeastFromBeyondL2) {
   EXPECT_EQ(rows(4096, kZen, 4), Rows(64, 64));                   // although the queries of 128 would fit
   EXPECT_EQ(rows(4096, {}), rows(4096, kZen));                    // not told
   EXPECT_EQ(rows(4096, {32 << 10, 512 << 10, 0}), Rows(32, 32));  // 64 queries of 16 heads take all of it
+}
+
+TEST(Plan, SubBlocksAreGroupedWhereL2IsSlowAndHeadsAreMixed) {
+  using Sizes = std::pair<int64_t, int64_t>;
+  Problem p = problem(4096, 4096);
+  const auto groups = [&](bool slow) {
+    const Plan plan = make_plan(p, {32 << 10, 1 << 20, 32 << 20, slow});
+    return Sizes(plan.forward_group, plan.backward_group);
+  };
+  EXPECT_EQ(groups(true), Sizes(1, 1));
+  p.pre = parts({kQueryGate});
+  EXPECT_EQ(groups(false), Sizes(1, 1));
+  EXPECT_EQ(groups(true), Sizes(8, 4));
+}
+
+// What is fetched of the keys that come next, in pieces of 64 numbers: of the next tile as long as sub-blocks are
+// alone, of the next head where they are grouped, and after the last head of the group that reads this tile next.
+TEST(Plan, KeysOfTheNextHeadOrTileComeMeanwhile) {
+  const float* const memory = nullptr;
+  const auto keys = [&](int64_t tile, int64_t head) { return memory + tile * 1000 + head * 100; };
+  const auto ahead = [&](const Group& group, int64_t s, int64_t head) {
+    return keys_ahead(group, s, {head, 3, 5, 6}, 64, keys) - memory;
+  };
+  EXPECT_EQ(ahead({2, 3, 1, 8}, 2, 1), 6000 + 100 + 64 / 8 * 2);
+  EXPECT_EQ(ahead({4, 8, 4, 12}, 5, 1), 5000 + 200 + 64 / 4);
+  EXPECT_EQ(ahead({4, 8, 4, 12}, 4, 2), 5000);
+  EXPECT_EQ(ahead({8, 12, 4, 12}, 11, 2), 6000 + 64 / 4 * 3);
+  std::vector<std::array<int64_t, 3>> visited;
+  each_group(10, 4, [&](const Group& g) { visited.push_back({g.first, g.end, g.count}); });
+  EXPECT_EQ(visited, (std::vector<std::array<int64_t, 3>>{{0, 4, 10}, {4, 8, 10}, {8, 10, 10}}));
 }
 
 // Under a window fewer keys are seen, and more rows fit.

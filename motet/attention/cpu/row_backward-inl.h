@@ -30,6 +30,7 @@ class RowBackward {
         from_(from),
         to_(to),
         block_rows_(call.plan.backward_rows),
+        group_(call.plan.backward_group),
         turned_keys_(products, block_rows_, p_.D, products.scale_left()),
         turned_values_(products, block_rows_, p_.E, 1) {
     const Unit& unit = call.plan.units.front();
@@ -47,7 +48,7 @@ class RowBackward {
     weights_ = space_.reserve(subs * tiles_ * weight_tile_ + row_tile);
     grads_ = space_.reserve(subs * tiles_ * grad_tile_ + row_tile);
     mixed_ = space_.reserve(mixes.post.passes() ? 0 : subs * out_tile_);
-    mixed_grad_ = space_.reserve(mixes.post.passes() ? 0 : out_tile_ + row_tile);
+    mixed_grad_ = space_.reserve(mixes.post.passes() ? 0 : group_ * out_tile_ + row_tile);
     lse_ = space_.reserve(subs * unit.softmax * kRows), lse_low_ = space_.reserve(subs * unit.softmax * kRows);
     totals_ = space_.reserve(subs * unit.softmax * kRows);
     row_sums_ = space_.reserve(subs * kRows * padded_heads(unit.softmax));
@@ -71,7 +72,7 @@ class RowBackward {
       const int64_t place = turns_.place(task_.b, task_.cluster, j);
       const int64_t turn = turns_.turn(task_.b, task_.block, j, task_.unit_index, task_.units);
       shared_.first_pass.wait(place, turn);
-      for (size_t s = 0; s < subs_.size(); ++s) first_pass(s, j);
+      each_group(count(), group_, [&](const Group& group) { first_pass(group, j); });
       add_values(j);
       shared_.first_pass.finish(place, turn);
     }
@@ -80,7 +81,7 @@ class RowBackward {
       const int64_t place = turns_.place(task_.b, task_.cluster, j);
       const int64_t turn = turns_.turn(task_.b, task_.block, j, task_.unit_index, task_.units);
       shared_.second_pass.wait(place, turn);
-      for (size_t s = 0; s < subs_.size(); ++s) second_pass(s, j);
+      each_group(count(), group_, [&](const Group& group) { second_pass(group, j); });
       add_keys(j);
       shared_.second_pass.finish(place, turn);
     }
@@ -93,6 +94,13 @@ class RowBackward {
   float* scores(int64_t s, int64_t j) const { return of(scores_, (j - first_tile_) * count() + s, score_tile_); }
   float* weights(int64_t s, int64_t j) const { return of(weights_, (j - first_tile_) * count() + s, weight_tile_); }
   float* grads(int64_t s, int64_t j) const { return of(grads_, (j - first_tile_) * count() + s, grad_tile_); }
+  // Scores before a pre mix, which may have none to be kept for.
+  float* raw_scores(int64_t s, int64_t j) const { return mixes_.pre.passes() ? weights(s, j) : scores(s, j); }
+  // The gradient of the mixed weights: in place of theirs where the post mix works so.
+  float* mixed_grads(int64_t s, int64_t j, const Group& group) const {
+    const bool in_place = mixes_.post.backward_in_place() || mixes_.post.passes();
+    return in_place ? grads(s, j) : of(mixed_grad_, s - group.first, out_tile_);
+  }
   // The gradient of the scores: in place of the scores, or of dL where there is no pre mix.
   float* score_grads(int64_t s, int64_t j) const { return mixes_.pre.passes() ? grads(s, j) : scores(s, j); }
   float* mixed(int64_t s, int64_t j) const { return mixes_.post.passes() ? weights(s, j) : of(mixed_, s, out_tile_); }
@@ -164,22 +172,34 @@ class RowBackward {
       }
   }
 
-  // P of a sub-block on a tile, and the scores before it.
-  void make_weights(int64_t s, int64_t j) {
+  // P of a group on a tile, and the scores before it.
+  void make_weights(const Group& group, int64_t j) {
+    make_scores(group, j);
+    for (int64_t s = group.first; s < group.end; ++s)
+      if (sees(s, j)) weigh(s, j);
+  }
+
+  void make_scores(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kBackwardKeys;
+    const int64_t heads = task_.unit.scores;
+    const auto keys = [&](int64_t tile, int64_t h) { return keys_.k(task_.b, tile, p_.key_of[task_.unit.score0 + h]); };
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t s = group.first; s < group.end; ++s) {
+        if (!sees(s, j)) continue;
+        const int64_t next = group.next(s), next_head = group.next_head(s, h);
+        const float* const k = keys_ahead(group, s, {h, heads, j, next_tile(j)}, p_.D * kBackwardKeys, keys);
+        const Ahead ahead(raw_scores(next, j) + next_head * kTile, q(next, next_head), weights(s, j) + h * kTile, k, k);
+        backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys(j, h), p_.D, subs_[s].rows,
+                        raw_scores(s, j) + h * kTile, ahead);
+      }
+  }
+
+  void weigh(int64_t s, int64_t j) {
     constexpr int kKeys = kBackwardKeys;
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
     float* const p = weights(s, j);
-    float* const a = mixes_.pre.passes() ? p : scores(s, j);
-    for (int64_t h = 0; h < unit.scores; ++h) {
-      const int64_t group = p_.key_of[unit.score0 + h];
-      float* const to = a + h * kRows * kKeys;
-      const float* const mixed = p + h * kRows * kKeys;
-      const float* const k = share(keys_.k(task_.b, next_tile(j), group), p_.D * kKeys, s, count());
-      const Ahead ahead(to + kRows * kKeys, q(s, h + 1), mixed, k, k);
-      backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys_.k(task_.b, j, group), p_.D, sub.rows, to,
-                      ahead);
-    }
+    float* const a = raw_scores(s, j);
     if (!mixes_.pre.passes())
       mixes_.pre.apply_narrow(mixes_.pre, {a, p, nullptr, of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j),
                                            space_.get(scratch_), sub.rows, kKeys});
@@ -194,8 +214,7 @@ class RowBackward {
     const int64_t size = task_.unit.softmax * kRows;
     if (!needs_refining(space_.get(lse_), count() * size)) return;
     for (int64_t j = first_tile_; j < end_tile_; ++j)
-      for (int64_t s = 0; s < count(); ++s)
-        if (sees(s, j)) make_weights(s, j);
+      each_group(count(), group_, [&](const Group& group) { make_weights(group, j); });
     refine(space_.get(totals_), space_.get(lse_low_), count() * size);
   }
 
@@ -203,23 +222,40 @@ class RowBackward {
     return {of(lse_, s, task_.unit.softmax * kRows), of(lse_low_, s, task_.unit.softmax * kRows)};
   }
 
-  void first_pass(int64_t s, int64_t j) {
+  void first_pass(const Group& group, int64_t j) {
+    make_weights(group, j);
+    make_mixed_grads(group, j);
+    for (int64_t s = group.first; s < group.end; ++s)
+      if (sees(s, j)) post_backward(s, j, mixed_grads(s, j, group));
+  }
+
+  // dU = dout V^T.
+  void make_mixed_grads(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kBackwardKeys;
+    const int64_t heads = task_.unit.outputs, piece = p_.E * kBackwardKeys;
+    const auto values = [&](int64_t tile, int64_t o) {
+      return keys_.v_turned(task_.b, tile, p_.value_of[task_.unit.output0 + o]);
+    };
+    for (int64_t o = 0; o < heads; ++o)
+      for (int64_t s = group.first; s < group.end; ++s) {
+        if (!sees(s, j)) continue;
+        const int64_t next = group.next(s), next_head = group.next_head(s, o);
+        const float* const v = keys_ahead(group, s, {o, heads, j, next_tile(j)}, piece, values);
+        const float* const dv =
+            share(shared_.dv.at(task_.b, j, p_.value_of[task_.unit.output0 + o]), piece, s, count());
+        const Ahead ahead(mixed_grads(next, j, group) + next_head * kTile, dout(next, next_head),
+                          grads(s, j) + o * kTile, v, dv);
+        backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false}, values(j, o), p_.E, subs_[s].rows,
+                        mixed_grads(s, j, group) + o * kTile, ahead);
+      }
+  }
+
+  // The post mix backward: its output U again, dP and D.
+  void post_backward(int64_t s, int64_t j, float* du) {
     constexpr int kKeys = kBackwardKeys;
-    if (!sees(s, j)) return;
-    make_weights(s, j);
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
     float* const p = weights(s, j);
-    float* const du = mixes_.post.backward_in_place() || mixes_.post.passes() ? grads(s, j) : space_.get(mixed_grad_);
-    for (int64_t o = 0; o < unit.outputs; ++o) {
-      const int64_t group = p_.value_of[unit.output0 + o], piece = p_.E * kKeys;
-      float* const to = du + o * kRows * kKeys;
-      const float* const v = share(keys_.v_turned(task_.b, next_tile(j), group), piece, s, count());
-      const float* const dv = share(shared_.dv.at(task_.b, j, group), piece, s, count());
-      const Ahead ahead(to + kRows * kKeys, dout(s, o + 1), grads(s, j) + o * kRows * kKeys, v, dv);
-      backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false}, keys_.v_turned(task_.b, j, group), p_.E,
-                      sub.rows, to, ahead);
-    }
     if (mixes_.post.passes()) {
       add_row_sums(p, du, static_cast<int>(unit.softmax), sub.rows, kKeys, row_sums(s));
       return;
@@ -243,9 +279,15 @@ class RowBackward {
       }
   }
 
-  void second_pass(int64_t s, int64_t j) {
+  void second_pass(const Group& group, int64_t j) {
+    for (int64_t s = group.first; s < group.end; ++s)
+      if (sees(s, j)) pre_backward(s, j);
+    add_queries(group, j);
+  }
+
+  // dL = P (dP - D), and the pre mix backward: dS.
+  void pre_backward(int64_t s, int64_t j) {
     constexpr int kKeys = kBackwardKeys;
-    if (!sees(s, j)) return;
     const SubBlock& sub = subs_[s];
     const Unit& unit = task_.unit;
     const SoftmaxTile softmax{weights(s, j), inverse(s), row_sums(s)};
@@ -257,26 +299,37 @@ class RowBackward {
                            of(pre_rows_, s, mixes_.pre.row_band), keys_.pre(task_.b, j), sums(mixes_.pre, pre_sums_, s),
                            shared_.pre_keys.size ? shared_.pre_keys.at(task_.b, j, 0) : nullptr, space_.get(scratch_),
                            sub.rows, kKeys});
-    const float* ds = score_grads(s, j);
-    for (int64_t h = 0; h < unit.scores; ++h) {
-      const int64_t group = p_.key_of[unit.score0 + h], at = h * kRows * kKeys;
-      const float* k = keys_.k_columns(task_.b, j, group);
-      const float* const later = share(keys_.k_columns(task_.b, next_tile(j), group), d_ * kKeys, s, count());
-      const Ahead ahead(dq(s, h + 1), score_grads(s, j) + score_tile_ + at, weights(s, j) + weight_tile_ + at,
-                        grads(s, j) + grad_tile_ + at, later);  // the row buffers of the next sub-block
-      if (HWY_UNLIKELY(by_tiles_)) {
-        ahead.fetch_at_once<kKeys>();
-        products_.add_by_tiles<kKeys>(ds + h * kRows * kKeys, k, {0, kKeys}, p_.D, dq(s, h));
-        continue;
+  }
+
+  // dQ += dS K.
+  void add_queries(const Group& group, int64_t j) {
+    constexpr int64_t kKeys = kBackwardKeys, kTile = kRows * kKeys;
+    const int64_t heads = task_.unit.scores;
+    const auto keys = [&](int64_t tile, int64_t h) {
+      return keys_.k_columns(task_.b, tile, p_.key_of[task_.unit.score0 + h]);
+    };
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t s = group.first; s < group.end; ++s) {
+        if (!sees(s, j)) continue;
+        const float* const ds = score_grads(s, j) + h * kTile;
+        const float* const k = keys(j, h);
+        const float* const later = keys_ahead(group, s, {h, heads, j, next_tile(j)}, d_ * kKeys, keys);
+        // Of the row buffers, what the next group reads.
+        const Ahead ahead(
+            dq(group.next(s), group.next_head(s, h)), score_grads(s, j) + group_ * score_tile_ + h * kTile,
+            weights(s, j) + group_ * weight_tile_ + h * kTile, grads(s, j) + group_ * grad_tile_ + h * kTile, later);
+        if (HWY_UNLIKELY(by_tiles_)) {
+          ahead.fetch_at_once<kKeys>();
+          products_.add_by_tiles<kKeys>(ds, k, {0, kKeys}, p_.D, dq(s, h));
+          continue;
+        }
+        for (int64_t column = 0; column < d_; column += kPanel) {
+          const ColumnPanel panel = column_panel(p_.D, column);
+          const int64_t line = column / kPanel * kKeys / kStepsOfLine;
+          product<true>({ds, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys, &ahead, line},
+                        subs_[s].rows, panel.width);
+        }
       }
-      for (int64_t column = 0; column < d_; column += kPanel) {
-        const ColumnPanel panel = column_panel(p_.D, column);
-        const int64_t line = column / kPanel * kKeys / kStepsOfLine;
-        product<true>({ds + h * kRows * kKeys, kKeys, 1, k + column * kKeys, panel.width, dq(s, h) + column, d_, kKeys,
-                       &ahead, line},
-                      sub.rows, panel.width);
-      }
-    }
   }
 
   // dV += U^T dout of a tile, over all sub-blocks that see it.
@@ -351,7 +404,7 @@ class RowBackward {
   const BlockTurns& turns_;
   const Incoming& from_;
   const Gradients& to_;
-  const int64_t block_rows_;
+  const int64_t block_rows_, group_;
   const TurnedBlock turned_keys_, turned_values_;
   int64_t tiles_ = 0, d_ = 0, e_ = 0, score_tile_ = 0, weight_tile_ = 0, grad_tile_ = 0, out_tile_ = 0;
   Workspace space_;

@@ -3,7 +3,7 @@
 //
 // Pass 1, tile by tile: scores, pre mix, mask, e = exp(L - max of the tile's row). Then the normalisers; pass 2: post
 // mix of e times one factor a row and tile, and its product with the values. One exponential an element, no
-// recomputation.
+// recomputation. Products are made head by head for a group of sub-blocks (group.h), all else sub-block by sub-block.
 #if defined(MOTET_CPU_ROW_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOTET_CPU_ROW_FORWARD_INL_H
 #undef MOTET_CPU_ROW_FORWARD_INL_H
@@ -99,7 +99,8 @@ class RowForward {
         keys_(keys),
         form_(form),
         products_(products),
-        block_rows_(call.plan.forward_rows) {
+        block_rows_(call.plan.forward_rows),
+        group_(form == Form::attend ? call.plan.forward_group : 1) {
     const Unit& unit = call.plan.units.front();
     const int64_t subs = block_rows_ / kRows;
     heads_ = std::max({unit.scores, unit.softmax, unit.outputs});
@@ -110,7 +111,7 @@ class RowForward {
     q_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
     out_ = space_.reserve(subs * unit.outputs * kRows * width_);
     buffer_ = space_.reserve(subs * tiles_ * tile_ + kForwardKeys);
-    other_ = space_.reserve(tile_);
+    other_ = space_.reserve(group_ * tile_);
     maxima_ = space_.reserve(subs * std::max(tiles_, call.tiles(kForwardKeys)) * stats_);
     sums_ = space_.reserve(subs * std::max(tiles_, call.tiles(kForwardKeys)) * stats_);
     pre_rows_ = space_.reserve(subs * mixes.pre.row_band);
@@ -125,35 +126,36 @@ class RowForward {
     start(b, block, unit);
     if (form_ == Form::given_lse) read_lse(given);
     for (int64_t j = first_tile_; j < end_tile_; ++j)
-      for (size_t s = 0; s < subs_.size(); ++s) first_pass(s, j);
+      each_group(count(), group_, [&](const Group& group) { first_pass(group, j); });
     if (form_ != Form::given_lse) finish_softmax(to.lse);
     if (form_ == Form::lse) return;
     if (form_ == Form::attend)
       for (int64_t j = first_tile_; j < end_tile_; ++j)
-        for (size_t s = 0; s < subs_.size(); ++s) second_pass(s, j, tile(s, j), maxima(s, j));
+        each_group(count(), group_, [&](const Group& group) { second_pass(group, j); });
     write_out(to.out);
   }
 
  private:
+  int64_t count() const { return static_cast<int64_t>(subs_.size()); }
   // Keys that a block can see: all, or a window and the block.
   int64_t widest_span() const { return p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S; }
 
   float* q(int64_t s, int64_t h) const {
     return space_.get(q_) + (s * unit_.scores + h) * kRows * products_.row_floats(p_.D);
   }
-  float* tile(size_t s, int64_t j) const {
-    const int64_t index =
-        form_ == Form::attend ? (j - first_tile_) * static_cast<int64_t>(subs_.size()) + static_cast<int64_t>(s) : 0;
+  float* out(int64_t s, int64_t o) const { return space_.get(out_) + (s * unit_.outputs + o) * kRows * width_; }
+  float* tile(int64_t s, int64_t j) const {
+    const int64_t index = form_ == Form::attend ? (j - first_tile_) * count() + s : 0;
     return space_.get(buffer_) + index * tile_;
   }
-  float* maxima(size_t s, int64_t j) const {
-    return space_.get(maxima_) + (static_cast<int64_t>(s) * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
+  float* maxima(int64_t s, int64_t j) const {
+    return space_.get(maxima_) + (s * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
   }
-  float* sums(size_t s, int64_t j) const {
-    return space_.get(sums_) + (static_cast<int64_t>(s) * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
+  float* sums(int64_t s, int64_t j) const {
+    return space_.get(sums_) + (s * (end_tile_ - first_tile_) + j - first_tile_) * stats_;
   }
   int64_t next_tile(int64_t j) const { return std::min(j + 1, end_tile_ - 1); }
-  Span part(size_t s, int64_t j) const { return subs_[s].part(j * kForwardKeys, kForwardKeys); }
+  Span part(int64_t s, int64_t j) const { return subs_[s].part(j * kForwardKeys, kForwardKeys); }
 
   void start(int64_t b, int64_t block, const Unit& unit) {
     b_ = b, unit_ = unit;
@@ -176,36 +178,65 @@ class RowForward {
       std::fill_n(space_.get(out_), static_cast<int64_t>(subs_.size()) * unit.outputs * kRows * width_, 0.f);
   }
 
-  void first_pass(size_t s, int64_t j) {
+  // Where scores wait for their mix, and weights after theirs.
+  float* other(int64_t s, const Group& group) const { return space_.get(other_) + (s - group.first) * tile_; }
+  float* scores(int64_t s, int64_t j, const Group& group) const {
+    return mixes_.pre.in_place ? tile(s, j) : other(s, group);
+  }
+  float* mixed(int64_t s, int64_t j, const Group& group) const {
+    return mixes_.post.in_place ? tile(s, j) : other(s, group);
+  }
+
+  void first_pass(const Group& group, int64_t j) {
+    make_scores(group, j);
+    for (int64_t s = group.first; s < group.end; ++s) make_weights(group, s, j);
+  }
+
+  void second_pass(const Group& group, int64_t j) {
+    for (int64_t s = group.first; s < group.end; ++s) mix_weights(group, s, j, maxima(s, j));
+    add_values(group, j);
+  }
+
+  void make_scores(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kForwardKeys;
+    const int64_t row = products_.row_floats(p_.D);
+    const auto keys = [&](int64_t tile, int64_t h) { return keys_.k(b_, tile, p_.key_of[unit_.score0 + h]); };
+    for (int64_t h = 0; h < unit_.scores; ++h)
+      for (int64_t s = group.first; s < group.end; ++s) {
+        const Span part = this->part(s, j);
+        if (part.empty()) continue;
+        const int columns = static_cast<int>(part.end - part.begin);
+        const int64_t next = group.next(s), next_head = group.next_head(s, h);
+        const float* const k = keys_ahead(group, s, {h, unit_.scores, j, next_tile(j)}, row * kForwardKeys, keys);
+        const Ahead ahead(scores(next, j, group) + next_head * kTile, q(next, next_head), tile(s, j) + (h + 1) * kTile,
+                          k, k);
+        products_.score(subs_[s].rows, q(s, h), keys(j, h) + part.begin * row, columns,
+                        scores(s, j, group) + part.begin + h * kTile, &ahead);
+      }
+  }
+
+  // e = exp(L - max of the tile's row), or under a given lse the weights and their product with the values.
+  void make_weights(const Group& group, int64_t s, int64_t j) {
     constexpr int kKeys = kForwardKeys;
     const SubBlock& sub = subs_[s];
     const Span part = this->part(s, j);
     if (part.empty()) return;
     const int columns = static_cast<int>(part.end - part.begin);
     float* const e = tile(s, j) + part.begin;
-    float* const scores = mixes_.pre.in_place ? e : space_.get(other_) + part.begin;
-    const int64_t row = products_.row_floats(p_.D), place = static_cast<int64_t>(s), count = subs_.size();
-    for (int64_t h = 0; h < unit_.scores; ++h) {
-      const int64_t group = p_.key_of[unit_.score0 + h];
-      float* const to = scores + h * kRows * kKeys;
-      const float* const mixed = e + (h + 1) * kRows * kKeys;
-      const float* const k = share(keys_.k(b_, next_tile(j), group), row * kKeys, place, count);
-      const Ahead ahead(to + kRows * kKeys, q(place, h + 1), mixed, k, k);
-      products_.score(sub.rows, q(place, h), keys_.k(b_, j, group) + part.begin * row, columns, to, &ahead);
-    }
+    float* const scores = this->scores(s, j, group) + part.begin;
     const int heads = static_cast<int>(unit_.softmax);
     if (!mixes_.pre.passes())
-      mixes_.pre.apply_wide(mixes_.pre,
-                            {scores, e, nullptr, space_.get(pre_rows_) + static_cast<int64_t>(s) * mixes_.pre.row_band,
-                             keys_.pre(b_, j) + part.begin, space_.get(scratch_), sub.rows, columns});
+      mixes_.pre.apply_wide(mixes_.pre, {scores, e, nullptr, space_.get(pre_rows_) + s * mixes_.pre.row_band,
+                                         keys_.pre(b_, j) + part.begin, space_.get(scratch_), sub.rows, columns});
     if (!sees_all(call_, b_, sub, j * kKeys, part)) hide_unseen<kKeys>(call_, b_, sub, j * kKeys, part, heads, e);
     if (form_ != Form::given_lse) return softmax_rows<kKeys>(e, heads, columns, maxima(s, j), sums(s, j));
     exp2_rows<kKeys>(e, heads, sub.rows, columns, subtracted(s), nullptr);
-    second_pass(s, j, tile(s, j), nullptr);
+    mix_weights(group, s, j, nullptr);
+    add_values(group, j);
   }
 
   void finish_softmax(float* lse) {
-    for (size_t s = 0; s < subs_.size(); ++s) {
+    for (int64_t s = 0; s < count(); ++s) {
       tile_stats_.clear();
       for (int64_t j = first_tile_; j < end_tile_; ++j)
         if (!part(s, j).empty()) tile_stats_.push_back({maxima(s, j), sums(s, j)});
@@ -222,7 +253,7 @@ class RowForward {
   }
 
   void read_lse(const float* lse) {
-    for (size_t s = 0; s < subs_.size(); ++s)
+    for (int64_t s = 0; s < count(); ++s)
       for (int64_t x = 0; x < stats_; ++x) {
         const int64_t head = x / kRows, r = x % kRows;
         const bool real = head < unit_.softmax && r < subs_[s].count;
@@ -232,35 +263,43 @@ class RowForward {
       }
   }
 
-  Subtracted subtracted(size_t s) const {
-    const int64_t at = static_cast<int64_t>(s) * stats_;
+  Subtracted subtracted(int64_t s) const {
+    const int64_t at = s * stats_;
     return {space_.get(lse_) + at, space_.get(lse_low_) + at};
   }
 
-  void second_pass(size_t s, int64_t j, float* whole, const float* factor) {
-    constexpr int kKeys = kForwardKeys;
+  void mix_weights(const Group& group, int64_t s, int64_t j, const float* factor) {
     const SubBlock& sub = subs_[s];
     const Span part = this->part(s, j);
     if (part.empty()) return;
     const int columns = static_cast<int>(part.end - part.begin);
-    float* const e = whole + part.begin;
-    float* const u = mixes_.post.in_place ? e : space_.get(other_) + part.begin;
+    float* const e = tile(s, j) + part.begin;
     if (!mixes_.post.passes()) {
-      mixes_.post.apply_wide(mixes_.post,
-                             {e, u, factor, space_.get(post_rows_) + static_cast<int64_t>(s) * mixes_.post.row_band,
-                              keys_.post(b_, j) + part.begin, space_.get(scratch_), sub.rows, columns});
+      mixes_.post.apply_wide(
+          mixes_.post, {e, mixed(s, j, group) + part.begin, factor, space_.get(post_rows_) + s * mixes_.post.row_band,
+                        keys_.post(b_, j) + part.begin, space_.get(scratch_), sub.rows, columns});
     } else if (factor) {
       scale_rows(e, factor, sub.rows, columns);
     }
-    for (int64_t o = 0; o < unit_.outputs; ++o) {
-      float* const out = space_.get(out_) + (static_cast<int64_t>(s) * unit_.outputs + o) * kRows * width_;
-      const int64_t group = p_.value_of[unit_.output0 + o];
-      const float* const v = share(keys_.v_columns(b_, next_tile(j), group), products_.panel_floats(width_ * kKeys),
-                                   static_cast<int64_t>(s), subs_.size());
-      const float* const next = form_ == Form::attend ? whole + tile_ + o * kRows * kKeys : v;  // of the row buffer
-      const Ahead ahead(out + kRows * width_, next, v);
-      products_.add_values(sub.rows, u + o * kRows * kKeys, keys_.v_columns(b_, j, group), part, out, &ahead);
-    }
+  }
+
+  void add_values(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kForwardKeys;
+    const int64_t piece = products_.panel_floats(width_ * kForwardKeys);
+    const auto values = [&](int64_t tile, int64_t o) {
+      return keys_.v_columns(b_, tile, p_.value_of[unit_.output0 + o]);
+    };
+    for (int64_t o = 0; o < unit_.outputs; ++o)
+      for (int64_t s = group.first; s < group.end; ++s) {
+        const Span part = this->part(s, j);
+        if (part.empty()) continue;
+        const float* const v = keys_ahead(group, s, {o, unit_.outputs, j, next_tile(j)}, piece, values);
+        // Of the row buffer, what the next group reads.
+        const float* const next = form_ == Form::attend ? tile(s, j) + group_ * tile_ + o * kTile : v;
+        const Ahead ahead(out(group.next(s), group.next_head(s, o)), next, v);
+        products_.add_values(subs_[s].rows, mixed(s, j, group) + part.begin + o * kTile, values(j, o), part, out(s, o),
+                             &ahead);
+      }
   }
 
   void scale_rows(float* e, const float* factor, int rows, int columns) const {
@@ -273,11 +312,11 @@ class RowForward {
   }
 
   void write_out(void* out) {
-    for (size_t s = 0; s < subs_.size(); ++s)
+    for (int64_t s = 0; s < count(); ++s)
       for (int r = 0; r < subs_[s].count; ++r)
         for (int64_t o = 0; o < unit_.outputs; ++o)
-          narrow_row(space_.get(out_) + ((static_cast<int64_t>(s) * unit_.outputs + o) * kRows + r) * width_, p_.E, out,
-                     p_.q.type, ((b_ * p_.T + subs_[s].t0 + r) * p_.output_heads + unit_.output0 + o) * p_.E);
+          narrow_row(this->out(s, o) + r * width_, p_.E, out, p_.q.type,
+                     ((b_ * p_.T + subs_[s].t0 + r) * p_.output_heads + unit_.output0 + o) * p_.E);
   }
 
   const Call& call_;
@@ -286,7 +325,7 @@ class RowForward {
   const PackedKeys<kForwardKeys>& keys_;
   const Form form_;
   const Products& products_;
-  const int64_t block_rows_;
+  const int64_t block_rows_, group_;  // of the forms without a row buffer each sub-block has all of one tile
   int64_t heads_ = 0, width_ = 0, tile_ = 0, tiles_ = 0, stats_ = 0;
   Workspace space_;
   size_t q_, out_, buffer_, other_, maxima_, sums_, pre_rows_, post_rows_, scratch_, lse_, lse_low_;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include <hwy/highway.h>
+#include "motet/attention/cpu/group.h"
 #include "motet/attention/cpu/plan.h"
 
 #define MOTET_UNROLL(n) _Pragma(MOTET_UNROLL_TEXT(GCC unroll n))
@@ -100,11 +101,6 @@ struct Ahead {
   }
 };
 constexpr int64_t kStepsOfLine = 2;  // of a product's depth
-
-/// What sub-block s of `count` fetches of a piece that all of them read next.
-HWY_INLINE const float* share(const float* piece, int64_t floats, int64_t s, int64_t count) {
-  return piece + floats * s / count;
-}
 
 /// C (+)= A B for a tile of C: A[row i, step k] at a[i * a_row + k * a_step], B[k, column] at b[k * b_step + column].
 struct Product {
