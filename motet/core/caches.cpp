@@ -71,7 +71,7 @@ const CacheSizes& cache_sizes() {
   static const CacheSizes sizes = [] {
     const CacheSizes told = read_cache_sizes();
     CacheSizes known = told.l2 ? told : sizes_of_the_system();
-    known.slow_l2 = of_intel();
+    known.slow_l2 = of_intel_with_avx512();
     return known;
   }();
   return sizes;

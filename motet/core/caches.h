@@ -9,8 +9,8 @@ namespace motet {
 /// system does not tell.
 struct CacheSizes {
   int64_t l1 = 0, l2 = 0, l3 = 0;
-  /// Whether a core multiplies faster than its L2 feeds products of few rows. So it was measured on Intel's
-  /// (docs/kernels.md), and on no other maker's yet.
+  /// Whether a core multiplies faster than its L2 feeds products of few rows; set by cache_sizes() alone, on Intel's
+  /// CPUs with AVX-512, of which one was measured (docs/kernels.md).
   bool slow_l2 = false;
 };
 

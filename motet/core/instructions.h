@@ -22,10 +22,11 @@ inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("a
 std::string why_not_amx();
 #endif
 
-/// Whether Intel made this CPU.
-inline bool of_intel() {
+/// Whether this CPU is Intel's and has AVX-512.
+inline bool of_intel_with_avx512() {
 #if defined(__x86_64__)
-  return __builtin_cpu_is("intel") != 0;
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") && has_avx512();
 #else
   return false;
 #endif

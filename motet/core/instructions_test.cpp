@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 namespace motet {
 namespace {
@@ -27,6 +29,16 @@ TEST(Instructions, WhatTheKernelsAskForIsNamed) {
   EXPECT_TRUE(named("neon"));
 #endif
 }
+
+#if defined(__x86_64__) && defined(__linux__)
+TEST(Instructions, TheMakerIsTheOneThatLinuxNames) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line) && line.rfind("vendor_id", 0) != 0) continue;
+  ASSERT_FALSE(line.empty());
+  EXPECT_EQ(of_intel_with_avx512(), has_avx512() && line.find("GenuineIntel") != std::string::npos);
+}
+#endif
 
 }  // namespace
 }  // namespace motet

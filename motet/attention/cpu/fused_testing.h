@@ -100,7 +100,7 @@ inline void expect_same_bits(const std::vector<Named>& cases, const Runtime& one
     const std::vector<float> dout = cotangent(s);
     const Results results = run_all(s, dout, one);
     for (const Runtime& other : others) {
-      SCOPED_TRACE(std::to_string(other.threads.count) + " threads");
+      SCOPED_TRACE(std::to_string(other.threads.count) + " threads" + (other.caches.slow_l2 ? ", slow L2" : ""));
       expect_same_bits(results, run_all(s, dout, other));
     }
   }

@@ -6,7 +6,7 @@
 namespace motet::cpu {
 
 /// Sub-blocks [first, end) of a block's `count`, `size` of them or what is left. They take a head one after the other,
-/// so that its keys come from L2 once for all of them; what they make of all heads lies in L2 meanwhile.
+/// so that its keys (or values) come from L2 once for all of them; what they make of all heads lies in L2 meanwhile.
 struct Group {
   int64_t first, end, size, count;
 
@@ -31,15 +31,15 @@ struct HeadOfTile {
   int64_t head, heads, tile, next_tile;
 };
 
-/// What sub-block s fetches of the keys that come next; at(tile, head) is a piece of so many floats. A group reads a
-/// head's keys once, and those of the next head come meanwhile. A sub-block alone takes all heads before the next one
-/// takes them again, and those of the next tile come meanwhile.
+/// What sub-block s fetches of the keys (or values) that come next; at(tile, head) is a piece of so many floats. A
+/// group reads those of a head once, and the next head's come meanwhile. A sub-block alone takes all heads before the
+/// next one takes them again, and those of the next tile come meanwhile.
 template <class Piece>
 const float* keys_ahead(const Group& group, int64_t s, const HeadOfTile& x, int64_t floats, Piece at) {
   if (group.size == 1) return share(at(x.next_tile, x.head), floats, s, group.count);
   const bool last = x.head + 1 == x.heads;
   const int64_t tile = last && group.end == group.count ? x.next_tile : x.tile;
-  return share(at(tile, last ? 0 : x.head + 1), floats, s - group.first, group.size);
+  return share(at(tile, last ? 0 : x.head + 1), floats, s - group.first, group.end - group.first);
 }
 
 }  // namespace motet::cpu

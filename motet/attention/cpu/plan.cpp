@@ -14,9 +14,9 @@ constexpr int64_t kOnlineRows = 128;
 // as many threads. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won at most 3 % and lost up to 6 %.
 constexpr int64_t kMixedRows = 64, kMixedRowsOfLargeL2 = 128, kEnoughBlocks = 32;
 constexpr int64_t kUsualL2 = int64_t{1} << 20;
-// Sub-blocks of a group where L2 is slow. A product with a head fetches its share of the next head's keys, a line every
-// second step, so these bring all of them.
-constexpr int64_t kForwardGroup = 8, kBackwardGroup = 4;
+// The most sub-blocks of a group where L2 is slow, and the part of L2 that what they make of a tile may take. Of 16
+// heads on 1 MiB all of them may: 8 tiles forward, 4 times 4 backward.
+constexpr int64_t kForwardGroup = 8, kBackwardGroup = 4, kGroupsInL2 = 4;
 // One thread's row buffers at most; beyond that blocks have fewer queries, whatever it costs.
 constexpr int64_t kRowBufferBytes = int64_t{192} << 20;
 constexpr int64_t kDecodeRows = 16;  // with at most this many queries nothing is packed
@@ -135,6 +135,14 @@ std::pair<int64_t, int64_t> mixed_rows(const Problem& p, const Plan& plan, const
           rows(backward_traffic(unit, keys, values, p), 3 * heads)};
 }
 
+// Sub-blocks of a group that make `numbers` of each query and head: at most `most`, those of a block of `rows`.
+int64_t group_size(const Plan& plan, const CacheSizes& caches, int64_t rows, int64_t numbers, int64_t most) {
+  const Unit& unit = plan.units.front();
+  const int64_t heads = std::max({unit.scores, unit.softmax, unit.outputs}), l2 = caches.l2 > 0 ? caches.l2 : kUsualL2;
+  const int64_t bytes = heads * kRows * numbers * static_cast<int64_t>(sizeof(float));
+  return std::clamp<int64_t>(l2 / kGroupsInL2 / bytes, 1, std::min(most, rows / kRows));
+}
+
 }  // namespace
 
 MixKind pre_kind(const Problem& p) { return kind_of(p.pre, p.score_heads, p.softmax_heads); }
@@ -154,7 +162,11 @@ Plan make_plan(const Problem& p, const CacheSizes& caches) {
                                                      : Skeleton::online;
   plan.forward_rows = plan.backward_rows = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), kOnlineRows);
   if (mixed) std::tie(plan.forward_rows, plan.backward_rows) = mixed_rows(p, plan, caches);
-  if (mixed && caches.slow_l2) plan.forward_group = kForwardGroup, plan.backward_group = kBackwardGroup;
+  if (mixed && caches.slow_l2) {
+    const int64_t buffers = plan.pre == MixKind::dense || plan.post == MixKind::dense ? 2 : 1;
+    plan.forward_group = group_size(plan, caches, plan.forward_rows, buffers * kForwardKeys, kForwardGroup);
+    plan.backward_group = group_size(plan, caches, plan.backward_rows, 4 * kBackwardKeys, kBackwardGroup);
+  }
   return plan;
 }
 

@@ -42,8 +42,8 @@ struct Plan {
   int64_t forward_group = 1, backward_group = 1;  // with row buffers: sub-blocks of a group (group.h)
 };
 
-/// Of caches only L2 counts: the last level is shared with whatever else runs. 0: taken for 1 MiB. Whether it is slow
-/// changes groups alone, and those no bit of the results.
+/// Of caches only L2 counts: the last level is shared with whatever else runs. 0: taken for 1 MiB. `slow_l2` changes
+/// only the groups, never the results.
 Plan make_plan(const Problem&, const CacheSizes&);
 
 }  // namespace motet::cpu

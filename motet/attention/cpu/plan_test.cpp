@@ -120,20 +120,29 @@ TEST(Plan, RowsAreThoseThatBringTheLeastFromBeyondL2) {
 TEST(Plan, SubBlocksAreGroupedWhereL2IsSlowAndHeadsAreMixed) {
   using Sizes = std::pair<int64_t, int64_t>;
   Problem p = problem(4096, 4096);
-  const auto groups = [&](bool slow) {
-    const Plan plan = make_plan(p, {32 << 10, 1 << 20, 32 << 20, slow});
+  const auto groups = [&](bool slow, int64_t l2 = 1 << 20) {
+    const Plan plan = make_plan(p, {32 << 10, l2, 32 << 20, slow});
     return Sizes(plan.forward_group, plan.backward_group);
   };
   EXPECT_EQ(groups(true), Sizes(1, 1));
   p.pre = parts({kQueryGate});
   EXPECT_EQ(groups(false), Sizes(1, 1));
   EXPECT_EQ(groups(true), Sizes(8, 4));
+  p = problem(4096, 4096, 16), p.pre = parts({kQueryGate});
+  EXPECT_EQ(groups(true), Sizes(8, 4));             // 8 tiles of 32 KiB: a quarter of L2
+  EXPECT_EQ(groups(true, 512 << 10), Sizes(4, 2));  // which must hold them
+  EXPECT_EQ(groups(true, 64 << 10), Sizes(1, 1));
+  p.post = parts({kWeight});  // whose output lies beside its input
+  EXPECT_EQ(groups(true), Sizes(4, 4));
+  p = problem(12, 4096, 16), p.pre = parts({kQueryGate});
+  p.S = 20;
+  EXPECT_EQ(groups(true), Sizes(2, 2));  // of a block of 16 queries
 }
 
 // What is fetched of the keys that come next, in pieces of 64 numbers: of the next tile as long as sub-blocks are
 // alone, of the next head where they are grouped, and after the last head of the group that reads this tile next.
 TEST(Plan, KeysOfTheNextHeadOrTileComeMeanwhile) {
-  const float* const memory = nullptr;
+  static float memory[10000];
   const auto keys = [&](int64_t tile, int64_t head) { return memory + tile * 1000 + head * 100; };
   const auto ahead = [&](const Group& group, int64_t s, int64_t head) {
     return keys_ahead(group, s, {head, 3, 5, 6}, 64, keys) - memory;
@@ -142,6 +151,12 @@ TEST(Plan, KeysOfTheNextHeadOrTileComeMeanwhile) {
   EXPECT_EQ(ahead({4, 8, 4, 12}, 5, 1), 5000 + 200 + 64 / 4);
   EXPECT_EQ(ahead({4, 8, 4, 12}, 4, 2), 5000);
   EXPECT_EQ(ahead({8, 12, 4, 12}, 11, 2), 6000 + 64 / 4 * 3);
+  EXPECT_EQ(ahead({8, 10, 4, 10}, 9, 0), 5000 + 100 + 64 / 2);  // two that are left
+  const Group group{4, 8, 4, 12};
+  EXPECT_EQ(group.next(5), 6);
+  EXPECT_EQ(group.next_head(5, 2), 2);
+  EXPECT_EQ(group.next(7), 4);
+  EXPECT_EQ(group.next_head(7, 2), 3);
   std::vector<std::array<int64_t, 3>> visited;
   each_group(10, 4, [&](const Group& g) { visited.push_back({g.first, g.end, g.count}); });
   EXPECT_EQ(visited, (std::vector<std::array<int64_t, 3>>{{0, 4, 10}, {4, 8, 10}, {8, 10, 10}}));

@@ -94,7 +94,7 @@ class RowBackward {
   float* scores(int64_t s, int64_t j) const { return of(scores_, (j - first_tile_) * count() + s, score_tile_); }
   float* weights(int64_t s, int64_t j) const { return of(weights_, (j - first_tile_) * count() + s, weight_tile_); }
   float* grads(int64_t s, int64_t j) const { return of(grads_, (j - first_tile_) * count() + s, grad_tile_); }
-  // Scores before a pre mix, which may have none to be kept for.
+  // Scores before the pre mix; without one they lie where the weights will.
   float* raw_scores(int64_t s, int64_t j) const { return mixes_.pre.passes() ? weights(s, j) : scores(s, j); }
   // The gradient of the mixed weights: in place of theirs where the post mix works so.
   float* mixed_grads(int64_t s, int64_t j, const Group& group) const {

@@ -111,7 +111,7 @@ class RowForward {
     q_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
     out_ = space_.reserve(subs * unit.outputs * kRows * width_);
     buffer_ = space_.reserve(subs * tiles_ * tile_ + kForwardKeys);
-    other_ = space_.reserve(group_ * tile_);
+    other_ = space_.reserve(mixes.pre.in_place && mixes.post.in_place ? 0 : group_ * tile_);
     maxima_ = space_.reserve(subs * std::max(tiles_, call.tiles(kForwardKeys)) * stats_);
     sums_ = space_.reserve(subs * std::max(tiles_, call.tiles(kForwardKeys)) * stats_);
     pre_rows_ = space_.reserve(subs * mixes.pre.row_band);
@@ -190,10 +190,12 @@ class RowForward {
   void first_pass(const Group& group, int64_t j) {
     make_scores(group, j);
     for (int64_t s = group.first; s < group.end; ++s) make_weights(group, s, j);
+    if (form_ == Form::given_lse) second_pass(group, j);
   }
 
   void second_pass(const Group& group, int64_t j) {
-    for (int64_t s = group.first; s < group.end; ++s) mix_weights(group, s, j, maxima(s, j));
+    for (int64_t s = group.first; s < group.end; ++s)
+      mix_weights(group, s, j, form_ == Form::attend ? maxima(s, j) : nullptr);
     add_values(group, j);
   }
 
@@ -215,7 +217,7 @@ class RowForward {
       }
   }
 
-  // e = exp(L - max of the tile's row), or under a given lse the weights and their product with the values.
+  // e = exp(L - max of the tile's row), or the weights under a given lse.
   void make_weights(const Group& group, int64_t s, int64_t j) {
     constexpr int kKeys = kForwardKeys;
     const SubBlock& sub = subs_[s];
@@ -231,8 +233,6 @@ class RowForward {
     if (!sees_all(call_, b_, sub, j * kKeys, part)) hide_unseen<kKeys>(call_, b_, sub, j * kKeys, part, heads, e);
     if (form_ != Form::given_lse) return softmax_rows<kKeys>(e, heads, columns, maxima(s, j), sums(s, j));
     exp2_rows<kKeys>(e, heads, sub.rows, columns, subtracted(s), nullptr);
-    mix_weights(group, s, j, nullptr);
-    add_values(group, j);
   }
 
   void finish_softmax(float* lse) {
@@ -325,7 +325,7 @@ class RowForward {
   const PackedKeys<kForwardKeys>& keys_;
   const Form form_;
   const Products& products_;
-  const int64_t block_rows_, group_;  // of the forms without a row buffer each sub-block has all of one tile
+  const int64_t block_rows_, group_;  // without a row buffer all sub-blocks share one tile, so each is a group
   int64_t heads_ = 0, width_ = 0, tile_ = 0, tiles_ = 0, stats_ = 0;
   Workspace space_;
   size_t q_, out_, buffer_, other_, maxima_, sums_, pre_rows_, post_rows_, scratch_, lse_, lse_low_;
