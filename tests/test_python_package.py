@@ -294,7 +294,8 @@ def test_autocast_computes_in_bfloat16_and_keeps_float32_gradients(case):
         have = trained(module, x)
     assert have[0].dtype == torch.bfloat16 and all(gradient.dtype == torch.float32 for gradient in have[1:])
     for a, b in zip(have, want, strict=True):
-        assert (a.float() - b).norm() <= 0.05 * b.norm() + 1e-3  # sums of products of 8 bits
+        # Sums of products of 8 bits; the terms of the gradient of lambda cancel.
+        assert (a.float() - b).norm() <= 0.1 * b.norm() + 1e-3
 
 
 def all_modules():
