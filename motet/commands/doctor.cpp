@@ -31,7 +31,7 @@ std::string caches() {
     if (bytes > 0)
       all += text(all.empty() ? "" : ", ", level, " ", bytes >> 10, " KiB at ",
                   std::lround(read_bandwidth(std::min<int64_t>(bytes / 2, 64 << 20)) / 1e9), " GB/s");
-  if (sizes.slow_l2) all += "; L2 is slow for products, so mixed heads run in groups";
+  if (sizes.slow_l2 && sizes.l2 > 0) all += "; L2 is slow for products, so mixed heads run in groups";
   return all.empty() ? "not told" : all;
 }
 
