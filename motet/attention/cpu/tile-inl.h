@@ -80,7 +80,8 @@ HWY_INLINE Vec exp2(Vec x) {
 // --------------------------------------------------------------------------------------------------------
 
 /// What the products after this one touch, brought nearer while it is made, a line of each every so many additions: a
-/// burst of fetches would fill the buffers that the product's own loads wait in. Every pointer points to something.
+/// burst of fetches would fill the buffers that the product's own loads wait in. None is null; at the last tile some
+/// lie behind their buffer.
 struct Ahead {
   const float* near;                // into L1: what the next product writes
   std::array<const float*, 4> far;  // into L2
