@@ -15,8 +15,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOTET = ROOT / "build" / "motet"
 
-# The smallest model that shows everything; seconds to train. Another that never ends.
-SIZES = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 32 --batch-size 2 -t 1".split()
+# The smallest model that shows everything; a second to train, of which a last evaluation of all windows would be another one.
+# Another that never ends.
+FEW_WINDOWS = ["--set", "train.final_eval_windows=64"]
+SIZES = [*"--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 32 --batch-size 2 -t 1".split(), *FEW_WINDOWS]
 TINY = [*SIZES, "--steps", "4", "--eval-every", "2"]
 ENDLESS = [*SIZES, "--steps", "1000000", "--eval-every", "20"]
 

@@ -26,6 +26,7 @@ steps = STEPS
 context = 16
 batch_size = 2
 eval_windows = 8
+final_eval_windows = 256
 
 [[scale]]
 name = "xs"

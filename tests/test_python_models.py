@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, environment, last_checkpoint, run
+from conftest import FEW_WINDOWS, ROOT, environment, last_checkpoint, run
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 import safetensors.torch  # noqa: E402
@@ -110,7 +110,7 @@ def test_a_converted_published_model_gives_the_original_logits(folder, tmp_path)
     assert (logits - want).abs().max() <= 1e-9 * want.abs().max()
 
 
-TRAIN = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 48 --batch-size 2 --steps 2 -t 1 --tokenizer bytes".split()
+TRAIN = "--hidden-size 16 --num-layers 2 --num-heads 4 --ctx-size 48 --batch-size 2 --steps 2 -t 1 --tokenizer bytes".split() + FEW_WINDOWS
 TRAINED = {
     "dcmha": [],
     "coca": ["model.block=parallel", "model.attention.rope_scaling=dynamic", "model.attention.rope_factor=4",

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, environment, last_checkpoint, run
+from conftest import FEW_WINDOWS, ROOT, environment, last_checkpoint, run
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 import hf_models  # noqa: E402
@@ -45,7 +45,7 @@ def test_two_processes_of_fsdp2_are_one_with_every_mechanism(tmp_path):
 
 def test_the_lora_example_adapts_a_model_of_the_engine(tmp_path):
     pytest.importorskip("peft", reason="peft is not installed: pip install peft")
-    sizes = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 64 --batch-size 2 --steps 2 -t 1".split()
+    sizes = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 64 --batch-size 2 --steps 2 -t 1".split() + FEW_WINDOWS
     done = run("train", *sizes, "--mechanism", "coca", "--tokenizer", "bytes", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     folder, text = last_checkpoint(tmp_path / "run"), ROOT / "motet/data/tinyshakespeare.txt"

@@ -7,20 +7,21 @@ import base64
 import copy
 import csv
 import json
+import os
 import pathlib
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import MOTET, ROOT, environment, refused, run
+from conftest import MOTET, ROOT, SIZES, environment, refused, run
 from hard_texts import hard_texts
 
 tokenizers = pytest.importorskip("tokenizers")
 DATA = ROOT.parent / "shared" / "data"
 GOLDEN = ROOT.parent / "shared" / "golden" / "tokenizer"
 needs_data = pytest.mark.skipif(not (DATA / "tokenizer").is_dir(), reason="no published tokenizers here")
-TEXTS = 100_000  # of each published tokenizer
+TEXTS = int(os.environ.get("TEXTS", 20_000))  # of each published tokenizer; scripts/nightly: 100,000
 
 
 def described(tokenizer, texts, *flags):
@@ -213,7 +214,7 @@ def test_gpt2_is_tiktokens():
         "gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256}
     )
     texts = hard_texts(TEXTS, 4)
-    for file, count in (("gpt2.tiktoken", TEXTS), ("gpt2_vocab.bpe", 20_000)):
+    for file, count in (("gpt2.tiktoken", TEXTS), ("gpt2_vocab.bpe", TEXTS // 5)):
         path = DATA / "tokenizer" / file
         for text, row in zip(texts, described(path, texts[:count], "--plain")):
             assert row["ids"] == reference.encode_ordinary(text), ascii(text)
@@ -238,7 +239,9 @@ def test_llama2_is_sentencepieces():
 
 
 @needs_data
-@pytest.mark.parametrize("corpus", ["tinyshakespeare.txt", "wikitext2.valid.txt", "books.valid.txt"])
+@pytest.mark.parametrize(
+    "corpus", ["tinyshakespeare.txt", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("wikitext2.valid.txt", "books.valid.txt"))]
+)
 def test_whole_files_are_the_packages(corpus):
     sentencepiece = pytest.importorskip("sentencepiece")
     text = (DATA / "corpus" / corpus).read_bytes().decode("utf-8", "replace")
@@ -320,9 +323,8 @@ def wait_until_reading(process):
 
 
 def test_train_and_eval_take_a_tokenizer_file(trained, tmp_path):
-    sizes = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 32 --batch-size 2 -t 1 --steps 2".split()
     out = tmp_path / "run"
-    done = run("train", *sizes, "--tokenizer", trained, "--out", out, "--json")
+    done = run("train", *SIZES, "--steps", "2", "--tokenizer", trained, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)[0]
     assert 0 < row["bits_per_byte"] < row["loss"]  # a token has more than a byte

@@ -22,8 +22,10 @@ using nlohmann::json;
 
 RunConfig small_run() {
   json request{{"set", json::array()}};
-  return read_run_config(request, {{"model", {{"hidden_size", 32}}},
-                                   {"train", {{"context", 16}, {"batch_size", 4}, {"steps", 6}, {"eval_windows", 8}}}});
+  return read_run_config(
+      request,
+      {{"model", {{"hidden_size", 32}}},
+       {"train", {{"context", 16}, {"batch_size", 4}, {"steps", 6}, {"eval_windows", 8}, {"final_eval_windows", 64}}}});
 }
 
 Comparison compared(const RunConfig& run, const TextData& data, const CompareOptions& options) {

@@ -118,22 +118,25 @@ TEST(Batch, InFloat32ItsBitsAreThoseAloneOnAnyNumberOfThreads) {
         models.emplace_back(
             json{{"mechanism", "dcmha"}, {"output_gate", true}},
             json{{"hidden_size", 24}, {"block", block}, {"activation", activation}, {"intermediate_size", width}});
-  for (const auto& [attention, form] : models)
-    for (const WeightType weights : {WeightType::float32, WeightType::int8})
-      for (const CacheType type : {CacheType::model, CacheType::int8}) {
-        Model model = wide(attention, form);
-        model->to(at::kFloat);
-        model->prepare(weights);
-        const Running one(model, random_tokens(random, 30), 20, 8, 33, {.type = type});
-        at::set_num_threads(1);
-        const Tensor expected = alone(model, one);
-        for (const int threads : {1, 2, 3}) {
-          at::set_num_threads(threads);
-          EXPECT_TRUE(expected.equal(company(model, one, random, 40)))
-              << attention << " " << form << " " << name(type) << " " << threads << " threads";
-        }
-        at::set_num_threads(used);
+  size_t at = 0;  // half of the pairs of weights and cache for each model, the other half for the next one
+  for (const auto& [attention, form] : models) {
+    const bool crossed = at++ % 2;
+    for (const WeightType weights : {WeightType::float32, WeightType::int8}) {
+      const CacheType type = (weights == WeightType::int8) != crossed ? CacheType::int8 : CacheType::model;
+      Model model = wide(attention, form);
+      model->to(at::kFloat);
+      model->prepare(weights);
+      const Running one(model, random_tokens(random, 30), 20, 8, 33, {.type = type});
+      at::set_num_threads(1);
+      const Tensor expected = alone(model, one);
+      for (const int threads : {1, 2, 3}) {
+        at::set_num_threads(threads);
+        EXPECT_TRUE(expected.equal(company(model, one, random, 40)))
+            << attention << " " << form << " " << name(type) << " " << threads << " threads";
       }
+      at::set_num_threads(used);
+    }
+  }
 }
 
 TEST(Batch, AnEmptyPieceAndOneBeyondItsCapacityAreRefused) {

@@ -15,8 +15,9 @@ inline nlohmann::json request_of(const Overrides& set) {
 
 /// A small run: context 16, 4 rows, 40 steps, width 16.
 inline RunConfig small_run(const Overrides& set = {}) {
-  return read_run_config(request_of(set), {{"train", {{"context", 16}, {"batch_size", 4}, {"steps", 40}}},
-                                           {"model", {{"hidden_size", 16}}}});
+  return read_run_config(request_of(set),
+                         {{"train", {{"context", 16}, {"batch_size", 4}, {"steps", 40}, {"final_eval_windows", 64}}},
+                          {"model", {{"hidden_size", 16}}}});
 }
 
 /// Two different texts of the same words: 20 sentences to train on, 10 others to validate with.
