@@ -189,7 +189,10 @@ TEST(Trainer, Float64ComputesAndKeepsMomentsInFloat64) {
 
 TEST(Trainer, EvaluationsSpreadTheirWindowsAndTheLastTakesMore) {
   const TextData data = two_texts();  // 650 validation tokens: 40 windows of 16
-  const RunConfig run = small_run({{"train.steps", "2"}, {"train.eval_windows", "4"}, {"train.eval_every", "1"}});
+  const RunConfig run = small_run({{"train.steps", "2"},
+                                   {"train.eval_windows", "4"},
+                                   {"train.eval_every", "1"},
+                                   {"train.final_eval_windows", "0"}});
   ASSERT_EQ(num_eval_windows(*data.validation, 16), 40);
   Trainer t = trainer(run, data);
   const ScoredTokens held{*data.validation, data.token_bytes, 16, false};
