@@ -26,6 +26,7 @@ def small_model(folder, *flags, context=512):
 class Server:
     def __init__(self, process, port):
         self.process, self.port, self.url = process, port, f"http://127.0.0.1:{port}"
+        self.code = 0  # with which it must end
 
     def ask(self, method, path, body=None, headers=None):
         """Status, headers and body of one request on a connection of its own."""
@@ -63,8 +64,9 @@ class Server:
 
 @contextlib.contextmanager
 def serving(model, *flags, **variables):
-    """Ends with SIGTERM, which must end it with 0."""
+    """Ends with SIGTERM, if nothing did before, and with server.code."""
     command = [MOTET, "serve", "-m", str(model), "--port", "0", *map(str, flags)]
+    variables = {"MOTET_LOG": "warn"} | variables  # nobody reads its lines while it runs
     process = subprocess.Popen(command, cwd=ROOT, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline()
@@ -77,7 +79,7 @@ def serving(model, *flags, **variables):
             time.sleep(0.02)
         yield server
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0, process.stderr.read()
+        assert process.wait(timeout=60) == server.code, process.stderr.read()
     finally:
         process.kill()
         process.wait()

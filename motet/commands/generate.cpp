@@ -72,6 +72,7 @@ int run_generate(const nlohmann::json& request) {
   GenerateOptions options = generate_options(request, sampling, loaded);
   options.samples = own.samples;
   options.writer.logprobs = own.logprobs;
+  options.writer.continues = true;
 
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto begin = now();

@@ -68,7 +68,9 @@ int64_t cache_limit(const ServeOptions& options, at::Device device) {
 
 HttpHeaders cors_headers(const std::string& origin) {
   if (origin.empty()) return {};
-  return {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
+  return {{"Access-Control-Allow-Origin", origin},
+          {"Access-Control-Expose-Headers", "Retry-After"},
+          {"Vary", "Origin, Access-Control-Request-Headers"}};
 }
 
 }  // namespace
@@ -81,7 +83,8 @@ ModelServer::ModelServer(ServeOptions options, const HttpLimits& limits, ApiKeys
     : options_(std::move(options)),
       routes_({.others_reach_it = !is_loopback(options_.address),
                .address = options_.address,
-               .cors_origin = options_.cors_origin},
+               .cors_origin = options_.cors_origin,
+               .logs_requests = !options_.no_request_log},
               std::move(keys), metrics_),
       server_({.address = options_.address,
                .port = static_cast<int>(options_.port),
@@ -135,11 +138,15 @@ void ModelServer::open(const std::filesystem::path& folder, LoadedModel loaded, 
 }
 
 void ModelServer::drain() {
+  using Clock = std::chrono::steady_clock;
+  const auto whole = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.drain_seconds));
+  const auto until = Clock::now() + whole;
   routes_.drain();
   if (!engine_->drain(options_.drain_seconds))
     log_warn(text("serve: requests that ran for ", options_.drain_seconds, " seconds more were cut off"));
   server_.drain();
-  for (int i = 0; i < 20 && server_.connections() > 0; ++i)  // whose last bytes are on their way
+  const auto last = std::max(until, Clock::now() + std::chrono::seconds(1));
+  while (server_.connections() > 0 && Clock::now() < last)  // whose last bytes are on their way
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 

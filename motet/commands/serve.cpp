@@ -38,6 +38,7 @@ int run_serve(const nlohmann::json& request) {
   server.open(folder, load_for_inference(folder, sampling),
               {.type = sampling.cache_type, .compact = sampling.compact_cache}, threads);
   while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  let_next_signal_end();
   server.drain();
   return 0;
 }

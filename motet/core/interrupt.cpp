@@ -32,6 +32,10 @@ void install_interrupt_handler() {
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
+void let_next_signal_end() {
+  for (const int signal : kSignals) std::signal(signal, end_on_signal);
+}
+
 InterruptEnds::InterruptEnds(bool says) {
   check_interrupt();
   struct sigaction action = {};

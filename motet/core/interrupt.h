@@ -7,6 +7,9 @@ namespace motet {
 // From here on the first SIGINT, SIGTERM or SIGUSR1 sets the flag, and a second one of the same kind ends the process.
 void install_interrupt_handler();
 
+// From here on the next signal of any of the three ends the process, whatever the first one was.
+void let_next_signal_end();
+
 // What a shell reports of a program that this signal ended: 130 for SIGINT, 143 for SIGTERM, 138 for SIGUSR1.
 constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 

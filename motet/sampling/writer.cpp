@@ -11,7 +11,9 @@ Writer::Writer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, Writ
       on_written_(std::move(on_written)),
       sampler_(options_.sampler, static_cast<uint64_t>(number), prompt),
       decoder_(tokenizer),
-      filter_(options_.stop) {}
+      filter_(options_.stop) {
+  if (options_.continues && !prompt.empty()) decoder_.follow(prompt.back());
+}
 
 int32_t Writer::next(std::span<const float> logits) {
   if (done()) return 0;

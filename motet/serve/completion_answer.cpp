@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <utility>
 
+#include "motet/core/log.h"
 #include "motet/core/utf8.h"
 #include "motet/serve/refused.h"
+#include "motet/text/token_bytes.h"
 
 namespace motet {
 namespace {
@@ -16,9 +18,9 @@ std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::
 
 // A token by itself. Bytes that are no text are told as OpenAI tells them, bytes:\\xe2, so that tokens stay apart.
 std::string alone(const Tokenizer& tokenizer, int32_t id) {
-  StreamDecoder decoder(tokenizer);
-  const std::string text = decoder.push(id), bytes = tokenizer.decode({&id, 1});
-  if (utf8_invalid_at(bytes) == std::string::npos) return text + decoder.flush();
+  const std::string bytes = token_bytes(tokenizer, id);
+  if (bytes.empty()) return tokenizer.piece(id);  // </s> of SentencePiece, which is no text
+  if (utf8_invalid_at(bytes) == std::string::npos) return bytes;
   std::string told = "bytes:";
   for (const char byte : bytes) {
     char hexadecimal[8];
@@ -72,7 +74,7 @@ class CompletionAnswer::OfPrompt : public JobAnswer {
 };
 
 CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, AnswerForm form,
-                                   std::vector<std::string> prompts)
+                                   std::vector<AnsweredPrompt> prompts)
     : reply_(std::move(reply)),
       tokenizer_(tokenizer),
       form_(std::move(form)),
@@ -80,9 +82,21 @@ CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, 
       open_prompts_(prompts_.size()) {
   for (size_t i = 0; i < prompts_.size() * static_cast<size_t>(form_.samples); ++i)
     choices_.push_back(std::make_unique<Choice>(i, tokenizer_));
+  if (!form_.chat && !form_.echo)
+    for (const auto& one : choices_) one->decoder.follow(prompt_of(*one).last);
 }
 
-CompletionAnswer::~CompletionAnswer() = default;
+CompletionAnswer::~CompletionAnswer() {
+  if (!taken_ || !form_.logged) return;
+  const auto taken = std::chrono::steady_clock::now() - since_;
+  log_info(text("serve: ", form_.id, ": ", ending_, ", ", usage_.prompt_tokens, " tokens of prompt (",
+                usage_.cached_tokens, " kept), ", usage_.completion_tokens, " of answer, ",
+                std::chrono::duration_cast<std::chrono::milliseconds>(taken).count(), " ms"));
+}
+
+const AnsweredPrompt& CompletionAnswer::prompt_of(const Choice& one) const {
+  return prompts_[one.index / static_cast<size_t>(form_.samples)];
+}
 
 std::shared_ptr<JobAnswer> CompletionAnswer::of_prompt(size_t prompt) {
   return std::make_shared<OfPrompt>(shared_from_this(), prompt);
@@ -93,6 +107,7 @@ CompletionAnswer::Choice& CompletionAnswer::choice(size_t prompt, int64_t sample
 }
 
 void CompletionAnswer::begin() {
+  taken_ = true;
   if (form_.stream) reply_.begin_stream("text/event-stream", {{"Cache-Control", "no-cache"}});
   begun_ = form_.stream;
 }
@@ -118,7 +133,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       const std::string own = alone(tokenizer_, token.id);
       if (form_.chat) {
         const auto entry = [&](const ScoredToken& t) {
-          const std::string bytes = tokenizer_.decode({&t.id, 1});
+          const std::string bytes = token_bytes(tokenizer_, t.id);
           return json{{"token", alone(tokenizer_, t.id)},
                       {"logprob", t.logprob},
                       {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())}};
@@ -132,7 +147,12 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       json top = none || form_.logprobs == 0 ? json(nullptr) : json::object();
       if (!top.is_null()) {
         top[own] = token.logprob;
-        for (const ScoredToken& other : token.top) top.emplace(alone(tokenizer_, other.id), other.logprob);
+        for (const ScoredToken& other : token.top) {
+          if (other.id == token.id) continue;
+          std::string name = alone(tokenizer_, other.id);
+          if (top.contains(name)) name = tokenizer_.piece(other.id);  // two tokens of one text
+          top.emplace(std::move(name), other.logprob);
+        }
       }
       logprobs["tokens"].push_back(own);
       logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
@@ -169,7 +189,7 @@ void CompletionAnswer::add(Choice& one, const Sample& sample, const std::string&
     for (; one.told < sample.tokens.size(); ++one.told) one.untold.push_back(sample.tokens[one.told]);
   std::string told = text;
   if (!one.begun) {
-    if (form_.echo) told = prompts_[one.index / static_cast<size_t>(form_.samples)] + told;
+    if (form_.echo) told = prompt_of(one).echoed + told;
     if (form_.chat && form_.stream)
       event({{"index", one.index},
              {"delta", {{"role", "assistant"}, {"content", ""}}},
@@ -201,7 +221,7 @@ void CompletionAnswer::done(const Usage& usage) {
   usage_.prompt_tokens += usage.prompt_tokens, usage_.completion_tokens += usage.completion_tokens;
   usage_.cached_tokens += usage.cached_tokens;
   if (--open_prompts_ > 0 || closed_) return;
-  closed_ = true;
+  closed_ = true, ending_ = "answered";
   const char* const object =
       form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   json last = head(object);
@@ -226,6 +246,7 @@ void CompletionAnswer::done(const Usage& usage) {
 
 void CompletionAnswer::failed(int status, const std::string& message) {
   if (std::exchange(closed_, true)) return;
+  ending_ = text("failed with ", status);
   if (!begun_) return reply_.send(status, "application/json", error_body(status, message));
   reply_.write("data: " + error_body(status, message) + "\n\n");
   reply_.end();

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,23 +12,29 @@ namespace motet {
 
 /// How the answer to one request is written.
 struct AnswerForm {
-  bool chat = false, stream = false, include_usage = false, echo = false;
+  bool chat = false, stream = false, include_usage = false, echo = false, logged = false;
   int64_t logprobs = -1;  // as WriterOptions has it
   int64_t samples = 1;    // of each prompt
   std::string id, model;
   int64_t created = 0;  // seconds since 1970
 };
 
+/// A prompt as its answer sees it.
+struct AnsweredPrompt {
+  std::string echoed;  // its text, where echo repeats it
+  int32_t last = 0;    // its last token
+};
+
 /// The answer to a request of one or several prompts, whole or as server-sent events, in the words of OpenAI's
 /// interface. Choice i of prompt p has the number p * samples + i. It is told everything on the engine's thread.
 class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
  public:
-  /// `prompts`: their texts, which echo repeats. The tokenizer must outlive it.
-  CompletionAnswer(HttpReply, const Tokenizer&, AnswerForm, std::vector<std::string> prompts);
+  /// The tokenizer must outlive it. Where it is logged, the end of one that was taken is a line without any text.
+  CompletionAnswer(HttpReply, const Tokenizer&, AnswerForm, std::vector<AnsweredPrompt> prompts);
   ~CompletionAnswer();
   /// What the job of a prompt tells its tokens.
   std::shared_ptr<JobAnswer> of_prompt(size_t prompt);
-  /// The headers of a stream; from then on an error is an event.
+  /// It is taken: the headers of a stream, from then on an error is an event.
   void begin();
 
  private:
@@ -35,6 +42,7 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   struct Choice;
 
   Choice& choice(size_t prompt, int64_t sample);
+  const AnsweredPrompt& prompt_of(const Choice&) const;
   void scored(size_t prompt, const std::vector<GeneratedToken>& tokens);
   void add(Choice&, const Sample&, const std::string& text);
   void finish(Choice&, const Sample&, const std::string& text, Finish);
@@ -48,11 +56,13 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   HttpReply reply_;
   const Tokenizer& tokenizer_;
   AnswerForm form_;
-  std::vector<std::string> prompts_;
+  std::vector<AnsweredPrompt> prompts_;
   std::vector<std::unique_ptr<Choice>> choices_;
   Usage usage_;
   size_t open_prompts_;
-  bool begun_ = false, closed_ = false;
+  bool taken_ = false, begun_ = false, closed_ = false;
+  std::string ending_ = "left by its client";
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace motet

@@ -1,6 +1,7 @@
 #include "motet/serve/completion_request.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "motet/formats/json.h"
@@ -25,6 +26,10 @@ const std::map<std::string, std::vector<json>>& refused_fields() {
                                                             {"chat_template_kwargs", {json::object()}},
                                                             {"guided_json", {}},
                                                             {"guided_regex", {}},
+                                                            {"guided_choice", {}},
+                                                            {"guided_grammar", {}},
+                                                            {"structured_outputs", {}},
+                                                            {"add_generation_prompt", {true}},
                                                             {"prediction", {}},
                                                             {"use_beam_search", {false}},
                                                             {"documents", {json::array()}}};
@@ -32,14 +37,8 @@ const std::map<std::string, std::vector<json>>& refused_fields() {
 }
 
 // Taken and without effect: who asks, and how an answer would be billed.
-const std::vector<std::string> kIgnored{"user",
-                                        "metadata",
-                                        "store",
-                                        "service_tier",
-                                        "parallel_tool_calls",
-                                        "add_generation_prompt",
-                                        "max_completion_tokens"};
-const std::vector<std::string> kRead{"prompt",     "messages", "max_tokens",     "stop",
+const std::vector<std::string> kIgnored{"user", "metadata", "store", "service_tier", "parallel_tool_calls"};
+const std::vector<std::string> kRead{"prompt",     "messages", "max_tokens",     "max_completion_tokens", "stop",
                                      "logit_bias", "logprobs", "stream_options", "top_logprobs"};
 
 std::string shown(const json& value) {
@@ -57,6 +56,7 @@ int64_t read_integer(const json& value, const std::string& field, int64_t least,
                       .default_value = 0,
                       .min = static_cast<double>(least),
                       .max = static_cast<double>(most)};
+  if (value.is_string()) refuse(field, value, accepted(option));
   try {
     return checked(option, value, field).get<int64_t>();
   } catch (const UsageError& error) {
@@ -197,9 +197,12 @@ std::vector<std::pair<int32_t, double>> read_bias(const json& body, int64_t voca
   const Option number{.name = "", .type = OptionType::number, .default_value = 0, .min = -100, .max = 100};
   for (const auto& [id, value] : bias->items()) {
     const std::string field = text("logit_bias[", quote(id), "]");
-    const int64_t token = read_integer(id, field, 0, vocabulary - 1);
+    int32_t token = -1;
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), token);
+    if (error != std::errc() || token < 0 || token >= vocabulary || id != std::to_string(token))
+      refuse("logit_bias", id, text("token ids, integers from 0 to ", vocabulary - 1));
     if (!value.is_number() || !(value >= -100 && value <= 100)) refuse(field, value, "a number, -100 to 100");
-    all.emplace_back(static_cast<int32_t>(token), value.get<double>());
+    all.emplace_back(token, value.get<double>());
   }
   return all;
 }
@@ -261,7 +264,7 @@ CompletionRequest read_completion(std::string_view bytes, bool chat, int64_t voc
   const CompletionFields& f = request.fields;
   if (chat && f.echo) refuse("echo", true, "it left out: a chat has no prompt to repeat");
   chat ? read_messages(body, request) : read_prompts(body, vocabulary, request);
-  const char* const length = chat && given(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+  const char* const length = given(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
   if (const json* value = given(body, length)) request.max_tokens = read_integer(*value, length, chat ? 1 : 0, 1 << 30);
   read_logprobs(body, request);
   request.writer.stop = read_stop(body);

@@ -32,6 +32,9 @@ void Engine::submit(std::vector<Job> jobs, const std::function<void()>& taken) {
     if (const int64_t bytes = scheduler_.bytes(job); bytes > limits_.scheduler.cache_bytes)
       throw Refused(400, text("the keys of ", job.prompt.size(), " tokens and ", job.max_tokens, " more take up to ",
                               bytes, " bytes, want at most the server's ", limits_.scheduler.cache_bytes));
+  if (static_cast<int64_t>(jobs.size()) > limits_.queue)
+    throw Refused(400, text("prompt: ", jobs.size(), " prompts, want at most the ", limits_.queue, " of --queue"),
+                  "prompt");
   {
     const std::lock_guard lock(mutex_);
     if (draining_) throw Refused(503, "the server is about to stop");

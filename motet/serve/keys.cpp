@@ -16,8 +16,9 @@ std::string padded(std::string_view key) {
 }
 
 std::string trimmed(std::string line) {
-  line.erase(std::find(line.begin(), line.end(), '#'), line.end());
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  for (size_t i = 0; i < line.size(); ++i)
+    if (line[i] == '#' && (i == 0 || blank(line[i - 1]))) line.resize(i);  // else it is part of a key
   while (!line.empty() && blank(line.back())) line.pop_back();
   line.erase(line.begin(), std::find_if_not(line.begin(), line.end(), blank));
   return line;

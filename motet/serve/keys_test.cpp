@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/core/testing.h"
 
 namespace motet {
@@ -19,6 +20,16 @@ TEST(ApiKeys, AWrongOneLetsNobodyInAndNoneEverybody) {
   EXPECT_EQ(keys.owner("Bearer " + std::string(5000, 'a')), std::nullopt);
   EXPECT_EQ(keys.owner("Bearer first" + std::string(300, '\0')), std::nullopt);
   EXPECT_EQ(ApiKeys({}).owner("Bearer"), "");
+}
+
+TEST(ApiKeys, ACommentBeginsALineOrStandsBehindABlank) {
+  const testing::TemporaryFolder folder;
+  write_file_atomic(folder.path() / "keys", "# two\r\n  first#1\t# a comment\n\n#second\nsecond # third\n");
+  const ApiKeys keys(ApiKeys::of_file((folder.path() / "keys").string()));
+  EXPECT_EQ(keys.owner("Bearer first#1"), "0");
+  EXPECT_EQ(keys.owner("Bearer second"), "1");
+  for (const char* wrong : {"Bearer first", "Bearer #second", "Bearer third"})
+    EXPECT_EQ(keys.owner(wrong), std::nullopt) << wrong;
 }
 
 TEST(ApiKeys, AreVisibleCharacters) {

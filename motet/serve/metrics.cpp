@@ -16,6 +16,7 @@ void Histogram::add(double value) {
 std::string Histogram::lines(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   std::ostringstream out;
+  out.precision(15);
   int64_t below = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {
     below += counts_[i];

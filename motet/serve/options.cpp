@@ -15,7 +15,8 @@ const Fields<ServeOptions>& serve_options() {
       {"queue", &S::queue, {1, 100000}, "requests that may wait; the next ones get 429"},
       {"request_seconds", &S::request_seconds, {0.01, 1e6}, "time for a request from its arrival to its end"},
       {"drain_seconds", &S::drain_seconds, {0, 1e6}, "time for running requests after SIGTERM"},
-      {"no_prefix_cache", &S::no_prefix_cache, "keep no keys of prompts for those that begin alike"}};
+      {"no_prefix_cache", &S::no_prefix_cache, "keep no keys of prompts for those that begin alike"},
+      {"no_request_log", &S::no_request_log, "no line on stderr for each request of text"}};
   return table;
 }
 

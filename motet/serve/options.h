@@ -13,7 +13,7 @@ struct ServeOptions {
   int64_t cache_bytes = 0;   // 0: 60 % of the free memory
   int64_t batch_tokens = 512, queue = 128;
   double request_seconds = 600, drain_seconds = 30;
-  bool no_prefix_cache = false;
+  bool no_prefix_cache = false, no_request_log = false;
 };
 const Fields<ServeOptions>& serve_options();
 

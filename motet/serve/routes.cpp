@@ -146,9 +146,11 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
   try {
     check_origin(request);
     if (request.method == "OPTIONS" && !options_.cors_origin.empty())
-      return reply.send(204, "text/plain", "",
-                        {{"Access-Control-Allow-Methods", "GET, POST"},
-                         {"Access-Control-Allow-Headers", "Authorization, Content-Type"}});
+      return reply.send(
+          204, "text/plain", "",
+          {{"Access-Control-Allow-Methods", "GET, POST"},
+           {"Access-Control-Allow-Headers",
+            std::string(request.header("access-control-request-headers").value_or("Authorization, Content-Type"))}});
     const std::string method = request.method == "HEAD" ? "GET" : request.method;
     std::string allowed;
     for (const Route& route : table()) {
@@ -178,13 +180,16 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
     throw Refused(503, draining_ ? "the server is about to stop" : "the model is being loaded");
   if (std::string_view(route.method) == "POST") {
     const std::string_view type = request.header("content-type").value_or("application/json");
-    if (!same_word(type.substr(0, std::min(type.find(';'), type.size())), "application/json"))
+    if (!same_word(type.substr(0, std::min(type.find_first_of("; \t"), type.size())), "application/json"))
       throw Refused(415, text("the body is ", quote(type), ", want application/json"));
   }
   const auto run = [this, &route, owner](const HttpRequest& request, HttpReply reply) {
     try {
       route.run(*this, request, reply, owner);
     } catch (const Refused& refused) {
+      const std::string& field = refused.field();
+      if (options_.logs_requests)
+        log_info(text("serve: ", route.path, ": refused with ", refused.status(), field.empty() ? "" : " for ", field));
       HttpHeaders headers;
       if (refused.status() == 429) headers.emplace_back("Retry-After", "1");
       reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), refused.field()),
@@ -234,15 +239,21 @@ void Routes::attention(const HttpRequest& request, HttpReply reply) const {
 // As vLLM has them, for clients that have no tokenizer of their own.
 void Routes::tokenize(const HttpRequest& request, HttpReply reply) const {
   const Served& served = *served_.load();
-  const json body = read_body(request.body);
+  const json body = read_body(request.body), prompt = body.value("prompt", json()),
+             messages = body.value("messages", json());
+  const auto flag = [&](const char* name, bool without) {
+    const json value = body.value(name, json());
+    if (!value.is_null() && !value.is_boolean()) throw Refused(400, text(name, ": want true or false"), name);
+    return value.is_null() ? without : value.get<bool>();
+  };
+  const bool generation = flag("add_generation_prompt", true), special = flag("add_special_tokens", false);
   std::vector<int32_t> ids;
-  if (const auto messages = body.find("messages"); messages != body.end()) {
-    const json chat{{"messages", *messages}};
-    ids = chat_prompt(read_completion(chat.dump(), true, served.tokenizer.vocabulary_size()).messages);
+  if (!messages.is_null()) {
+    const json chat{{"messages", messages}};
+    ids = chat_prompt(read_completion(chat.dump(), true, served.tokenizer.vocabulary_size()).messages, generation);
   } else {
-    const json prompt = body.value("prompt", json());
     if (!prompt.is_string()) throw Refused(400, "prompt: want a text", "prompt");
-    ids = encoded(prompt.get<std::string>(), "prompt");
+    ids = encoded(prompt.get<std::string>(), "prompt", special);
   }
   send(reply, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", served.context}});
 }
@@ -255,20 +266,24 @@ void Routes::detokenize(const HttpRequest& request, HttpReply reply) const {
 }
 
 // A tokenizer of characters does not know them all.
-std::vector<int32_t> Routes::encoded(const std::string& text, const char* field) const {
+std::vector<int32_t> Routes::encoded(const std::string& text, const char* field, bool add_special) const {
   try {
-    return served_.load()->tokenizer.encode(text);
+    const Tokenizer& tokenizer = served_.load()->tokenizer;
+    if (!add_special) return tokenizer.encode(text);
+    std::vector<int32_t> ids;
+    for (const TextToken& token : tokenizer.tokens(text, {.add_special = true})) ids.push_back(token.id);
+    return ids;
   } catch (const Error& error) {
     throw Refused(400, error.what(), field);
   }
 }
 
-std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages) const {
+std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages, bool generation) const {
   const Served& served = *served_.load();
   if (!served.chat_template) throw Refused(400, "the model has no chat template, want /v1/completions");
   ordered_json variables = served.template_variables;
   variables["messages"] = messages;
-  variables["add_generation_prompt"] = true;
+  variables["add_generation_prompt"] = generation;
   std::string rendered;
   try {
     rendered = served.chat_template->render(variables);
@@ -299,6 +314,7 @@ Job Routes::job(const CompletionRequest& asked, std::vector<int32_t> prompt, con
            .writer = asked.writer,
            .score_prompt = asked.fields.echo && asked.writer.logprobs >= 0};
   if (!asked.fields.ignore_eos) made.writer.end_tokens = served.end_tokens;
+  made.writer.continues = !asked.chat;
   made.writer.end_at_special = asked.chat && !asked.fields.ignore_eos;
   if (!asked.seeded) made.writer.sampler.seed = std::random_device()();
   return made;
@@ -319,27 +335,29 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
   if (!asked.fields.model.empty()) check_model(served, asked.fields.model);
   warn_of_unknown(asked.unknown);
   std::vector<Job> jobs;
-  std::vector<std::string> texts;
-  if (chat) {
-    jobs.push_back(job(asked, chat_prompt(asked.messages), owner));
-    texts.emplace_back();
-  }
+  std::vector<AnsweredPrompt> prompts;
+  const auto add = [&](std::vector<int32_t> ids, const std::string& echoed) {
+    jobs.push_back(job(asked, std::move(ids), owner));
+    prompts.push_back({echoed, jobs.back().prompt.back()});
+  };
+  if (chat) add(chat_prompt(asked.messages, true), "");
   for (const auto& prompt : asked.prompts) {
     const auto* given = std::get_if<std::string>(&prompt);
     std::vector<int32_t> ids = given ? encoded(*given, "prompt") : std::get<std::vector<int32_t>>(prompt);
-    texts.push_back(!asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false));
-    jobs.push_back(job(asked, std::move(ids), owner));
+    const std::string echoed = !asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false);
+    add(std::move(ids), echoed);
   }
   AnswerForm form{.chat = chat,
                   .stream = asked.fields.stream,
                   .include_usage = asked.include_usage,
                   .echo = asked.fields.echo,
+                  .logged = options_.logs_requests,
                   .logprobs = asked.writer.logprobs,
                   .samples = asked.fields.n,
                   .id = text(chat ? "chatcmpl-" : "cmpl-", std::hex, now(), "-", ++number_),
                   .model = served.name,
                   .created = now()};
-  const auto answer = std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(texts));
+  const auto answer = std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(prompts));
   for (size_t i = 0; i < jobs.size(); ++i) jobs[i].answer = answer->of_prompt(i);
   engine_->submit(std::move(jobs), [&] { answer->begin(); });
 }

@@ -32,6 +32,7 @@ struct Served {
 struct RouteOptions {
   bool others_reach_it = false;  // the address is not a loopback one: Host may be any name
   std::string address, cors_origin;
+  bool logs_requests = false;
 };
 
 /// The paths of the server: who may ask what, and what is done of it. handle() is called on the I/O thread and hands
@@ -61,8 +62,8 @@ class Routes {
   void tokenize(const HttpRequest&, HttpReply) const;
   void detokenize(const HttpRequest&, HttpReply) const;
   void complete(const HttpRequest&, HttpReply, const std::string& owner, bool chat);
-  std::vector<int32_t> encoded(const std::string& text, const char* field) const;
-  std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages) const;
+  std::vector<int32_t> encoded(const std::string& text, const char* field, bool add_special = false) const;
+  std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages, bool generation) const;
   Job job(const CompletionRequest&, std::vector<int32_t> prompt, const std::string& owner) const;
   void send(HttpReply&, const nlohmann::json&) const;
   void warn_of_unknown(const std::vector<std::string>& names);

@@ -1,6 +1,30 @@
 #include "motet/text/token_bytes.h"
 
+#include <charconv>
+
 namespace motet {
+namespace {
+
+// The byte that SentencePiece writes as <0xE2>.
+bool byte_of(const std::string& piece, char& byte) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return false;
+  unsigned char value = 0;
+  const auto [end, error] = std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
+  byte = static_cast<char>(value);
+  return error == std::errc() && end == piece.data() + 5;
+}
+
+}  // namespace
+
+std::string token_bytes(const Tokenizer& tokenizer, int32_t id) {
+  const std::string alone = tokenizer.decode({&id, 1});
+  if (tokenizer.decodes_one_by_one()) return alone;
+  char byte;
+  if (byte_of(tokenizer.piece(id), byte)) return std::string(1, byte);
+  const int32_t twice[] = {id, id};
+  const std::string both = tokenizer.decode(twice);
+  return both.starts_with(alone) ? both.substr(alone.size()) : alone;
+}
 
 std::vector<int32_t> token_byte_counts(const Tokenizer& tokenizer) {
   std::vector<int32_t> counts(static_cast<size_t>(tokenizer.vocabulary_size()));

@@ -1,7 +1,8 @@
-// How many bytes of text each token stands for.
+// The text that each token stands for, and how many bytes it has.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "motet/text/tokenizer.h"
@@ -10,5 +11,9 @@ namespace motet {
 
 // By id: what a token adds to a decoded text that it does not begin; 0 for special tokens.
 std::vector<int32_t> token_byte_counts(const Tokenizer& tokenizer);
+
+// The bytes that a token adds to a text that it does not begin: " a" of SentencePiece's "▁a", which is "a" alone; one
+// byte of its "<0xE2>". Throws Error for an id outside of the vocabulary.
+std::string token_bytes(const Tokenizer& tokenizer, int32_t id);
 
 }  // namespace motet

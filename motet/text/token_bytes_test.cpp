@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "motet/formats/json.h"
+#include "motet/text/pipeline/stream_decoder.h"
 
 namespace motet {
 namespace {
@@ -28,6 +29,36 @@ TEST(TokenBytes, ABlankBeforeAWordIsPartOfIt) {
   const std::vector<int32_t> counts = token_byte_counts(*tokenizer);
   EXPECT_EQ(counts[1], 1);
   EXPECT_EQ(counts[2], 2);
+}
+
+TEST(TokenBytes, ATokensTextHasTheBlankThatABeginningLacks) {
+  const auto tokenizer = tokenizer_from_json(parse_json(kWords, "words"));
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{2}), "a");
+  EXPECT_EQ(token_bytes(*tokenizer, 1), "a");
+  EXPECT_EQ(token_bytes(*tokenizer, 2), " a");
+  EXPECT_EQ(token_bytes(*tokenizer, 0), " ");
+  EXPECT_EQ(token_bytes(*make_tokenizer("bytes", ""), 0xE2), "\xE2");
+}
+
+TEST(TokenBytes, AByteOfSentencePieceIsItself) {
+  nlohmann::json words = parse_json(kWords, "words");
+  words["model"]["vocab"]["<0xE2>"] = 4, words["model"]["vocab"]["<0xEg>"] = 5;
+  words["model"]["byte_fallback"] = true;
+  auto& steps = words["decoder"]["decoders"];
+  steps.insert(steps.begin() + 1, nlohmann::json::object({{"type", "ByteFallback"}}));
+  const auto tokenizer = tokenizer_from_json(words);
+  EXPECT_EQ(token_bytes(*tokenizer, 4), "\xE2");
+  EXPECT_EQ(token_bytes(*tokenizer, 5), "<0xEg>");
+}
+
+TEST(TokenBytes, ATextThatGoesOnKeepsItsFirstBlank) {
+  const auto tokenizer = tokenizer_from_json(parse_json(kWords, "words"));
+  StreamDecoder anew(*tokenizer), further(*tokenizer);
+  further.follow(1);
+  EXPECT_EQ(anew.push(2), "a");
+  EXPECT_EQ(further.push(2), " a");
+  EXPECT_EQ(further.push(1), "a");
+  EXPECT_EQ(further.push(2), " a");
 }
 
 TEST(TokenBytes, SpecialTokensStandForNone) {

@@ -2,7 +2,7 @@
 // as HTML.
 
 const part = (id) => document.getElementById(id);
-const conversation = [];
+let conversation = [];
 let key = "", running = null, model = null;
 
 function complain(message) {
@@ -56,7 +56,8 @@ function request(question) {
 
 async function talk(question) {
   complain("");
-  conversation.push({role: "user", content: question});
+  const talked = conversation;  // another one after "forget"
+  talked.push({role: "user", content: question});
   said("user", question);
   const answer = said("assistant open", "");
   running = new AbortController();
@@ -75,9 +76,9 @@ async function talk(question) {
   }
   answer.classList.remove("open");
   if (text) {
-    conversation.push({role: "assistant", content: text});
+    talked.push({role: "assistant", content: text});
   } else {
-    conversation.pop();
+    talked.pop();
     answer.remove();
   }
   running = null;
@@ -141,7 +142,7 @@ part("question").addEventListener("keydown", (event) => {
 part("stop").addEventListener("click", () => running && running.abort());
 part("forget").addEventListener("click", () => {
   if (running) running.abort();
-  conversation.length = 0;
+  conversation = [];
   part("talk").replaceChildren();
 });
 part("see").addEventListener("submit", (event) => {

@@ -26,6 +26,13 @@ std::string whole_characters(const std::string& bytes, std::string& waiting) {
 
 }  // namespace
 
+void StreamDecoder::follow(int32_t last) {
+  if (tokenizer_.decodes_one_by_one()) return;
+  const std::string text = tokenizer_.text({&last, 1}, false);
+  if (text.ends_with(kReplacement)) return;  // half a character is not whole with what comes
+  ids_ = {last}, shown_ = 1, shown_text_ = text;
+}
+
 std::string StreamDecoder::push(int32_t id) {
   if (tokenizer_.decodes_one_by_one()) {
     return whole_characters(std::exchange(waiting_, {}) + tokenizer_.decode({&id, 1}), waiting_);

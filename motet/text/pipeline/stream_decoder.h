@@ -16,6 +16,10 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
+  // The text goes on that of another one's last token: a blank between the two is part of it, where SentencePiece has
+  // none at a text's beginning.
+  void follow(int32_t last);
+
   // The text that is complete now; may be empty. Throws Error for an id outside of the vocabulary.
   std::string push(int32_t id);
 

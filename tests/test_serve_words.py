@@ -1,0 +1,96 @@
+"""`motet serve` with a tokenizer whose words begin with a blank (SentencePiece, as llama's): a text's beginning lacks it, a continuation's does not."""
+import json
+import shutil
+
+import pytest
+from conftest import run
+from serving import serving, small_model
+
+LETTERS = "abcdefghij"
+
+
+def words():
+    """tokenizer.json of 256 tokens: letters, the letters behind a blank, and numbers that are never written."""
+    pieces = ["<unk>", "<s>", "</s>", "\u2581", *LETTERS, *("\u2581" + letter for letter in LETTERS)]
+    pieces += [chr(0x400 + i) for i in range(256 - len(pieces))]
+    special = [{"id": i, "content": pieces[i], "special": True} | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) for i in range(3)]
+    blank = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    back = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+    return pieces, {
+        "version": "1.0", "added_tokens": special, "pre_tokenizer": None,
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, blank]},
+        "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                           "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                           "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [back, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "vocab": {piece: i for i, piece in enumerate(pieces)},
+                  "merges": ["\u2581 " + letter for letter in LETTERS]},
+    }  # fmt: skip
+
+
+PIECES, TOKENIZER = words()
+A, WORD_A, WORD_B = (PIECES.index(piece) for piece in ("a", "\u2581a", "\u2581b"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("words")
+    made = small_model(folder, context=128)
+    shutil.copytree(made, folder / "words")
+    (folder / "words/tokenizer.json").write_text(json.dumps(TOKENIZER))
+    return folder / "words"
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    with serving(model, "-t", 1) as running:
+        yield running
+
+
+def answer(server, **asked):
+    return server.post("/v1/completions", {"temperature": 0, **asked})["choices"][0]
+
+
+def test_a_completion_keeps_the_blank_between_the_prompt_and_it(server, model):
+    asked = {"prompt": "a b a", "max_tokens": 3, "logit_bias": {str(WORD_A): 100}}
+    assert answer(server, **asked)["text"] == " a a a"
+    assert answer(server, **asked, echo=True)["text"] == "a b a a a a"
+    assert answer(server, **asked, stop=" a")["text"] == ""
+    plain = answer(server, **asked, logprobs=0)
+    assert plain["logprobs"]["tokens"] == [" a", " a", " a"] and plain["logprobs"]["text_offset"] == [0, 2, 4]
+    whole = answer(server, **asked, logprobs=0, echo=True)
+    assert whole["logprobs"]["text_offset"] == [0, 1, 3, 5, 7, 9] and len(whole["text"]) == 11
+    chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "logit_bias": {str(WORD_A): 100}}
+    assert server.post("/v1/chat/completions", chat)["choices"][0]["message"]["content"] == "a a", "an answer begins a text"
+
+
+def test_generate_keeps_it_too(model):
+    made = run("generate", "-m", model, "-p", "a b a", "-n", 4, "--temp", 0, "-o", "json", "-t", 1)
+    with_it = run("generate", "-m", model, "-p", "a b a", "-n", 4, "--temp", 0, "-o", "json", "-t", 1, "--logprobs", 0)
+    (sample,) = json.loads(with_it.stdout)
+    assert json.loads(made.stdout)[0]["text"] == sample["text"]
+    ids = [token["id"] for token in sample["tokens"]]
+    assert sample["text"] == "".join(PIECES[id] for id in ids).replace("\u2581", " ")
+
+
+def test_tokens_of_one_letter_are_told_apart(server):
+    """lm-eval asks whether a token is the likeliest: it is not where another one of its letter is."""
+    scored = answer(server, prompt=[A, WORD_A], max_tokens=0, echo=True, logprobs=20)["logprobs"]
+    assert scored["tokens"][1] == " a"
+    for bias, token in ((WORD_A, " a"), (A, "a"), (1, "<s>")):
+        chosen = answer(server, prompt=[A], max_tokens=1, logprobs=5, logit_bias={str(bias): 100}, ignore_eos=True)["logprobs"]
+        assert chosen["tokens"] == [token]
+        assert chosen["top_logprobs"][0][token] == chosen["token_logprobs"][0] and len(chosen["top_logprobs"][0]) in (5, 6)
+    asked = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "logprobs": True, "logit_bias": {str(WORD_A): 100}}
+    (entry,) = server.post("/v1/chat/completions", asked)["choices"][0]["logprobs"]["content"]
+    assert (entry["token"], entry["bytes"]) == (" a", [32, 97])
+
+
+def test_tokens_around_a_text_come_when_they_are_asked_for(server):
+    ids = server.post("/tokenize", {"prompt": "a b", "messages": None})["tokens"]
+    assert ids == [WORD_A, WORD_B]
+    assert server.post("/tokenize", {"prompt": "a b", "add_special_tokens": True})["tokens"] == [1, *ids]
+    asked = {"messages": [{"role": "user", "content": "a"}]}
+    generation, without = (server.post("/tokenize", asked | {"add_generation_prompt": flag})["tokens"] for flag in (True, False))
+    assert generation[: len(without)] == without and len(generation) > len(without)
+    assert "add_special_tokens: want true or false" in server.post("/tokenize", {"prompt": "a", "add_special_tokens": 1}, status=400)["error"]["message"]
