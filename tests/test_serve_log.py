@@ -43,7 +43,7 @@ def test_a_request_is_one_line_without_its_text(small, silent):
 
 def test_a_second_signal_ends_at_once_whichever_it_is(small):
     for first, second in ((signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)):
-        with serving(small, "-t", 1, "--waiting-bytes", 1024) as server, begun(server, max_tokens=500, n=16, logprobs=5):
+        with serving(small, "-t", 1, "--waiting-bytes", 1024) as server, begun(server, max_tokens=500, n=16, logprobs=20):
             while server.metrics()["motet:num_requests_running"] == 0:
                 time.sleep(0.005)
             server.process.send_signal(first)
