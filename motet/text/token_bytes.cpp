@@ -21,7 +21,7 @@ std::string token_bytes(const Tokenizer& tokenizer, int32_t id) {
   if (tokenizer.decodes_one_by_one()) return alone;
   char byte;
   if (byte_of(tokenizer.piece(id), byte)) return std::string(1, byte);
-  const int32_t twice[] = {id, id};
+  const int32_t twice[] = {id, id};  // SentencePiece drops the blank before the first token alone
   const std::string both = tokenizer.decode(twice);
   return both.starts_with(alone) ? both.substr(alone.size()) : alone;
 }
@@ -29,10 +29,8 @@ std::string token_bytes(const Tokenizer& tokenizer, int32_t id) {
 std::vector<int32_t> token_byte_counts(const Tokenizer& tokenizer) {
   std::vector<int32_t> counts(static_cast<size_t>(tokenizer.vocabulary_size()));
   for (int32_t id = 0; id < static_cast<int32_t>(counts.size()); ++id) {
-    if (tokenizer.special(id)) continue;
-    const int32_t twice[] = {id, id};  // SentencePiece drops the blank before the first token alone
-    counts[static_cast<size_t>(id)] =
-        static_cast<int32_t>(tokenizer.decode(twice).size() - tokenizer.decode({&id, 1}).size());
+    if (!tokenizer.special(id))
+      counts[static_cast<size_t>(id)] = static_cast<int32_t>(token_bytes(tokenizer, id).size());
   }
   return counts;
 }

@@ -49,6 +49,7 @@ TEST(TokenBytes, AByteOfSentencePieceIsItself) {
   const auto tokenizer = tokenizer_from_json(words);
   EXPECT_EQ(token_bytes(*tokenizer, 4), "\xE2");
   EXPECT_EQ(token_bytes(*tokenizer, 5), "<0xEg>");
+  EXPECT_EQ(token_byte_counts(*tokenizer)[4], 1);  // not the three of U+FFFD
 }
 
 TEST(TokenBytes, ATextThatGoesOnKeepsItsFirstBlank) {
