@@ -86,10 +86,12 @@ CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, 
     for (const auto& one : choices_) one->decoder.follow(prompt_of(*one).last);
 }
 
-CompletionAnswer::~CompletionAnswer() {
-  if (!taken_ || !form_.logged) return;
+CompletionAnswer::~CompletionAnswer() { log("left by its client"); }
+
+void CompletionAnswer::log(const std::string& ending) {
+  if (!taken_ || !form_.logged || std::exchange(told_, true)) return;
   const auto taken = std::chrono::steady_clock::now() - since_;
-  log_info(text("serve: ", form_.id, ": ", ending_, ", ", usage_.prompt_tokens, " tokens of prompt (",
+  log_info(text("serve: ", form_.id, ": ", ending, ", ", usage_.prompt_tokens, " tokens of prompt (",
                 usage_.cached_tokens, " kept), ", usage_.completion_tokens, " of answer, ",
                 std::chrono::duration_cast<std::chrono::milliseconds>(taken).count(), " ms"));
 }
@@ -221,7 +223,7 @@ void CompletionAnswer::done(const Usage& usage) {
   usage_.prompt_tokens += usage.prompt_tokens, usage_.completion_tokens += usage.completion_tokens;
   usage_.cached_tokens += usage.cached_tokens;
   if (--open_prompts_ > 0 || closed_) return;
-  closed_ = true, ending_ = "answered";
+  closed_ = true;
   const char* const object =
       form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   json last = head(object);
@@ -232,7 +234,9 @@ void CompletionAnswer::done(const Usage& usage) {
       last["choices"].push_back(choice_json(*one, one->text, one->finish.empty() ? "length" : one->finish.c_str()));
     }
     last["usage"] = usage_json();
-    return reply_.send(200, "application/json", dumped(last));
+    std::string body = dumped(last);
+    log("answered");
+    return reply_.send(200, "application/json", std::move(body));
   }
   for (const auto& one : choices_)
     if (!one->begun) finish(*one, {}, "", Finish::length);
@@ -240,13 +244,14 @@ void CompletionAnswer::done(const Usage& usage) {
     last["usage"] = usage_json();
     reply_.write("data: " + dumped(last) + "\n\n");
   }
+  log("answered");
   reply_.write("data: [DONE]\n\n");
   reply_.end();
 }
 
 void CompletionAnswer::failed(int status, const std::string& message) {
   if (std::exchange(closed_, true)) return;
-  ending_ = text("failed with ", status);
+  log(text("failed with ", status));
   if (!begun_) return reply_.send(status, "application/json", error_body(status, message));
   reply_.write("data: " + error_body(status, message) + "\n\n");
   reply_.end();

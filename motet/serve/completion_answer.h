@@ -29,7 +29,8 @@ struct AnsweredPrompt {
 /// interface. Choice i of prompt p has the number p * samples + i. It is told everything on the engine's thread.
 class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
  public:
-  /// The tokenizer must outlive it. Where it is logged, the end of one that was taken is a line without any text.
+  /// The tokenizer must outlive it. Where it is logged, the end of one that was taken is a line without any text, which
+  /// stands there before its client can see the end.
   CompletionAnswer(HttpReply, const Tokenizer&, AnswerForm, std::vector<AnsweredPrompt> prompts);
   ~CompletionAnswer();
   /// What the job of a prompt tells its tokens.
@@ -48,6 +49,7 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   void finish(Choice&, const Sample&, const std::string& text, Finish);
   void done(const Usage&);
   void failed(int status, const std::string& message);
+  void log(const std::string& ending);
   nlohmann::json choice_json(Choice&, const std::string& text, const char* finish);
   nlohmann::json head(const char* object) const;
   void event(const nlohmann::json&);
@@ -60,8 +62,7 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   std::vector<std::unique_ptr<Choice>> choices_;
   Usage usage_;
   size_t open_prompts_;
-  bool taken_ = false, begun_ = false, closed_ = false;
-  std::string ending_ = "left by its client";
+  bool taken_ = false, begun_ = false, closed_ = false, told_ = false;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
