@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "motet/attention/cpu/plan.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
 #include "motet/core/caches.h"
@@ -31,7 +32,8 @@ std::string caches() {
     if (bytes > 0)
       all += text(all.empty() ? "" : ", ", level, " ", bytes >> 10, " KiB at ",
                   std::lround(read_bandwidth(std::min<int64_t>(bytes / 2, 64 << 20)) / 1e9), " GB/s");
-  if (sizes.slow_l2 && sizes.l2 > 0) all += "; L2 is slow for products, so mixed heads run in groups";
+  if (sizes.l2 > 0 && cpu::takes_groups(sizes))
+    all += text("; L2 is ", sizes.slow_l2 ? "slow" : "small", ", so mixed heads run in groups");
   return all.empty() ? "not told" : all;
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "motet/attention/cpu/fused_testing.h"
+#include "motet/attention/cpu/plan.h"
 
 namespace motet::cpu {
 namespace {
@@ -51,38 +52,41 @@ TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
     }
 }
 
-// Small caches make blocks of 16 queries, usual ones of 64, large ones of 128. Where L2 is slow, sub-blocks of 8 are
-// grouped: those of 128 queries in more than one group, those of 45 in a whole one and what is left.
+// Small caches make blocks of 16 queries, usual ones of 64, large ones of 128. Where L2 is slow or small, sub-blocks of
+// 8 are grouped: those of 128 queries in more than one group, those of 45 in a whole one and what is left.
 TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
   using enum Instructions;
   struct Blocks {
-    int64_t l2, T;
+    int64_t l2, rows, T;
     std::vector<int> post;
-    Instructions instructions;
+    std::vector<Instructions> sets;
   };
-  for (const auto& [l2, T, post, instructions] : {Blocks{16 << 10, 133, kDcmha, best},
-                                                  {64 << 20, 133, kDcmha, best},
-                                                  {64 << 20, 133, {kWeight}, best},
-                                                  {1 << 20, 109, {kWeight}, best},
-                                                  {16 << 10, 133, kDcmha, emulated_amx},
-                                                  {1 << 20, 109, kDcmha, emulated_amx}}) {
-    SCOPED_TRACE(std::to_string(l2) + ", T " + std::to_string(T) + " with " + name(instructions));
-    Options options;
-    options.B = T > 128 && instructions == best ? 32 : 2, options.T = options.S = T, options.causal = true;
-    options.pre = kDcmha, options.post = post, options.pre_identity = options.post_identity = true;
-    Sample s(options);
-    const std::vector<float> dout = cotangent(s);
-    Runtime run = runtime(2, instructions);
-    run.caches = {32 << 10, l2, 0, false};
-    const Results results = run_all(s, dout, run);
-    expect_close(results, s, dout, 2e-6);
-    run.caches.slow_l2 = true;
-    expect_same_bits(results, run_all(s, dout, run));
-  }
+  const std::vector<Instructions> own = available_instructions();
+  for (const auto& [l2, rows, T, post, sets] : {Blocks{16 << 10, 16, 133, kDcmha, own},
+                                                {64 << 20, 128, 133, kDcmha, own},
+                                                {64 << 20, 128, 133, {kWeight}, own},
+                                                {1 << 20, 64, 109, {kWeight}, own},
+                                                {16 << 10, 16, 133, kDcmha, {emulated_amx}},
+                                                {1 << 20, 64, 109, kDcmha, {emulated_amx}}})
+    for (const Instructions instructions : sets) {
+      SCOPED_TRACE(std::to_string(l2) + ", T " + std::to_string(T) + " with " + name(instructions));
+      Options options;
+      options.B = T > 128 && instructions != emulated_amx ? 32 : 2, options.T = options.S = T, options.causal = true;
+      options.pre = kDcmha, options.post = post, options.pre_identity = options.post_identity = true;
+      Sample s(options);
+      const std::vector<float> dout = cotangent(s);
+      Runtime run = runtime(2, instructions);
+      run.caches = {32 << 10, l2, 0, false};
+      EXPECT_EQ(make_plan(s.p, run.caches).forward_rows, rows);
+      const Results results = run_all(s, dout, run);
+      expect_close(results, s, dout, 2e-6);
+      run.caches.slow_l2 = true;
+      expect_same_bits(results, run_all(s, dout, run));
+    }
 }
 
 TEST_F(Fused, BitsDoNotDependOnTheSpeedOfL2) {
-  for (const int l2 : {16 << 10, 1 << 20}) {
+  for (const int l2 : {1 << 20, 4 << 20}) {
     Runtime fast = runtime(2, Instructions::best), slow = fast;
     fast.caches = {32 << 10, l2, 0, false}, slow.caches = {32 << 10, l2, 0, true};
     expect_same_bits(cases(), fast, {slow});

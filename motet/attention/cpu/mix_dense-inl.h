@@ -32,34 +32,34 @@ struct DenseProduct {
 
 template <int kKeys, int kM>
 HWY_INLINE void dense_block(const DenseProduct& p, int row, int column, int m) {
-  constexpr int kV = kMixVectors;
+  constexpr int kR = kMixRows, kV = kMixVectors;
   constexpr int64_t head = int64_t{kRows} * kKeys;
   const float* x = p.x + row * kKeys + column;
-  const float* w[2] = {p.matrix + row * p.row_step + m, p.matrix + (row + 1) * p.row_step + m};
-  Vec sum[kM][2][kV];
+  const float* const w = p.matrix + row * p.row_step + m;
+  Vec sum[kM][kR][kV];
   MOTET_UNROLL(4)
   for (int o = 0; o < kM; ++o)
-    MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) sum[o][i][j] = zero();
+    MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) sum[o][i][j] = zero();
   for (int n = 0; n < p.n; ++n) {
-    Vec v[2][kV];
+    Vec v[kR][kV];
     MOTET_UNROLL(2)
-    for (int i = 0; i < 2; ++i)
+    for (int i = 0; i < kR; ++i)
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) v[i][j] = load(x + n * head + i * kKeys + j * kLanes);
-    MOTET_UNROLL(4) for (int o = 0; o < kM; ++o) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const Vec s = set(w[i][n * p.m + o]);
+    MOTET_UNROLL(4) for (int o = 0; o < kM; ++o) MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+      const Vec s = set(w[i * p.row_step + n * p.m + o]);
       MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) sum[o][i][j] = fma(v[i][j], s, sum[o][i][j]);
     }
   }
   MOTET_UNROLL(4)
   for (int o = 0; o < kM; ++o) MOTET_UNROLL(2)
-  for (int i = 0; i < 2; ++i) MOTET_UNROLL(2)
+  for (int i = 0; i < kR; ++i) MOTET_UNROLL(2)
   for (int j = 0; j < kV; ++j) store(p.y + (m + o) * head + (row + i) * kKeys + column + j * kLanes, sum[o][i][j]);
 }
 
 template <int kKeys>
 HWY_INLINE void dense_product(const DenseProduct& p) {
   for (int column = 0; column < p.columns; column += kMixVectors * kLanes)
-    for (int row = 0; row < p.rows; row += 2) {
+    for (int row = 0; row < p.rows; row += kMixRows) {
       int m = 0;
       for (; m + 4 <= p.m; m += 4) dense_block<kKeys, 4>(p, row, column, m);
       for (; m < p.m; ++m) dense_block<kKeys, 1>(p, row, column, m);

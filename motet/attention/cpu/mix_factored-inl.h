@@ -85,85 +85,107 @@ HWY_NOINLINE void factored_apply(const Mix& mix, const MixTile& tile) {
   const MixTile t = tile;
   for (int column = 0; column < t.columns; column += kMixVectors * kLanes) {
     int row = 0;
-    for (; row + 2 <= t.num_rows; row += 2) factored_apply_rows<2, kQ, kK, kKeys>(mix, t, row, column);
-    if (row < t.num_rows) factored_apply_rows<1, kQ, kK, kKeys>(mix, t, row, column);
+    for (; row + kMixRows <= t.num_rows; row += kMixRows)
+      factored_apply_rows<kMixRows, kQ, kK, kKeys>(mix, t, row, column);
+    if (kMixRows > 1 && row < t.num_rows) factored_apply_rows<1, kQ, kK, kKeys>(mix, t, row, column);
   }
 }
 
-// Hidden sums of a pair of rows, all vectors, kept in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes]. On the way
-// takes the gradient through the softmax behind a pre mix.
-template <int kQ, int kK, bool kSoftmax>
-HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int row, float* hidden) {
-  constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK), kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
+// Where hidden sums of a pair of rows stand in L1: [row][vector][hq kQ, hk kK, gq kQ, gk kK][lanes].
+template <int kQ, int kK>
+HWY_INLINE float* hidden_of(float* hidden, int row, int vector) {
+  return hidden + (row * (kBackwardKeys / kLanes) + vector) * 2 * (kQ + kK) * kLanes;
+}
+
+// The gradient of a mix's output, through the softmax behind it: dL = P / Z (dP - D / Z), which is stored.
+template <bool kSoftmax>
+HWY_INLINE Vec output_gradient(float* grad, const SoftmaxTile& softmax, int64_t at, int64_t pair) {
+  const Vec g = load(grad + at);
+  if constexpr (!kSoftmax) return g;
+  const Vec weight = hn::Mul(load(softmax.weights + at), set(softmax.inverse[pair]));
+  const Vec through = hn::Mul(weight, hn::Sub(g, set(softmax.sums[pair])));
+  store(grad + at, through);
+  return through;
+}
+
+// Hidden sums of kR rows from `row` of the pair on and of kV vectors: those of the inputs, of the gradients, or of
+// both, whose sums would fill twice the registers.
+template <int kQ, int kK, bool kSoftmax, bool kInputs, bool kGradients>
+HWY_INLINE void hidden_sums(const Mix& mix, const MixBackTile t, int pair_row, int row, int vector, float* hidden) {
+  constexpr int kKeys = kBackwardKeys, kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
+  constexpr int kR = kMixRows, kV = kBackVectors;
   const int heads = mix.in;
   const int64_t head = int64_t{kRows} * kKeys, band = int64_t{kRowNumbers} * heads;
-  const float* q[2] = {t.rows + row * band, t.rows + (row + 1) * band};
-  for (int j = 0; j < t.columns / kLanes; ++j) {
-    const float* in = t.in + row * kKeys + j * kLanes;
-    float* grad = t.grad + row * kKeys + j * kLanes;
-    const float* k = t.keys + j * kLanes;
-    const int64_t pair = pair_place(row, 0, heads);
-    const float* weights = kSoftmax ? t.softmax->weights + row * kKeys + j * kLanes : nullptr;
-    const float* inverse = kSoftmax ? t.softmax->inverse + pair : nullptr;
-    const float* sums = kSoftmax ? t.softmax->sums + pair : nullptr;
-    Vec hq[2][kQ + 1], hk[2][kK + 1], gq[2][kQ + 1], gk[2][kK + 1];
-    MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) hq[i][r] = gq[i][r] = zero();
-      MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) hk[i][r] = gk[i][r] = zero();
+  const SoftmaxTile softmax = kSoftmax ? *t.softmax : SoftmaxTile{};
+  const float* const q = t.rows + (pair_row + row) * band;
+  const float* const k = t.keys + vector * kLanes;
+  const int64_t place = (pair_row + row) * kKeys + vector * kLanes, pair = pair_place(pair_row, 0, heads) + row;
+  Vec hq[kR][kV][kQ + 1], hk[kR][kV][kK + 1], gq[kR][kV][kQ + 1], gk[kR][kV][kK + 1];
+  MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) hq[i][j][r] = gq[i][j][r] = zero();
+    MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) hk[i][j][r] = gk[i][j][r] = zero();
+  }
+  for (int h = 0; h < heads; ++h) {
+    const float* const numbers = q + h * kRowNumbers;  // of the first row
+    const float* const key = k + h * kKeyNumbers * kKeys;
+    Vec x[kR][kV], g[kR][kV];
+    MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+      const int64_t at = place + h * head + i * kKeys + j * kLanes;
+      if (kInputs) x[i][j] = load(t.in + at);
+      if (kGradients) g[i][j] = output_gradient<kSoftmax>(t.grad, softmax, at, pair + 2 * h + i);
     }
-    for (int h = 0; h < heads; ++h) {
-      const float* const numbers[2] = {q[0] + h * kRowNumbers, q[1] + h * kRowNumbers};
-      const float* const key = k + h * kKeyNumbers * kKeys;
-      Vec x[2], g[2];
-      MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-        x[i] = load(in + h * head + i * kKeys);
-        g[i] = load(grad + h * head + i * kKeys);
-        if constexpr (kSoftmax) {
-          const Vec weight = hn::Mul(load(weights + h * head + i * kKeys), set(inverse[2 * h + i]));
-          g[i] = hn::Mul(weight, hn::Sub(g[i], set(sums[2 * h + i])));
-          store(grad + h * head + i * kKeys, g[i]);
-        }
-      }
-      MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) {
-        const Vec down = load(key + r * kKeys), up = load(key + (kK + r) * kKeys);
-        MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-          hk[i][r] = fma(x[i], down, hk[i][r]);
-          gk[i][r] = fma(g[i], up, gk[i][r]);
-        }
-      }
-      MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-        hq[i][r] = fma(x[i], set(numbers[i][r]), hq[i][r]);
-        gq[i][r] = fma(g[i], set(numbers[i][kQ + r]), gq[i][r]);
+    MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+      const Vec down = load(key + r * kKeys + j * kLanes), up = load(key + (kK + r) * kKeys + j * kLanes);
+      MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+        if (kInputs) hk[i][j][r] = fma(x[i][j], down, hk[i][j][r]);
+        if (kGradients) gk[i][j][r] = fma(g[i][j], up, gk[i][j][r]);
       }
     }
-    MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      float* to = hidden + ((i * (kKeys / kLanes) + j) * kSums) * kLanes;
-      MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) {
-        store(to + r * kLanes, hq[i][r]);
-        store(to + (kQ + kK + r) * kLanes, gq[i][r]);
+    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+      const Vec down = set(numbers[i * band + r]), up = set(numbers[i * band + kQ + r]);
+      MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+        if (kInputs) hq[i][j][r] = fma(x[i][j], down, hq[i][j][r]);
+        if (kGradients) gq[i][j][r] = fma(g[i][j], up, gq[i][j][r]);
       }
-      MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) {
-        store(to + (kQ + r) * kLanes, hk[i][r]);
-        store(to + (2 * kQ + kK + r) * kLanes, gk[i][r]);
-      }
+    }
+  }
+  MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) MOTET_UNROLL(2) for (int j = 0; j < kV; ++j) {
+    float* const to = hidden_of<kQ, kK>(hidden, row + i, vector + j);
+    MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) {
+      if (kInputs) store(to + r * kLanes, hq[i][j][r]);
+      if (kGradients) store(to + (kQ + kK + r) * kLanes, gq[i][j][r]);
+    }
+    MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) {
+      if (kInputs) store(to + (kQ + r) * kLanes, hk[i][j][r]);
+      if (kGradients) store(to + (2 * kQ + kK + r) * kLanes, gk[i][j][r]);
     }
   }
 }
 
-// Gradients of one head and a pair of rows: dx, the output again, and what is summed over columns (returned unreduced,
-// [row][down kQ, up kQ, diagonal, row sum]).
+// Hidden sums of a pair of rows, all vectors. On the way takes the gradient through the softmax behind a pre mix.
+template <int kQ, int kK, bool kSoftmax>
+HWY_INLINE void factored_hidden(const Mix& mix, const MixBackTile t, int pair_row, float* hidden) {
+  for (int vector = 0; vector < t.columns / kLanes; vector += kBackVectors)
+    for (int row = 0; row < 2; row += kMixRows)
+      if constexpr (kMixRows == 2) {
+        hidden_sums<kQ, kK, kSoftmax, true, true>(mix, t, pair_row, row, vector, hidden);
+      } else {
+        hidden_sums<kQ, kK, kSoftmax, true, false>(mix, t, pair_row, row, vector, hidden);
+        hidden_sums<kQ, kK, kSoftmax, false, true>(mix, t, pair_row, row, vector, hidden);
+      }
+}
+
+// Gradients of one head and kMixRows rows: dx, the output again, and what is summed over columns (unreduced,
+// [row][down kQ, up kQ, diagonal, row sum]). `hidden` are the sums of these rows.
 template <int kQ, int kK, bool kPost>
-HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int h, const float* hidden,
-                              Vec (&sum)[2][2 * kQ + 2]) {
-  constexpr int kKeys = kBackwardKeys, kSums = 2 * (kQ + kK), kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
+HWY_INLINE void factored_head_rows(const Mix& mix, const MixBackTile t, int row, int h, float* hidden,
+                                   Vec (*sum)[2 * kQ + 2]) {
+  constexpr int kKeys = kBackwardKeys, kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1, kR = kMixRows;
   const int64_t band = int64_t{kRowNumbers} * mix.in, place = (h * int64_t{kRows} + row) * kKeys;
-  const float* const q[2] = {t.rows + row * band + h * kRowNumbers, t.rows + (row + 1) * band + h * kRowNumbers};
-  MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) MOTET_UNROLL(6) for (int n = 0; n < 2 * kQ + 2; ++n) sum[i][n] = zero();
-  for (int i = 0; i < 2 * kKeys; i += 16) {  // the next pair of rows
-    prefetch_l1(t.in + place + 2 * kKeys + i);
-    prefetch_l1(t.grad + place + 2 * kKeys + i);
-    if (!kPost) prefetch_l1(t.softmax->weights + place + 2 * kKeys + i);
-  }
+  const float* const q = t.rows + row * band + h * kRowNumbers;
+  Vec total[kR][2 * kQ + 2];
+  MOTET_UNROLL(2)
+  for (int i = 0; i < kR; ++i) MOTET_UNROLL(6) for (int n = 0; n < 2 * kQ + 2; ++n) total[i][n] = zero();
   for (int j = 0; j < t.columns / kLanes; ++j) {
     const float* const k = t.keys + h * kKeyNumbers * kKeys + j * kLanes;
     float* const gk = t.key_gradients + h * kKeyNumbers * kKeys + j * kLanes;
@@ -172,19 +194,20 @@ HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int 
         weight[n] = load(k + n * kKeys);
         gradient[n] = load(gk + n * kKeys);
       }
-    MOTET_UNROLL(2) for (int i = 0; i < 2; ++i) {
-      const float* z = hidden + ((i * (kKeys / kLanes) + j) * kSums) * kLanes;
+    MOTET_UNROLL(2) for (int i = 0; i < kR; ++i) {
+      const float* const z = hidden_of<kQ, kK>(hidden, i, j);
+      const float* const numbers = q + i * band;
       const int64_t at = place + i * kKeys + j * kLanes;
       const Vec x = load(t.in + at), g = load(t.grad + at);
-      const Vec diagonal = set(q[i][2 * kQ]);
+      const Vec diagonal = set(numbers[2 * kQ]);
       const Vec scale = kK ? hn::Add(diagonal, weight[2 * kK]) : diagonal;
       Vec dx = hn::Mul(g, scale), y = hn::Mul(x, scale);
       MOTET_UNROLL(2) for (int r = 0; r < kQ; ++r) {
         const Vec hq = load(z + r * kLanes), gq = load(z + (kQ + kK + r) * kLanes);
-        dx = fma(gq, set(q[i][r]), dx);
-        if (kPost) y = fma(hq, set(q[i][kQ + r]), y);
-        sum[i][r] = fma(x, gq, sum[i][r]);
-        sum[i][kQ + r] = fma(g, hq, sum[i][kQ + r]);
+        dx = fma(gq, set(numbers[r]), dx);
+        if (kPost) y = fma(hq, set(numbers[kQ + r]), y);
+        total[i][r] = fma(x, gq, total[i][r]);
+        total[i][kQ + r] = fma(g, hq, total[i][kQ + r]);
       }
       MOTET_UNROLL(2) for (int r = 0; r < kK; ++r) {
         const Vec hk = load(z + (kQ + r) * kLanes), g_up = load(z + (2 * kQ + kK + r) * kLanes);
@@ -194,16 +217,33 @@ HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int 
         gradient[kK + r] = fma(g, hk, gradient[kK + r]);
       }
       const Vec product = hn::Mul(x, g);
-      sum[i][2 * kQ] = hn::Add(sum[i][2 * kQ], product);
+      total[i][2 * kQ] = hn::Add(total[i][2 * kQ], product);
       if (kK) gradient[2 * kK] = hn::Add(gradient[2 * kK], product);
       if (kPost) {
-        sum[i][2 * kQ + 1] = fma(x, dx, sum[i][2 * kQ + 1]);
+        total[i][2 * kQ + 1] = fma(x, dx, total[i][2 * kQ + 1]);
         store(t.out + at, y);
       }
       store(t.dx + at, dx);
     }
     if constexpr (kK > 0) MOTET_UNROLL(5) for (int n = 0; n < 2 * kK + 1; ++n) store(gk + n * kKeys, gradient[n]);
   }
+  MOTET_UNROLL(2)
+  for (int i = 0; i < kR; ++i) MOTET_UNROLL(6) for (int n = 0; n < 2 * kQ + 2; ++n) sum[i][n] = total[i][n];
+}
+
+// The same of both rows of a pair.
+template <int kQ, int kK, bool kPost>
+HWY_INLINE void factored_head(const Mix& mix, const MixBackTile t, int row, int h, float* hidden,
+                              Vec (&sum)[2][2 * kQ + 2]) {
+  const int64_t next = (h * int64_t{kRows} + row + 2) * kBackwardKeys;  // pair of rows
+  for (int i = 0; i < 2 * kBackwardKeys; i += 16) {
+    prefetch_l1(t.in + next + i);
+    prefetch_l1(t.grad + next + i);
+    if (!kPost) prefetch_l1(t.softmax->weights + next + i);
+  }
+  MOTET_UNROLL(2)
+  for (int first = 0; first < 2; first += kMixRows)
+    factored_head_rows<kQ, kK, kPost>(mix, t, row + first, h, hidden_of<kQ, kK>(hidden, first, 0), sum + first);
 }
 
 // Adds the sums of kLanes / 2 heads, each of a pair of rows, to a list [row pair][heads][2].

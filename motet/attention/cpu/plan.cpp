@@ -10,16 +10,20 @@ namespace {
 
 // Queries of a block without row buffers. On Zen 5 64, 256 and 512 take the same time within 4 %.
 constexpr int64_t kOnlineRows = 128;
-// The most queries of a block with row buffers, and where L2 has twice the usual size and enough blocks are left for
-// as many threads. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won at most 3 % and lost up to 6 %.
-constexpr int64_t kMixedRows = 64, kMixedRowsOfLargeL2 = 128, kEnoughBlocks = 32;
+// The most queries of a block with row buffers, and where enough blocks are left for as many threads and L2 has twice
+// the usual size or, forward, keeps nothing. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won at most 3 % and lost up
+// to 6 %.
+constexpr int64_t kMixedRows = 64, kMixedRowsWhereMany = 128, kEnoughBlocks = 32;
 constexpr int64_t kUsualL2 = int64_t{1} << 20;
-// The most sub-blocks of a group where L2 is slow, and the part of L2 that what they make of a tile may take. Of 16
-// heads on 1 MiB all of them may: 8 tiles forward, 4 times 4 backward.
-constexpr int64_t kForwardGroup = 8, kBackwardGroup = 4, kGroupsInL2 = 4;
+// The most sub-blocks of a group, and the part of L2 that what they make of a tile may take. Of 16 heads all of them
+// may: on 1 MiB a quarter holds 8 tiles forward, 4 times 4 backward, on 512 KiB a half.
+constexpr int64_t kForwardGroup = 8, kBackwardGroup = 4, kGroupsInL2 = 4, kGroupsInSmallL2 = 2;
 // One thread's row buffers at most; beyond that blocks have fewer queries, whatever it costs.
 constexpr int64_t kRowBufferBytes = int64_t{192} << 20;
 constexpr int64_t kDecodeRows = 16;  // with at most this many queries nothing is packed
+
+int64_t l2_of(const CacheSizes& caches) { return caches.l2 > 0 ? caches.l2 : kUsualL2; }
+bool has_small_l2(const CacheSizes& caches) { return l2_of(caches) < kUsualL2; }
 
 MixKind kind_of(const HeadMix& mix, int64_t heads_in, int64_t heads_out) {
   if (!mix.any_part()) return MixKind::none;
@@ -121,26 +125,30 @@ double mean_keys(const Problem& p) {
 // Queries of a block with row buffers, forward and backward.
 std::pair<int64_t, int64_t> mixed_rows(const Problem& p, const Plan& plan, const CacheSizes& caches) {
   const Unit& unit = plan.units.front();
-  const int64_t l2 = caches.l2 > 0 ? caches.l2 : kUsualL2, enough = round_up(std::max<int64_t>(p.T, 1), kRows);
-  const int64_t blocks = p.B * static_cast<int64_t>(plan.units.size()) * (p.T / kMixedRowsOfLargeL2);
-  const bool large = l2 >= 2 * kUsualL2 && blocks >= kEnoughBlocks;
-  const int64_t most = std::min(enough, large ? kMixedRowsOfLargeL2 : kMixedRows);
+  const int64_t l2 = l2_of(caches);
   const double keys = static_cast<double>(std::min(unit.scores, p.key_heads) * p.D),
                values = static_cast<double>(std::min(unit.outputs, p.value_heads) * p.E);
+  // A small L2, half of which does not hold keys and values of a tile, keeps nothing of them from one to the next.
+  const bool streams =
+      has_small_l2(caches) && 2.0 * sizeof(float) * kForwardKeys * (keys + values) > static_cast<double>(l2);
+  const int64_t blocks = p.B * static_cast<int64_t>(plan.units.size()) * (p.T / kMixedRowsWhereMany);
+  const bool enough = blocks >= kEnoughBlocks, large = l2 >= 2 * kUsualL2;
   const int64_t heads = std::max({unit.scores, unit.softmax, unit.outputs});
-  const auto rows = [&](const Traffic& traffic, int64_t buffers) {
-    return rows_within_budget(p, buffers, rows_of_least_traffic(traffic, mean_keys(p), l2, most));
+  const auto rows = [&](const Traffic& traffic, int64_t buffers, bool many) {
+    const int64_t most = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), many ? kMixedRowsWhereMany : kMixedRows);
+    return rows_within_budget(p, buffers, streams ? most : rows_of_least_traffic(traffic, mean_keys(p), l2, most));
   };
-  return {rows(forward_traffic(unit, keys, values, p), heads),
-          rows(backward_traffic(unit, keys, values, p), 3 * heads)};
+  return {rows(forward_traffic(unit, keys, values, p), heads, enough && (large || streams)),
+          rows(backward_traffic(unit, keys, values, p), 3 * odd_heads(heads), enough && large)};
 }
 
 // Sub-blocks of a group that make `numbers` of each query and head: at most `most`, those of a block of `rows`.
 int64_t group_size(const Plan& plan, const CacheSizes& caches, int64_t rows, int64_t numbers, int64_t most) {
   const Unit& unit = plan.units.front();
-  const int64_t heads = std::max({unit.scores, unit.softmax, unit.outputs}), l2 = caches.l2 > 0 ? caches.l2 : kUsualL2;
+  const int64_t heads = std::max({unit.scores, unit.softmax, unit.outputs});
   const int64_t bytes = heads * kRows * numbers * static_cast<int64_t>(sizeof(float));
-  return std::clamp<int64_t>(l2 / kGroupsInL2 / bytes, 1, std::min(most, rows / kRows));
+  const int64_t space = l2_of(caches) / (has_small_l2(caches) ? kGroupsInSmallL2 : kGroupsInL2);
+  return std::clamp<int64_t>(space / bytes, 1, std::min(most, rows / kRows));
 }
 
 }  // namespace
@@ -150,6 +158,8 @@ MixKind pre_kind(const Problem& p) { return kind_of(p.pre, p.score_heads, p.soft
 MixKind post_kind(const Problem& p) {
   return p.pairs.lambda ? MixKind::pairs : kind_of(p.post, p.softmax_heads, p.output_heads);
 }
+
+bool takes_groups(const CacheSizes& caches) { return caches.slow_l2 || has_small_l2(caches); }
 
 Plan make_plan(const Problem& p, const CacheSizes& caches) {
   Plan plan;
@@ -162,7 +172,7 @@ Plan make_plan(const Problem& p, const CacheSizes& caches) {
                                                      : Skeleton::online;
   plan.forward_rows = plan.backward_rows = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), kOnlineRows);
   if (mixed) std::tie(plan.forward_rows, plan.backward_rows) = mixed_rows(p, plan, caches);
-  if (mixed && caches.slow_l2) {
+  if (mixed && takes_groups(caches)) {
     const int64_t buffers = plan.pre == MixKind::dense || plan.post == MixKind::dense ? 2 : 1;
     plan.forward_group = group_size(plan, caches, plan.forward_rows, buffers * kForwardKeys, kForwardGroup);
     plan.backward_group = group_size(plan, caches, plan.backward_rows, 4 * kBackwardKeys, kBackwardGroup);

@@ -13,6 +13,9 @@ inline constexpr int kForwardKeys = 64;   // keys of a tile; in a prototype 32 w
 inline constexpr int kBackwardKeys = 32;  // 64 would push the three row buffers of a sub-block out of L1
 
 inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+/// Heads of a sub-block's tile in the row buffers of the backward pass, from one tile to the next: an odd number of
+/// KiB, so that the tiles of one head do not share a few sets of L1.
+inline int64_t odd_heads(int64_t heads) { return heads | 1; }
 /// Columns of a width in packed panels: full panels, then one of 16 where it suffices.
 inline int64_t padded_width(int64_t width) { return round_up(width, 16); }
 
@@ -41,6 +44,9 @@ struct Plan {
   int64_t forward_rows, backward_rows;            // queries of a block, multiples of kRows
   int64_t forward_group = 1, backward_group = 1;  // with row buffers: sub-blocks of a group (group.h)
 };
+
+/// Whether mixed heads run in groups of sub-blocks: where L2 is slow beside the arithmetic or has less than 1 MiB.
+bool takes_groups(const CacheSizes&);
 
 /// Of caches only L2 counts: the last level is shared with whatever else runs. 0: taken for 1 MiB. `slow_l2` changes
 /// only the groups, never the results.

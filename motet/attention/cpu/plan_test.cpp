@@ -11,7 +11,8 @@ namespace motet::cpu {
 namespace {
 
 constexpr float kSome = 0;  // what a part points to; a plan reads no numbers
-constexpr CacheSizes kZen{32 << 10, 1 << 20, 32 << 20}, kIntel{48 << 10, 2 << 20, 480 << 20};
+constexpr CacheSizes kZen{32 << 10, 1 << 20, 32 << 20}, kIntel{48 << 10, 2 << 20, 480 << 20},
+    kSmall{32 << 10, 512 << 10, 32 << 20};
 
 Problem problem(int64_t T, int64_t S, int64_t heads = 4) {
   Problem p;
@@ -81,13 +82,13 @@ TEST(Plan, RowBuffersFillTheirBudgetAndNoMore) {
     return std::pair(plan.forward_rows, plan.backward_rows);
   };
   using Rows = std::pair<int64_t, int64_t>;
-  EXPECT_EQ(rows(8192, 0), Rows(64, 64));         // 32 heads x 8192 x 4 bytes are 1 MiB, 3 on the way back
+  EXPECT_EQ(rows(8192, 0), Rows(64, 56));         // 32 heads x 8192 x 4 bytes are 1 MiB, 3 x 33 heads on the way back
   EXPECT_EQ(rows(24'576, 0), Rows(64, 16));       // 3 and 9 MiB: 64 and 21 rows
   EXPECT_EQ(rows(65'536, 0), Rows(24, 8));        // 8 and 24 MiB: 24 and 8 rows
   EXPECT_EQ(rows(65'536, 0, 64), Rows(8, 8));     // the widest stage counts; never fewer than a sub-block
   EXPECT_EQ(rows(65'536, 24'512), Rows(64, 16));  // with a block of 64 queries a window sees 24,576 keys
-  EXPECT_EQ(rows(65'536, 8'128), Rows(64, 64));
-  EXPECT_EQ(rows(1 << 20, 8'192 - 63), Rows(64, 56));  // one key more than fits 64 rows
+  EXPECT_EQ(rows(65'536, 7'879), Rows(64, 64));
+  EXPECT_EQ(rows(1 << 20, 7'880), Rows(64, 56));  // one key more than fits 64 rows
   EXPECT_EQ(make_plan(problem(20, 20), kZen).forward_rows, 24);
   EXPECT_EQ(make_plan(problem(4096, 1 << 20), kZen).forward_rows, 128);
 }
@@ -110,14 +111,22 @@ TEST(Plan, RowsAreThoseThatBringTheLeastFromBeyondL2) {
   EXPECT_EQ(rows(512, kIntel), Rows(64, 32));   // all fit; 32 backward: 896 beside 448 + 640
   EXPECT_EQ(rows(1024, kIntel), Rows(48, 64));  // twice what fits Zen's
   EXPECT_EQ(rows(2048, kIntel), Rows(64, 64));
-  EXPECT_EQ(rows(4096, kIntel), Rows(128, 128));                  // K and V once for 128 queries
-  EXPECT_EQ(rows(2048, kIntel, 16, 2), Rows(128, 128));           // enough blocks, of two sequences
-  EXPECT_EQ(rows(4096, kZen, 4), Rows(64, 64));                   // although the queries of 128 would fit
-  EXPECT_EQ(rows(4096, {}), rows(4096, kZen));                    // not told
-  EXPECT_EQ(rows(4096, {32 << 10, 512 << 10, 0}), Rows(32, 32));  // 64 queries of 16 heads take all of it
+  EXPECT_EQ(rows(4096, kIntel), Rows(128, 128));         // K and V once for 128 queries
+  EXPECT_EQ(rows(2048, kIntel, 16, 2), Rows(128, 128));  // enough blocks, of two sequences
+  EXPECT_EQ(rows(4096, kZen, 4), Rows(64, 64));          // although the queries of 128 would fit
+  EXPECT_EQ(rows(4096, kZen, 32), Rows(32, 32));         // 64 queries of 32 heads take all of it
+  EXPECT_EQ(rows(4096, {}), rows(4096, kZen));           // not told
+  // Half of a small L2 holds a tile of 8 heads. Where heads are more, nothing is counted, for nothing stays: as many
+  // rows as leave enough blocks.
+  EXPECT_EQ(rows(4096, kSmall, 8), Rows(64, 64));
+  EXPECT_EQ(rows(512, kSmall, 8), Rows(48, 64));  // as 16 heads on 1 MiB
+  EXPECT_EQ(rows(512, kSmall), Rows(64, 64));
+  EXPECT_EQ(rows(2048, kSmall), Rows(64, 64));
+  EXPECT_EQ(rows(2048, kSmall, 16, 2), Rows(128, 64));
+  EXPECT_EQ(rows(4096, kSmall), Rows(128, 64));
 }
 
-TEST(Plan, SubBlocksAreGroupedWhereL2IsSlowAndHeadsAreMixed) {
+TEST(Plan, SubBlocksAreGroupedWhereL2IsSlowOrSmallAndHeadsAreMixed) {
   using Sizes = std::pair<int64_t, int64_t>;
   Problem p = problem(4096, 4096);
   const auto groups = [&](bool slow, int64_t l2 = 1 << 20) {
@@ -129,10 +138,15 @@ TEST(Plan, SubBlocksAreGroupedWhereL2IsSlowAndHeadsAreMixed) {
   EXPECT_EQ(groups(false), Sizes(1, 1));
   EXPECT_EQ(groups(true), Sizes(8, 4));
   p = problem(4096, 4096, 16), p.pre = parts({kQueryGate});
-  EXPECT_EQ(groups(true), Sizes(8, 4));             // 8 tiles of 32 KiB: a quarter of L2
-  EXPECT_EQ(groups(true, 512 << 10), Sizes(4, 2));  // which must hold them
+  EXPECT_EQ(groups(true), Sizes(8, 4));  // 8 tiles of 32 KiB: a quarter of L2
+  EXPECT_EQ(groups(false), Sizes(1, 1));
+  EXPECT_EQ(groups(false, (1 << 20) - 1), Sizes(8, 4));  // small: half of it
+  EXPECT_EQ(groups(false, 512 << 10), Sizes(8, 4));
+  EXPECT_EQ(groups(true, 512 << 10), Sizes(8, 4));
+  EXPECT_EQ(groups(false, 256 << 10), Sizes(4, 2));  // which must hold them
   EXPECT_EQ(groups(true, 64 << 10), Sizes(1, 1));
-  p.post = parts({kWeight});  // whose output lies beside its input
+  EXPECT_EQ(groups(false, 0), Sizes(1, 1));  // not told
+  p.post = parts({kWeight});                 // whose output lies beside its input
   EXPECT_EQ(groups(true), Sizes(4, 4));
   p = problem(12, 4096, 16), p.pre = parts({kQueryGate});
   p.S = 20;

@@ -39,7 +39,8 @@ class RowBackward {
     tiles_ = std::min(call.tiles(kBackwardKeys), span / kBackwardKeys + 2);
     d_ = padded_width(p_.D), e_ = padded_width(p_.E);
     const int64_t row_tile = kRows * kBackwardKeys;
-    score_tile_ = unit.scores * row_tile, weight_tile_ = unit.softmax * row_tile, out_tile_ = unit.outputs * row_tile;
+    score_tile_ = odd_heads(unit.scores) * row_tile, weight_tile_ = odd_heads(unit.softmax) * row_tile;
+    out_tile_ = odd_heads(unit.outputs) * row_tile;
     grad_tile_ = std::max({score_tile_, weight_tile_});
     q_ = space_.reserve(subs * unit.scores * kRows * d_);
     dq_ = space_.reserve(subs * unit.scores * kRows * d_);

@@ -32,8 +32,10 @@ using Lane4 = hn::FixedTag<float, 4>;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float));
 
 constexpr int kRegisters = HWY_TARGET == HWY_AVX2 ? 16 : 32;
-// Vectors of a row that are mixed at once, beside two rows: what the registers hold.
-constexpr int kMixVectors = kRegisters / 16;
+// Rows and vectors of a row that are mixed at once: what the registers hold. Two vectors of 8 lanes are a line.
+// Backward there are twice the sums; 16 registers make those of the inputs and those of the gradients one after the
+// other.
+constexpr int kMixRows = kRegisters / 16, kMixVectors = 2, kBackVectors = kMixVectors / kMixRows;
 // Rows and vectors of a product's block of at most kWidth columns: half the registers hold its sums.
 constexpr int kBlockRows = kLanes == 16 ? 8 : 4;
 template <int kWidth>
@@ -47,32 +49,37 @@ HWY_INLINE Vec fma(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
 HWY_INLINE void prefetch_l1(const float* p) { __builtin_prefetch(p, 0, 3); }
 HWY_INLINE void prefetch_l2(const float* p) { __builtin_prefetch(p, 0, 2); }
 
-/// 2^x: 0.9 ulp on [-100, 0] (degree 6, coefficients of the minimax fit), 0 below about -126 where a float has no
-/// exponent left, NaN for NaN.
-HWY_INLINE Vec exp2(Vec x) {
-  // What is no AVX-512 keeps the integer below in range, and a NaN one: on x86 by the order of operands, while
-  // Highway's own Max of NEON gives the number.
-#if HWY_TARGET == HWY_AVX2
-  x = hn::Min(set(200.f), hn::Max(set(-200.f), x));
-#elif !HWY_ARCH_X86
-  x = Vec(vminq_f32(vdupq_n_f32(200.f), vmaxq_f32(vdupq_n_f32(-200.f), x.raw)));
-#endif
-  const Vec whole = hn::Round(x), f = hn::Sub(x, whole);
+/// 2^f on [-1/2, 1/2]: degree 6, coefficients of the minimax fit.
+HWY_INLINE Vec exp2_fraction(Vec f) {
   Vec p = set(1.5353362e-4f);
   p = fma(p, f, set(1.3398874e-3f));
   p = fma(p, f, set(9.6184373e-3f));
   p = fma(p, f, set(5.5503324e-2f));
   p = fma(p, f, set(2.4022648e-1f));
   p = fma(p, f, set(6.9314720e-1f));
-  p = fma(p, f, set(1.0f));
+  return fma(p, f, set(1.0f));
+}
+
+/// 2^x: 0.9 ulp on [-100, 0], infinity beyond a float, NaN for NaN. Below -126, where a float has no exponent left, the
+/// result is 0 or, with AVX-512, what is left of it.
+HWY_INLINE Vec exp2(Vec x) {
 #if HWY_TARGET <= HWY_AVX3
-  return Vec{_mm512_scalef_ps(p.raw, whole.raw)};
+  const Vec whole = hn::Round(x);
+  return Vec{_mm512_scalef_ps(exp2_fraction(hn::Sub(x, whole)).raw, whole.raw)};
 #else
-  // Two steps, because 2^n alone leaves the range of a float long before p 2^n does.
-  const Ints d;
-  const auto n = hn::ConvertTo(d, whole), half = hn::ShiftRight<1>(n);
-  const auto power = [&](auto e) { return hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::Add(e, hn::Set(d, 127)))); };
-  return hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(n, half)));
+  // The sum has whole + 127, which is the exponent of 2^whole, in its last bits: at this size a float's step is 1. 255
+  // is the exponent of infinity.
+  constexpr float kWholes = 12582912.f + 127.f;
+  // A NaN stays one: on x86 by the order of operands, while Highway's own Min of NEON gives the number.
+#if HWY_ARCH_X86
+  x = hn::Min(set(128.f), x);
+#else
+  x = Vec(vminq_f32(vdupq_n_f32(128.f), x.raw));
+#endif
+  const Vec sum = hn::Add(x, set(kWholes)), whole = hn::Sub(sum, set(kWholes));
+  const Vec power = hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Ints(), sum)));
+  const Vec y = hn::Mul(exp2_fraction(hn::Sub(x, whole)), power);
+  return hn::IfThenZeroElse(hn::Lt(x, set(-126.f)), y);
 #endif
 }
 
