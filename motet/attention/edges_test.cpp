@@ -173,7 +173,9 @@ TEST(Edges, HugeLogitsGiveTheValueOfTheOneKey) {
           const Attended done = kernel->forward(p);
           const std::string where = c10::str(kernel->name, " ", type, " mixes ", mixes, " sign ", sign);
           const double lse = sign > 0 ? 16384 : std::log(S - 1.0);
-          EXPECT_LE((done.lse_BHT - lse).abs().max().item<double>(), sign > 0 ? 0 : 1e-5) << where;
+          // PyTorch's exponential beside operands of 16 bits is off by 5e-5 where there is no AVX-512.
+          const double off = at::elementSize(type) == 2 ? 1e-4 : 1e-5;
+          EXPECT_LE((done.lse_BHT - lse).abs().max().item<double>(), sign > 0 ? 0 : off) << where;
           if (sign > 0) {
             EXPECT_TRUE(done.out_BTHE.equal(want)) << where;
           } else {
