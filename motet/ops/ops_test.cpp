@@ -183,10 +183,10 @@ TEST(Ops, GatesAloneNeedNoPreparedGenerator) {
   g.rows_XC = like(x, {24, 8}, 16).t();
   for (const DcmhaMaps& of : ops::dcmha_maps(x, g)) EXPECT_FALSE(of.down_BTRN.defined() || of.up_BTRN.defined());
   const Tensor got = at::cat({ops::dcmha_maps(x, g)[0].gate_BTN, ops::dcmha_maps(x, g)[1].gate_BTN}, 2);
+  // Each compares sums of 24 products in another order, which are up to about 10.
   EXPECT_LE((got - at::tanh(at::matmul(x, g.rows_XC.t()))).abs().max().item<double>(), 4e-6);
   g.rows_XC = g.rows_XC.contiguous();
   const std::vector<DcmhaMaps> rows = ops::dcmha_maps(x, g, "rows");
-  // Sums of 24 products in another order, which are up to about 10.
   EXPECT_LE((got - at::cat({rows[0].gate_BTN, rows[1].gate_BTN}, 2)).abs().max().item<double>(), 4e-6);
 }
 

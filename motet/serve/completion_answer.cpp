@@ -86,10 +86,13 @@ CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, 
     for (const auto& one : choices_) one->decoder.follow(prompt_of(*one).last);
 }
 
-CompletionAnswer::~CompletionAnswer() { log("left by its client"); }
+CompletionAnswer::~CompletionAnswer() {
+  if (!closed_) close("left by its client");
+}
 
-void CompletionAnswer::log(const std::string& ending) {
-  if (!taken_ || !form_.logged || std::exchange(told_, true)) return;
+void CompletionAnswer::close(const std::string& ending) {
+  closed_ = true;
+  if (!taken_ || !form_.logged) return;
   const auto taken = std::chrono::steady_clock::now() - since_;
   log_info(text("serve: ", form_.id, ": ", ending, ", ", usage_.prompt_tokens, " tokens of prompt (",
                 usage_.cached_tokens, " kept), ", usage_.completion_tokens, " of answer, ",
@@ -223,7 +226,6 @@ void CompletionAnswer::done(const Usage& usage) {
   usage_.prompt_tokens += usage.prompt_tokens, usage_.completion_tokens += usage.completion_tokens;
   usage_.cached_tokens += usage.cached_tokens;
   if (--open_prompts_ > 0 || closed_) return;
-  closed_ = true;
   const char* const object =
       form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   json last = head(object);
@@ -235,7 +237,7 @@ void CompletionAnswer::done(const Usage& usage) {
     }
     last["usage"] = usage_json();
     std::string body = dumped(last);
-    log("answered");
+    close("answered");
     return reply_.send(200, "application/json", std::move(body));
   }
   for (const auto& one : choices_)
@@ -244,14 +246,14 @@ void CompletionAnswer::done(const Usage& usage) {
     last["usage"] = usage_json();
     reply_.write("data: " + dumped(last) + "\n\n");
   }
-  log("answered");
+  close("answered");
   reply_.write("data: [DONE]\n\n");
   reply_.end();
 }
 
 void CompletionAnswer::failed(int status, const std::string& message) {
-  if (std::exchange(closed_, true)) return;
-  log(text("failed with ", status));
+  if (closed_) return;
+  close(text("failed with ", status));
   if (!begun_) return reply_.send(status, "application/json", error_body(status, message));
   reply_.write("data: " + error_body(status, message) + "\n\n");
   reply_.end();

@@ -49,7 +49,8 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   void finish(Choice&, const Sample&, const std::string& text, Finish);
   void done(const Usage&);
   void failed(int status, const std::string& message);
-  void log(const std::string& ending);
+  /// From here on it tells nothing; what became of it is a line where it is logged.
+  void close(const std::string& ending);
   nlohmann::json choice_json(Choice&, const std::string& text, const char* finish);
   nlohmann::json head(const char* object) const;
   void event(const nlohmann::json&);
@@ -62,7 +63,7 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   std::vector<std::unique_ptr<Choice>> choices_;
   Usage usage_;
   size_t open_prompts_;
-  bool taken_ = false, begun_ = false, closed_ = false, told_ = false;
+  bool taken_ = false, begun_ = false, closed_ = false;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 

@@ -85,6 +85,20 @@ TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
     }
 }
 
+// Weights under the lse of other logits leave what a float holds; they do not stop at its largest number.
+TEST_F(Fused, AnLseThatIsFarTooSmallGivesInfinity) {
+  for (const Instructions instructions : available_instructions()) {
+    Options options;
+    options.T = options.S = 1;
+    const Sample s(options);
+    const Runtime run = runtime(1, instructions);
+    std::vector<float> lse, out = attended(s, lse, run);
+    for (float& x : lse) x -= 90;  // e^90 is 2^129.8
+    ASSERT_EQ(given_lse(s.p, lse.data(), out.data(), run), Status::ok);
+    for (const float x : out) EXPECT_FALSE(std::isfinite(x) && std::abs(x) > 0) << name(instructions) << " " << x;
+  }
+}
+
 TEST_F(Fused, BitsDoNotDependOnTheSpeedOfL2) {
   for (const int l2 : {1 << 20, 4 << 20}) {
     Runtime fast = runtime(2, Instructions::best), slow = fast;

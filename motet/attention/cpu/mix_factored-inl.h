@@ -108,8 +108,8 @@ HWY_INLINE Vec output_gradient(float* grad, const SoftmaxTile& softmax, int64_t 
   return through;
 }
 
-// Hidden sums of kR rows from `row` of the pair on and of kV vectors: those of the inputs, of the gradients, or of
-// both, whose sums would fill twice the registers.
+// Hidden sums of kMixRows rows, from `row` of the pair on, and kBackVectors vectors: those of the inputs, of the
+// gradients or of both.
 template <int kQ, int kK, bool kSoftmax, bool kInputs, bool kGradients>
 HWY_INLINE void hidden_sums(const Mix& mix, const MixBackTile t, int pair_row, int row, int vector, float* hidden) {
   constexpr int kKeys = kBackwardKeys, kRowNumbers = 2 * kQ + 1, kKeyNumbers = 2 * kK + 1;
