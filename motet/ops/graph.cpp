@@ -143,8 +143,8 @@ Graph::Graph(at::Device device, const std::function<void()>& work) {
     try {
       recording_->end();
     } catch (const std::exception&) {  // what went wrong first is what is told
+      recording_->abandon();
     }
-    recording_->abandon();
     throw;
   }
 }
