@@ -45,3 +45,8 @@ def test_an_unknown_variable_of_ours_is_a_warning():
     done = run("doctor", MOTET_KERNELS="blocked")
     assert done.returncode == 0 and "fused" in done.stdout
     assert done.stderr.startswith("motet: warning: unknown environment variable 'MOTET_KERNELS': nearest is 'MOTET_KERNEL'; known: ")
+
+
+def test_what_a_model_costs_needs_no_kernel(model):
+    """Its shapes alone are computed: no row that is named for numbers is asked."""
+    assert run("inspect", model, MOTET_KERNEL="rotate=rows").stdout == run("inspect", model).stdout != ""

@@ -302,6 +302,17 @@ TEST(Ops, RowsOfAGpuSayThatTheyNeedOne) {
             "rms_norm: kernel cuda cannot run this problem: only on a GPU");
 }
 
+TEST(Ops, ATensorOfShapesAloneGoesToTheLastRowWhateverIsNamed) {
+  at::NoGradGuard no_grad;
+  const Tensor x = at::empty({2, 3}, at::kMeta), heads = at::empty({1, 5, 2, 4}, at::kMeta);
+  const Rotation by{at::empty({1, 5, 1, 2}, at::kMeta), at::empty({1, 5, 1, 2}, at::kMeta)};
+  for (const char* row : {"cuda", "rows"}) {
+    const Tensor normed = ops::rms_norm(x, {}, 1e-5, row), turned = ops::rotate(heads, by, row);
+    EXPECT_TRUE(normed.is_meta() && normed.sizes() == x.sizes()) << row;
+    EXPECT_TRUE(turned.is_meta() && turned.sizes() == heads.sizes()) << row;
+  }
+}
+
 TEST(Ops, OperandsOnMixedDevicesAreRefusedByName) {
   at::NoGradGuard no_grad;
   const Tensor x = at::randn({1, 2, 24}), away = at::empty({7, 24}, at::kMeta), vector = at::empty({24}, at::kMeta);

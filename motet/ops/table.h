@@ -27,6 +27,10 @@ void check_kernel_choice(const std::string& choice);
 /// Throws c10::ValueError naming the nearest for a row, or in MOTET_KERNEL a table, that is not there.
 std::string named_row(const KernelTable& table, const char* kernel, std::string* said);
 
+/// The reason of a row that computes numbers where a tensor has none, but a shape (the meta device). Such a call is the
+/// last row's, whatever is named.
+inline constexpr const char* kShapesAlone = "it has shapes alone";
+
 /// The number of the row that runs: why_not(number) is "" when it can, else the reason.
 template <class WhyNot>
 size_t choose_row(const KernelTable& table, const char* kernel, const WhyNot& why_not) {
@@ -36,6 +40,7 @@ size_t choose_row(const KernelTable& table, const char* kernel, const WhyNot& wh
     if (!named.empty() && named != table.rows[i]) continue;
     const std::string reason = why_not(i);
     if (reason.empty()) return i;
+    if (reason == kShapesAlone) return table.rows.size() - 1;
     TORCH_CHECK_VALUE(named.empty(), said, " cannot run this problem: ", reason);
   }
   TORCH_CHECK(false, table.name, ": no kernel runs this problem");
