@@ -1,10 +1,10 @@
 // No mix, or pairs: PyTorch's own flash kernels, forward and backward, on the CPU (row sdpa) and on a GPU (row flash).
-// Widths that differ are padded with zeros to the wider one. Pairs are two heads that read one value:
-// out[i] = o[2i] - lambda[i] o[2i+1].
+// Widths that differ are padded with zeros to the wider one. Pairs are two calls whose heads read one value:
+// out[i] = o[2i] - lambda[i] o[2i+1]; backward makes o[2i+1] once more, and o[2i] of it and out.
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <numeric>
 
-#include "motet/attention/definition.h"
 #include "motet/attention/heads.h"
 #include "motet/attention/kernels.h"
 
@@ -74,25 +74,19 @@ Tensor turned(const Tensor& x, int64_t width) {
 }
 Tensor turned_back(const Tensor& x, int64_t width) { return x.transpose(1, 2).slice(3, 0, width); }
 
-// Which stored value each softmax head reads: both of a pair that of their output.
-std::vector<int64_t> values_of(const Problem& p) {
-  if (!p.lambda.defined()) return p.value_of;
-  std::vector<int64_t> table;
-  for (const int64_t stored : p.value_of) table.insert(table.end(), 2, stored);
-  return table;
-}
-
-Heads4 heads_of(const Problem& p) {
+// What PyTorch is asked for: all heads at once, or the even ones of the pairs and then the odd ones. Both of a pair
+// read the value of their output.
+Heads4 heads_of(const Problem& p, int64_t first, int64_t each) {
   const int64_t width = width_of(p);
-  return {turned(p.q_BTHD, width), turned(spread_heads(p.k_BSGD, p.key_of), width),
-          turned(spread_heads(p.v_BSGE, values_of(p)), width)};
+  const auto some = [&](const Tensor& x) { return turned(each == 1 ? x : x.slice(2, first, {}, each), width); };
+  return {some(p.q_BTHD), some(spread_heads(p.k_BSGD, p.key_of)), turned(spread_heads(p.v_BSGE, p.value_of), width)};
 }
+Heads4 heads_of(const Problem& p) { return heads_of(p, 0, 1); }
+std::array<Heads4, 2> pairs_of(const Problem& p) { return {heads_of(p, 0, 2), heads_of(p, 1, 2)}; }
 
-Attended forward(const Problem& p, const Flash& flash) {
-  const auto [out, lse] = flash.forward(p, heads_of(p));
-  if (!p.lambda.defined()) return {turned_back(out, p.E), lse};
-  const Tensor pairs = subtracted_pairs(out.to(p.accumulate()), p.lambda).to(out.scalar_type());
-  return {turned_back(pairs, p.E), lse};
+// Even and odd heads side by side.
+Tensor woven(const Tensor& even, const Tensor& odd, int64_t dim) {
+  return at::stack({even, odd}, dim + 1).flatten(dim, dim + 1);
 }
 
 // lambda as [1 or B,Ho,1 or T,1]
@@ -100,30 +94,58 @@ Tensor lambda_of(const Problem& p) {
   const Tensor l = p.lambda.to(p.accumulate());
   return l.dim() == 3 ? l.permute({0, 2, 1}).unsqueeze(3) : l.view({1, -1, 1, 1});
 }
+// x + sign lambda y: one pass, in the type of lambda, and rounded once.
+Tensor with_lambda(const Tensor& x, const Tensor& lambda, const Tensor& y, double sign) {
+  Tensor out = at::empty_like(x);
+  at::addcmul_out(out, x, lambda, y, sign);
+  return out;
+}
 
-// Odd ones of a pair's heads, [B,H,T,W] -> [B,H/2,T,W]; even and odd ones again.
-Tensor odd(const Tensor& x) { return x.slice(1, 1, {}, 2); }
-Tensor woven(const Tensor& even, const Tensor& odd) { return at::stack({even, odd}, 2).flatten(1, 2); }
+Attended forward(const Problem& p, const Flash& flash) {
+  if (!p.lambda.defined()) {
+    const auto [out, lse] = flash.forward(p, heads_of(p));
+    return {turned_back(out, p.E), lse};
+  }
+  const auto heads = pairs_of(p);
+  const auto [even, even_lse] = flash.forward(p, heads[0]);
+  const auto [odd, odd_lse] = flash.forward(p, heads[1]);
+  return {turned_back(with_lambda(even, lambda_of(p), odd, -1), p.E), woven(even_lse, odd_lse, 1)};
+}
+
+Gradients backward_of_pairs(const Problem& p, const Backward& b, const Flash& flash) {
+  const auto heads = pairs_of(p);
+  const int64_t width = width_of(p);
+  const Tensor dout = turned(b.dout_BTHE.contiguous(), width), out = turned(b.out_BTHE.contiguous(), width);
+  const Tensor lambda = lambda_of(p), odd = flash.forward(p, heads[1]).first;  // once more
+  const Tensor even = with_lambda(out, lambda, odd, 1);
+  Tensor dodd = at::empty_like(dout);
+  at::mul_out(dodd, dout, -lambda);
+  const auto lse = [&](int64_t first) { return b.lse_BHT.slice(1, first, {}, 2).contiguous(); };
+  const auto [dq0, dk0, dv0] = flash.backward(p, heads[0], dout, even, lse(0));
+  const auto [dq1, dk1, dv1] = flash.backward(p, heads[1], dodd, odd, lse(1));
+  Gradients g;
+  if (b.wanted[kLambda]) {
+    const Tensor each_BHT = -(dout.to(p.accumulate()) * odd).sum(3);
+    g[kLambda] = at::sum_to(each_BHT.transpose(1, 2), p.lambda.sizes()).to(p.lambda.scalar_type());
+  }
+  const auto both = [&](const Tensor& x, const Tensor& y) {
+    return woven(turned_back(x, p.D), turned_back(y, p.D), 2);
+  };
+  if (b.wanted[kQ]) g[kQ] = both(dq0, dq1);
+  if (b.wanted[kK]) g[kK] = summed_heads(both(dk0, dk1), p.key_of, p.k_BSGD.size(2));
+  if (b.wanted[kV]) g[kV] = summed_heads(turned_back(dv0 + dv1, p.E), p.value_of, p.v_BSGE.size(2));
+  return g;
+}
 
 Gradients backward(const Problem& p, const Backward& b, const Flash& flash) {
-  const Heads4 heads = heads_of(p);
+  if (p.lambda.defined()) return backward_of_pairs(p, b, flash);
   const int64_t width = width_of(p);
-  Tensor dout = turned(b.dout_BTHE.contiguous(), width), out = turned(b.out_BTHE.contiguous(), width);
+  const Tensor dout = turned(b.dout_BTHE.contiguous(), width), out = turned(b.out_BTHE.contiguous(), width);
+  const auto [dq, dk, dv] = flash.backward(p, heads_of(p), dout, out, b.lse_BHT);
   Gradients g;
-  if (p.lambda.defined()) {  // o of the odd heads once more; that of the even ones is out + lambda o
-    const Tensor lambda = lambda_of(p), second = flash.forward(p, {odd(heads.q), odd(heads.k), odd(heads.v)}).first;
-    const auto narrow = out.scalar_type(), wide = p.accumulate();
-    const Tensor first = (out.to(wide) + lambda * second.to(wide)).to(narrow);
-    if (b.wanted[kLambda]) {
-      const Tensor each_BHT = -(dout.to(wide) * second.to(wide)).sum(3);
-      g[kLambda] = at::sum_to(each_BHT.transpose(1, 2), p.lambda.sizes()).to(p.lambda.scalar_type());
-    }
-    dout = woven(dout, (-lambda * dout.to(wide)).to(narrow)), out = woven(first, second);
-  }
-  const auto [dq, dk, dv] = flash.backward(p, heads, dout, out, b.lse_BHT);
   if (b.wanted[kQ]) g[kQ] = turned_back(dq, p.D);
   if (b.wanted[kK]) g[kK] = summed_heads(turned_back(dk, p.D), p.key_of, p.k_BSGD.size(2));
-  if (b.wanted[kV]) g[kV] = summed_heads(turned_back(dv, p.E), values_of(p), p.v_BSGE.size(2));
+  if (b.wanted[kV]) g[kV] = summed_heads(turned_back(dv, p.E), p.value_of, p.v_BSGE.size(2));
   return g;
 }
 
