@@ -136,8 +136,17 @@ MOTET_DEVICE uint32_t fma2(uint32_t a, uint32_t b, uint32_t c) {
   asm("fma.rn.f16x2 %0,%1,%2,%3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-MOTET_DEVICE uint32_t both_low(uint32_t a) { return __byte_perm(a, a, 0x1010); }
-MOTET_DEVICE uint32_t both_high(uint32_t a) { return __byte_perm(a, a, 0x3232); }
+// As moves of halves, which the compiler lets a product read in place.
+MOTET_DEVICE uint32_t both_low(uint32_t a) {
+  uint32_t d;
+  asm("{ .reg .b16 l,h; mov.b32 {l,h},%1; mov.b32 %0,{l,l}; }" : "=r"(d) : "r"(a));
+  return d;
+}
+MOTET_DEVICE uint32_t both_high(uint32_t a) {
+  uint32_t d;
+  asm("{ .reg .b16 l,h; mov.b32 {l,h},%1; mov.b32 %0,{h,h}; }" : "=r"(d) : "r"(a));
+  return d;
+}
 MOTET_DEVICE uint32_t pack_float16(float low, float high) {
   uint32_t d;
   asm("cvt.rn.f16x2.f32 %0,%1,%2;" : "=r"(d) : "f"(high), "f"(low));

@@ -55,6 +55,22 @@ struct Sight {
     if (a.window > 0 && s1 - 1 + a.window - start < end) end = s1 - 1 + a.window - start;
     return clipped(begin, end, a.T);
   }
+  /// The keys that all of the queries [t0,t1) see; nobody asks of queries beyond T.
+  MOTET_DEVICE Span common_keys(int t0, int t1) const {
+    if (a.documents) return {0, 0};
+    int64_t begin = readable.begin, end = readable.end;
+    if (a.causal && start + t0 + 1 < end) end = start + t0 + 1;
+    if (a.window > 0 && start + t1 - a.window > begin) begin = start + t1 - a.window;
+    return clipped(begin, end, a.S);
+  }
+  /// The queries that see all of the keys [s0,s1).
+  MOTET_DEVICE Span common_queries(int s0, int s1) const {
+    if (a.documents || s0 < readable.begin || s1 > readable.end) return {0, 0};
+    int64_t begin = 0, end = a.T;
+    if (a.causal && s1 - 1 - start > begin) begin = s1 - 1 - start;
+    if (a.window > 0 && s0 + a.window - start < end) end = s0 + a.window - start;
+    return clipped(begin, end, a.T);
+  }
 
  private:
   MOTET_DEVICE static Span clipped(int64_t begin, int64_t end, int most) {

@@ -174,10 +174,11 @@ MOTET_DEVICE void pack_weights(uint32_t* to, const float* d) {
   for (int i = 0; i < 4; ++i) to[i] = pack_float16(d[2 * i], d[2 * i + 1]);
 }
 
-/// A fragments of kTiles * 16 own rows of a head straight from device memory, zeros past the rows and the width.
-template <int kTiles>
+/// A fragments of kTiles * 16 own rows of a head straight from device memory, zeros past the rows and the width; in
+/// bfloat16 times f, a power of two, which leaves the products nothing to multiply by.
+template <bool kBfloat16, int kTiles>
 MOTET_DEVICE void load_own(uint32_t (*to)[4][4], const plain::Operand& x, int b, int row0, int rows, int head,
-                           int width, int l) {
+                           int width, float f, int l) {
   const auto* data = static_cast<const uint16_t*>(x.data) + b * x.batch_stride + head * x.head_stride;
   MOTET_UNROLL
   for (int m = 0; m < kTiles; ++m) {
@@ -186,7 +187,9 @@ MOTET_DEVICE void load_own(uint32_t (*to)[4][4], const plain::Operand& x, int b,
       MOTET_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int r = row0 + m * 16 + (l >> 2) + (i & 1) * 8, e = s * 16 + (l & 3) * 2 + (i >> 1) * 8;
-        to[m][s][i] = r < rows && e < width ? *reinterpret_cast<const uint32_t*>(data + r * x.row_stride + e) : 0u;
+        const uint32_t two =
+            r < rows && e < width ? *reinterpret_cast<const uint32_t*>(data + r * x.row_stride + e) : 0u;
+        to[m][s][i] = kBfloat16 ? pack<true>(widen_bfloat16(two) * f, widen_bfloat16(two >> 16) * f) : two;
       }
     }
   }
@@ -210,6 +213,10 @@ struct Products {
     }
     st = opaque(((l >> 3) * 8 + r) * 512 + (((h * 2 + hs) ^ r) << 4));
     ld = opaque((((l >> 3) & 1) * 8 + r) * 512 + (((h * 2 + ((l >> 4) ^ hs)) ^ r) << 4));
+  }
+  /// Two sums times f as the score tile keeps them; in bfloat16 f is in the own rows.
+  MOTET_DEVICE static uint32_t kept(const float* sums, float f) {
+    return kBfloat16 ? pack_float16(sums[0], sums[1]) : pack_float16(sums[0] * f, sums[1] * f);
   }
   /// Scores of head j into the score tile; kTiles even. kEarly loads all of B first: 16 registers more.
   template <int kTiles, bool kEarly>
@@ -237,14 +244,12 @@ struct Products {
       for (int m = 0; m < kTiles; m += 2) {
         uint32_t r[4];
         MOTET_UNROLL
-        for (int i = 0; i < 4; ++i)
-          r[i] = pack_float16(acc[m + (i >> 1)][(i & 1) * 2] * kScoreScale,
-                              acc[m + (i >> 1)][(i & 1) * 2 + 1] * kScoreScale);
+        for (int i = 0; i < 4; ++i) r[i] = kept(acc[m + (i >> 1)] + (i & 1) * 2, kScoreScale);
         store_matrices(to + m * 16 * kRowBytes + (st ^ (n * 16 + j * 32)), r);
       }
     }
   }
-  /// Both heads at once: 4 * kTiles independent chains. What is stored is multiplied by f. `heads`: loop or value.
+  /// Both heads at once: 4 * kTiles independent chains, times f. `heads`: loop or value.
   template <int kTiles>
   MOTET_DEVICE void scores2(uint32_t to, const uint32_t (*q)[kTiles][4][4], uint32_t tile, const uint32_t* heads,
                             float f) const {
@@ -273,8 +278,7 @@ struct Products {
       for (int m = 0; m < kTiles; ++m) {
         uint32_t r[4];
         MOTET_UNROLL
-        for (int i = 0; i < 4; ++i)
-          r[i] = pack_float16(acc[j][m][i >> 1][(i & 1) * 2] * f, acc[j][m][i >> 1][(i & 1) * 2 + 1] * f);
+        for (int i = 0; i < 4; ++i) r[i] = kept(acc[j][m][i >> 1] + (i & 1) * 2, f);
         store_matrices(to + m * 16 * kRowBytes + (ld ^ (j * 32)), r);
       }
     }
@@ -323,24 +327,19 @@ template <bool kOwnKeys, int kRows>
 struct Walk {
   const Sight sight;
   int b, own0, first, end;
+  Span plain;  // tiles that hide nothing
   MOTET_DEVICE explicit Walk(const Args& a) : sight(a, blockIdx.x % a.B), b(blockIdx.x % a.B) {
     const int block = blockIdx.x / a.B, blocks = gridDim.x / a.B;
     own0 = (kOwnKeys ? block : blocks - 1 - block) * kRows;
-    const Span span = kOwnKeys ? sight.queries(own0, own0 + kRows) : sight.keys(own0, own0 + kRows);
-    first = span.begin / kLoop, end = (span.end + kLoop - 1) / kLoop;
+    const int own1 = own0 + kRows;
+    const Span some = kOwnKeys ? sight.queries(own0, own1) : sight.keys(own0, own1);
+    const Span all = kOwnKeys ? sight.common_queries(own0, own1) : sight.common_keys(own0, own1);
+    first = some.begin / kLoop, end = (some.end + kLoop - 1) / kLoop;
+    plain = {(all.begin + kLoop - 1) / kLoop, all.end / kLoop};
   }
   MOTET_DEVICE bool mine(int i) const { return i >= first && i < end; }
   /// Whether some pair of tile i may be hidden.
-  MOTET_DEVICE bool edge(int i) const {
-    const Args& a = sight.a;
-    const int query = kOwnKeys ? i * kLoop : own0, queries = kOwnKeys ? kLoop : kRows;
-    const int key = kOwnKeys ? own0 : i * kLoop, keys = kOwnKeys ? kRows : kLoop;
-    const Span readable = sight.readable;
-    if (a.documents || key < readable.begin || key + keys > readable.end || (kOwnKeys && query + queries > a.T))
-      return true;
-    return (a.causal && key + keys - 1 > sight.start + query) ||
-           (a.window > 0 && sight.start + query + queries - 1 - key >= a.window);
-  }
+  MOTET_DEVICE bool edge(int i) const { return i < plain.begin || i >= plain.end; }
   /// Takes what an own row does not see out of its logits.
   MOTET_DEVICE void hide(float* d, int own, int i, const Lane& lane) const {
     MOTET_UNROLL
@@ -352,7 +351,8 @@ struct Walk {
   }
 };
 
-/// One round of copies an interval, by one thread; all wait for them.
+/// One round of copies an interval, by one thread. One warp waits for them; the barrier of the block behind shows them
+/// to all.
 struct Loader {
   uint32_t barrier;
   uint32_t phase = 0;
@@ -370,6 +370,11 @@ template <int kThreads>
 MOTET_DEVICE void load_block(uint32_t to, const char* from, int bytes) {
   for (int x = threadIdx.x * 16; x < bytes; x += kThreads * 16)
     store16(to + x, *reinterpret_cast<const uint4*>(from + x));
+}
+/// n numbers, each as what is left of `of` when it is taken: what logits begin with.
+template <int kThreads>
+MOTET_DEVICE void load_remainders(uint32_t to, const float* from, int n, float of) {
+  for (int x = threadIdx.x; x < n; x += kThreads) store4(to + x * 4, of - from[x]);
 }
 
 }  // namespace motet::cuda::tensor

@@ -25,12 +25,12 @@ struct GradientMemory {
                             barrier = matrices + 2 * kGradientRows * kMatrixBytes, bytes = barrier + 16;
 };
 
-/// Where the mixers find the numbers of own row `row`: -lse or -row sum for all of a lane's elements.
+/// -lse or -row sum of own row `row`, as load_remainders() has put it, for all of a lane's elements.
 MOTET_DEVICE void own_stats(float* d, uint32_t at, int row, const Lane& lane) {
   MOTET_UNROLL
   for (int k = 0; k < 2; ++k) {
     const float2 v = load8(at + row * kHeads * 4 + (lane.c * 2 + k * 8) * 4);
-    d[4 * k] = d[4 * k + 2] = -v.x, d[4 * k + 1] = d[4 * k + 3] = -v.y;
+    d[4 * k] = d[4 * k + 2] = v.x, d[4 * k + 1] = d[4 * k + 3] = v.y;
   }
 }
 /// Likewise of the loop rows.
@@ -62,10 +62,8 @@ row_sums(const MOTET_PARAMETER Call c) {
         base + At::matrices + k * kRowSumRows * kMatrixBytes,
         c.matrices + ((static_cast<int64_t>(k) * a.B + at.b) * c.own_rows + at.own0) * kMatrixBytes,
         kRowSumRows * kMatrixBytes);
-  load_block<kRowSumThreads>(
-      base + At::lse,
-      reinterpret_cast<const char*>(c.lse + (static_cast<int64_t>(at.b) * c.query_rows + at.own0) * kHeads),
-      kRowSumRows * kHeads * 4);
+  load_remainders<kRowSumThreads>(
+      base + At::lse, c.lse + (static_cast<int64_t>(at.b) * c.query_rows + at.own0) * kHeads, kRowSumRows * kHeads, 0);
   uint32_t q[2][kTiles][4][4], g[2][kTiles][4][4];
   int loop_head[2], value_head[2];
   MOTET_UNROLL
@@ -73,8 +71,8 @@ row_sums(const MOTET_PARAMETER Call c) {
     const bool score = h + j < a.score_heads, output = h + j < a.output_heads;
     loop_head[j] = score ? a.key_of[h + j] : 0;
     value_head[j] = output ? a.value_of[h + j] : 0;
-    load_own<kTiles>(q[j], a.q, at.b, at.own0, score ? a.T : 0, score ? h + j : 0, a.D, l);
-    load_own<kTiles>(g[j], a.dout, at.b, at.own0, output ? a.T : 0, output ? h + j : 0, a.E, l);
+    load_own<kBfloat16, kTiles>(q[j], a.q, at.b, at.own0, score ? a.T : 0, score ? h + j : 0, a.D, kScoreScale, l);
+    load_own<kBfloat16, kTiles>(g[j], a.dout, at.b, at.own0, output ? a.T : 0, output ? h + j : 0, a.E, dout_scale, l);
   }
   const Products<kBfloat16> products(h, l, loop_head, value_head);
   block_sync();
@@ -146,7 +144,7 @@ row_sums(const MOTET_PARAMETER Call c) {
       else
         work(false);
     }
-    load.arrived();
+    if (w == 0) load.arrived();
     block_sync();
     if (at.mine(i + 1)) {
       products.template scores2<kTiles>(s1, q, base + At::tiles + ((i + 1) & 1) * kTileBytes, products.loop,
@@ -196,10 +194,9 @@ gradients_of(const MOTET_PARAMETER Call c) {
         c.matrices + ((k * static_cast<int64_t>(a.B) + at.b) * c.own_rows + at.own0) * kMatrixBytes,
         kGradientRows * kMatrixBytes);
   if (!kOwnKeys) {
-    load_block<kGradientThreads>(base + At::stats, reinterpret_cast<const char*>(lse + at.own0 * kHeads),
-                                 kGradientRows * kHeads * 4);
-    load_block<kGradientThreads>(base + At::stats + kGradientRows * kHeads * 4,
-                                 reinterpret_cast<const char*>(sums + at.own0 * kHeads), kGradientRows * kHeads * 4);
+    constexpr int kStats = kGradientRows * kHeads;
+    load_remainders<kGradientThreads>(base + At::stats, lse + at.own0 * kHeads, kStats, 0);
+    load_remainders<kGradientThreads>(base + At::stats + kStats * 4, sums + at.own0 * kHeads, kStats, 0);
   }
   block_sync();
   // float16 would not hold what a score's scale makes of dA.
@@ -306,7 +303,6 @@ gradients_of(const MOTET_PARAMETER Call c) {
         else
           work(false);
       }
-      load.arrived();
       block_sync();
     }
     MOTET_UNROLL
@@ -336,16 +332,16 @@ gradients_of(const MOTET_PARAMETER Call c) {
       loop_head[j] = kOwnKeys ? (score ? h + j : 0) : key;
       value_head[j] = kOwnKeys ? (output ? h + j : 0) : value;
       const int rows = kOwnKeys ? a.S : a.T;
-      load_own<1>(q[j], kOwnKeys ? a.k : a.q, at.b, at.own0, score ? rows : 0,
-                  kOwnKeys ? key
-                  : score  ? h + j
-                           : 0,
-                  a.D, l);
-      load_own<1>(g[j], kOwnKeys ? a.v : a.dout, at.b, at.own0, output ? rows : 0,
-                  kOwnKeys ? value
-                  : output ? h + j
-                           : 0,
-                  a.E, l);
+      load_own<kBfloat16, 1>(q[j], kOwnKeys ? a.k : a.q, at.b, at.own0, score ? rows : 0,
+                             kOwnKeys ? key
+                             : score  ? h + j
+                                      : 0,
+                             a.D, kScoreScale, l);
+      load_own<kBfloat16, 1>(g[j], kOwnKeys ? a.v : a.dout, at.b, at.own0, output ? rows : 0,
+                             kOwnKeys ? value
+                             : output ? h + j
+                                      : 0,
+                             a.E, dout_scale, l);
     }
     const Products<kBfloat16> products(h, l, loop_head, value_head);
     uint32_t k0 = base + At::tiles, k1 = k0 + kTileBytes, k2 = k1 + kTileBytes;  // tiles i-1 (then i+2), i, i+1
@@ -380,7 +376,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
       }
       const uint32_t t = k0;
       k0 = k1, k1 = k2, k2 = t;
-      load.arrived();
+      if (w == 11) load.arrived();
       block_sync();
     }
     const float f = un * kScoreScale / kLog2e / kKept;

@@ -116,7 +116,6 @@ log_sums(const MOTET_PARAMETER Call c) {
         else
           work(false);
       }
-      load.arrived();
       block_sync();
     }
     MOTET_UNROLL
@@ -149,7 +148,7 @@ log_sums(const MOTET_PARAMETER Call c) {
       const int head = unit.first_score + h + j;
       const bool real = head < a.score_heads;
       loop_head[j] = real ? a.key_of[head] - key_base : 0;
-      load_own<kTiles>(q[j], a.q, at.b, at.own0, real ? a.T : 0, real ? head : 0, a.D, l);
+      load_own<kBfloat16, kTiles>(q[j], a.q, at.b, at.own0, real ? a.T : 0, real ? head : 0, a.D, kScoreScale, l);
     }
     const Products<kBfloat16> products(h, l, loop_head, loop_head);
     for (int i = at.first - 2; i < at.end; ++i) {
@@ -159,7 +158,7 @@ log_sums(const MOTET_PARAMETER Call c) {
           products.template scores<kTiles, false>(base + At::scores + ((i + 1) & 1) * At::kScores, q[j],
                                                   base + At::tiles + ((i + 1) & 1) * kTileBytes, j);
       }
-      load.arrived();
+      if (w == 8) load.arrived();
       block_sync();
     }
   }
@@ -209,22 +208,19 @@ weigh(const MOTET_PARAMETER Call c) {
               (((static_cast<int64_t>(unit_number) * 2 + k) * a.B + at.b) * c.own_rows + at.own0) * kMatrixBytes,
           kWeighRows * kMatrixBytes);
   }
-  if (!kOwnKeys)
-    load_block<kWeighThreads>(base + At::lse, reinterpret_cast<const char*>(lse + at.own0 * kHeads),
-                              kWeighRows * kHeads * 4);
+  if (!kOwnKeys) load_remainders<kWeighThreads>(base + At::lse, lse + at.own0 * kHeads, kWeighRows * kHeads, kLift);
   block_sync();
   uint32_t s0 = base + At::scores, s1 = s0 + At::kScores, s2 = s1 + At::kScores;  // tiles i, i+1, i-1
   const auto turn = [&] {
     const uint32_t t = s2;
     s2 = s0, s0 = s1, s1 = t;
-    load.arrived();
+    if (w == 11) load.arrived();
     block_sync();
   };
   if (w < 4) {
     fewer_registers<88>();
     const uint32_t s_lane = opaque(score_lane(l)), m_lane = opaque(matrix_lane(l));
     for (int i = at.first - 2; i <= at.end; ++i) {
-      if (threadIdx.x == 0) round(i);
       if (at.mine(i)) {
         const uint32_t part = base + At::loop_mix + (i & 1) * At::kLoopPart;
         const auto work = [&](bool edge) {
@@ -261,7 +257,7 @@ weigh(const MOTET_PARAMETER Call c) {
                       for (int e = 0; e < 4; ++e) d[n][4 * k + e] = shift[4 * k + e];
                     } else {
                       const float2 v = load8(base + At::lse + row * kHeads * 4 + (lane.c * 2 + k * 8) * 4);
-                      d[n][4 * k] = d[n][4 * k + 2] = kLift - v.x, d[n][4 * k + 1] = d[n][4 * k + 3] = kLift - v.y;
+                      d[n][4 * k] = d[n][4 * k + 2] = v.x, d[n][4 * k + 1] = d[n][4 * k + 3] = v.y;
                     }
                   }
                 }
@@ -336,12 +332,13 @@ weigh(const MOTET_PARAMETER Call c) {
       loop_head[j] = real ? (kOwnKeys ? head : a.key_of[head]) - loop_base : 0;
       const bool carried = output < a.output_heads && output - unit.first_output < kHeads;
       value_head[j] = carried ? (kOwnKeys ? output : a.value_of[output]) - value_base : 0;
-      load_own<kTiles>(q[j], kOwnKeys ? a.k : a.q, at.b, at.own0, real ? (kOwnKeys ? a.S : a.T) : 0,
-                       real ? (kOwnKeys ? a.key_of[head] : head) : 0, a.D, l);
+      load_own<kBfloat16, kTiles>(q[j], kOwnKeys ? a.k : a.q, at.b, at.own0, real ? (kOwnKeys ? a.S : a.T) : 0,
+                                  real ? (kOwnKeys ? a.key_of[head] : head) : 0, a.D, kScoreScale, l);
     }
     const Products<kBfloat16> products(h, l, loop_head, value_head);
     float o[2][kTiles][8][4] = {};
     for (int i = at.first - 2; i <= at.end; ++i) {
+      if (w == 4 && l == 0) round(i);
       if (at.mine(i + 1)) {
         MOTET_UNROLL
         for (int j = 0; j < 2; ++j)
