@@ -19,6 +19,8 @@ HARNESS = ROOT / "bench/results/serve-lm-eval.jsonl"
 MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
 LINKS = (1, 10, 100, 400)  # Gb/s
 ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
+TILES = "fused_amx"
+GPU_DECODING = "infer-cuda.json"
 ON_CPU = "goals-*.json"  # of one CPU; README shows those of GOALS
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
@@ -176,6 +178,9 @@ def on_gpu(folder):
             by_length.setdefault(match[2], {})[int(match[1])] = ratio_of(row)
         else:
             others.append(f"| {row['goal']} | {ratio_of(row)} |")
+    for row in json.loads(path.read_text()) if (path := folder / GPU_DECODING).exists() else []:
+        if row["case"].startswith("tg") and row["ratio"]:
+            others.append(f"| decoding, {row['program'].removeprefix('motet ')} over {row['compared_with'].removeprefix('motet ')}, tokens/s | {row['ratio']:.2f} |")
     lengths = sorted({length for found in by_length.values() for length in found})
     gpus = ", ".join(sorted({row["gpu"] for row in rows}))
     lines = [f"On {gpus}, torch {rows[0]['torch']}; in brackets the goal.", ""]
@@ -198,7 +203,8 @@ def on_cpus(folder):
             match = re.match(r"T (\d+): (.*)", row["goal"])
             if match and int(match[1]) in LENGTHS:
                 by_length.setdefault(match[2], {})[int(match[1])] = ratio_of(row)
-        lines = [f"On {rows[0]['processor']}, torch {rows[0]['torch']}; in brackets the goal.", "",
+        way = f", by tiles (`MOTET_KERNEL={TILES}`)" if path.stem.endswith("-tiles") else ""
+        lines = [f"On {rows[0]['processor']}, torch {rows[0]['torch']}{way}; in brackets the goal.", "",
                  "| time / SDPA of equal type | " + " | ".join(f"T {length}" for length in LENGTHS) + " |", "|---|" + "---|" * len(LENGTHS)]
         lines += [f"| {name} | " + " | ".join(found.get(length, "") for length in LENGTHS) + " |" for name, found in by_length.items()]
         tables.append("\n".join(lines) + "\n")
