@@ -47,6 +47,9 @@ def test_an_unknown_variable_of_ours_is_a_warning():
     assert done.stderr.startswith("motet: warning: unknown environment variable 'MOTET_KERNELS': nearest is 'MOTET_KERNEL'; known: ")
 
 
-def test_what_a_model_costs_needs_no_kernel(model):
+def test_what_a_model_costs_needs_no_kernel(tmp_path):
     """Its shapes alone are computed: no row that is named for numbers is asked."""
-    assert run("inspect", model, MOTET_KERNEL="rotate=rows").stdout == run("inspect", model).stdout != ""
+    run("train", *TINY, "--mechanism", "dcmha", "--out", tmp_path / "run").check_returncode()
+    named = "cuda,rotate=rows,rms_norm=rows,dcmha_maps=rows,linear=tiles,silu_times=rows,write_rows=bytes"
+    plain, forced = (run("inspect", tmp_path / "run", **more) for more in ({}, {"MOTET_KERNEL": named}))
+    assert forced.returncode == 0 and forced.stdout == plain.stdout != "", forced.stderr

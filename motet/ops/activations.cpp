@@ -117,9 +117,11 @@ Tensor ops::silu_times(const Tensor& gate, const Tensor& up, const char* kernel)
   check_device("silu_times", up, "up", gate, "gate");
   TORCH_CHECK_VALUE(gate.sizes() == up.sizes(), "silu_times: gate has shape ", gate.sizes(), " and up ", up.sizes(),
                     ", want the same");
-  return gated_table()({gate, up}, kernel);
+  return gated_table()(gate, {gate, up}, kernel);
 }
 
-Tensor ops::gelu(const Tensor& x, bool by_tanh, const char* kernel) { return gelu_rows_table()({x, by_tanh}, kernel); }
+Tensor ops::gelu(const Tensor& x, bool by_tanh, const char* kernel) {
+  return gelu_rows_table()(x, {x, by_tanh}, kernel);
+}
 
 }  // namespace motet

@@ -2,8 +2,6 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "motet/ops/table.h"
-
 namespace motet {
 
 void check_vector(const char* function, const Tensor& weight, const char* name, const Tensor& x) {
@@ -14,7 +12,6 @@ void check_vector(const char* function, const Tensor& weight, const char* name, 
 }
 
 std::string why_not_rows(const Tensor& x) {
-  if (x.is_meta()) return kShapesAlone;
   return at::GradMode::is_enabled() ? "gradients are on" : why_not_floats(x);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 #include "motet/cuda/runtime.h"
 #include "motet/ops/cuda_library.h"
-#include "motet/ops/table.h"
 #include "motet/ops/torch.h"
 
 // What every call of libmotet_cuda.so's kernels does, whichever table of them it takes.
@@ -45,7 +44,6 @@ class CudaCall {
 /// Why no kernel of the library runs where x lies, or else what then(kernels) says while x's device is the current one.
 template <class Api, class Then>
 std::string why_not_cuda(const Tensor& x, const Api* (*kernels)(), const Then& then) {
-  if (x.is_meta()) return kShapesAlone;
   if (!x.is_cuda()) return "only on a GPU";
   if (!cuda_library().missing.empty()) return cuda_library().missing;
   if (!kernels()) return "libmotet_cuda.so is of another version";

@@ -156,7 +156,7 @@ std::vector<DcmhaMaps> ops::dcmha_maps(const Tensor& x, const DcmhaGenerator& by
     check_device("dcmha_maps", t, name, x);
   TORCH_CHECK_VALUE(x.dim() == 3 && by.rows_XC.size(1) == x.size(2), "dcmha_maps: x has shape ", x.sizes(),
                     " and the generator's rows ", by.rows_XC.sizes(), ", want [B,T,C] and [X,C]");
-  return dcmha_maps_kernels()({x, by}, kernel);
+  return dcmha_maps_kernels()(x, {x, by}, kernel);
 }
 
 }  // namespace motet

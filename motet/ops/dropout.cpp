@@ -91,7 +91,7 @@ class DrawnAgain : public torch::autograd::Function<DrawnAgain> {
                         int64_t first_row, const char* kernel) {
     context->saved_data["p"] = p, context->saved_data["key"] = key, context->saved_data["first_row"] = first_row;
     context->saved_data["kernel"] = std::string(kernel ? kernel : "");
-    return dropout_kernels()({x, {p, static_cast<uint64_t>(key), first_row}}, kernel);
+    return dropout_kernels()(x, {x, {p, static_cast<uint64_t>(key), first_row}}, kernel);
   }
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     auto& saved = context->saved_data;

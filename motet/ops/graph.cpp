@@ -61,6 +61,7 @@ struct Cuda final : Graph::Recording {
   void replay() override { graph.replay(); }
   // capture_end() of a record that became invalid leaves the allocators and the generator in the state of recording.
   void abandon() override {
+    if (graph.ended()) return;  // it gives back what it has
     const at::DeviceIndex device = c10::cuda::current_device();
     try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool); });
     try_to([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool); });
@@ -76,6 +77,7 @@ struct Cuda final : Graph::Recording {
   // A generator that goes on recording (PyTorch before 2.12, whose end() alone ends it) lets no other graph be
   // replayed.
   struct Own final : at::cuda::CUDAGraph {
+    bool ended() const { return capture_ended_; }
     void forget() {
       for (const auto& each : captured_generator_states_) end_on(*each.first);
     }
@@ -138,13 +140,18 @@ Graph::Graph(at::Device device, const std::function<void()>& work) {
   recording_->begin();
   try {
     work();
-    recording_->end();
   } catch (...) {
     try {
       recording_->end();
     } catch (const std::exception&) {  // what went wrong first is what is told
       recording_->abandon();
     }
+    throw;
+  }
+  try {
+    recording_->end();
+  } catch (...) {
+    recording_->abandon();
     throw;
   }
 }

@@ -118,7 +118,7 @@ const KernelTable& linear_table() { return linear_kernels().names(); }
 
 std::vector<Tensor> ops::linear_together(const Tensor& x, std::span<const LinearLayer> layers, const char* kernel) {
   for (const LinearLayer& layer : layers) check(x, layer);
-  return linear_kernels()({x, layers}, kernel);
+  return linear_kernels()(x, {x, layers}, kernel);
 }
 
 Tensor ops::linear(const Tensor& x, const LinearLayer& layer, const char* kernel) {

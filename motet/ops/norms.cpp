@@ -106,13 +106,13 @@ const KernelTable& layer_norm_table() { return layer_table().names(); }
 Tensor ops::rms_norm(const Tensor& given, const Tensor& weight, double eps, const char* kernel) {
   check_vector("rms_norm", weight, "weight", given);
   const Tensor x = at::GradMode::is_enabled() || !given.is_cpu() ? given : given.contiguous();
-  return rms_table()({x, weight, Tensor(), eps}, kernel);
+  return rms_table()(x, {x, weight, Tensor(), eps}, kernel);
 }
 
 Tensor ops::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, const char* kernel) {
   check_vector("layer_norm", weight, "weight", x);
   check_vector("layer_norm", bias, "bias", x);
-  return layer_table()({x, weight, bias, eps}, kernel);
+  return layer_table()(x, {x, weight, bias, eps}, kernel);
 }
 
 }  // namespace motet

@@ -304,13 +304,19 @@ TEST(Ops, RowsOfAGpuSayThatTheyNeedOne) {
 
 TEST(Ops, ATensorOfShapesAloneGoesToTheLastRowWhateverIsNamed) {
   at::NoGradGuard no_grad;
-  const Tensor x = at::empty({2, 3}, at::kMeta), heads = at::empty({1, 5, 2, 4}, at::kMeta);
-  const Rotation by{at::empty({1, 5, 1, 2}, at::kMeta), at::empty({1, 5, 1, 2}, at::kMeta)};
+  const auto wide = at::TensorOptions(at::kMeta).dtype(at::kDouble);
+  const Tensor x = at::empty({40, 3}, wide), heads = at::empty({1, 5, 2, 4}, wide), w = at::empty({7, 3}, wide);
+  const Rotation by{at::empty({1, 5, 1, 2}, wide), at::empty({1, 5, 1, 2}, wide)};
+  const auto expect = [](const Tensor& y, at::IntArrayRef sizes) { EXPECT_TRUE(y.is_meta() && y.sizes() == sizes); };
   for (const char* row : {"cuda", "rows"}) {
-    const Tensor normed = ops::rms_norm(x, {}, 1e-5, row), turned = ops::rotate(heads, by, row);
-    EXPECT_TRUE(normed.is_meta() && normed.sizes() == x.sizes()) << row;
-    EXPECT_TRUE(turned.is_meta() && turned.sizes() == heads.sizes()) << row;
+    SCOPED_TRACE(row);
+    expect(ops::rms_norm(x, {}, 1e-5, row), x.sizes());
+    expect(ops::rotate(heads, by, row), heads.sizes());
+    expect(ops::silu_times(x, x, row), x.sizes());
+    expect(ops::linear(x, {{w}}, row), {40, 7});
   }
+  expect(ops::gelu(x, false, "rows"), x.sizes());
+  expect(ops::linear(x, {{w}}, "tiles"), {40, 7});
 }
 
 TEST(Ops, OperandsOnMixedDevicesAreRefusedByName) {

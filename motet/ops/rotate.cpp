@@ -97,7 +97,7 @@ Tensor ops::rotate(const Tensor& x_BTHD, const Rotation& by, const char* kernel)
                         t[1] == x[1] && t[2] == 1 && 2 * t[3] <= x[3],
                     "rotate: x has shape ", x, ", cos ", t, " and sin ", by.sin.sizes(),
                     ", want [B,T,H,D] and twice [1 or B,T,1,P] with 2 P <= D");
-  return rotate_kernels()({x_BTHD, by}, kernel);
+  return rotate_kernels()(x_BTHD, {x_BTHD, by}, kernel);
 }
 
 }  // namespace motet

@@ -7,7 +7,8 @@
 
 // Every function of tensors that has more than one implementation has a table of them, best first; the last row takes
 // everything. The first row that takes the arguments runs, unless the caller's `kernel` or MOTET_KERNEL names one; a
-// row that is named and cannot run is an error, never a silent change.
+// row that is named and cannot run is an error, never a silent change. Shapes without numbers (tensors of the meta
+// device, of which a model's cost is computed) are no work for kernels: they are the last row's, whatever is named.
 namespace motet {
 
 /// A table as a user names it.
@@ -27,10 +28,6 @@ void check_kernel_choice(const std::string& choice);
 /// Throws c10::ValueError naming the nearest for a row, or in MOTET_KERNEL a table, that is not there.
 std::string named_row(const KernelTable& table, const char* kernel, std::string* said);
 
-/// The reason of a row that computes numbers where a tensor has none, but a shape (the meta device). Such a call is the
-/// last row's, whatever is named.
-inline constexpr const char* kShapesAlone = "it has shapes alone";
-
 /// The number of the row that runs: why_not(number) is "" when it can, else the reason.
 template <class WhyNot>
 size_t choose_row(const KernelTable& table, const char* kernel, const WhyNot& why_not) {
@@ -40,7 +37,6 @@ size_t choose_row(const KernelTable& table, const char* kernel, const WhyNot& wh
     if (!named.empty() && named != table.rows[i]) continue;
     const std::string reason = why_not(i);
     if (reason.empty()) return i;
-    if (reason == kShapesAlone) return table.rows.size() - 1;
     TORCH_CHECK_VALUE(named.empty(), said, " cannot run this problem: ", reason);
   }
   TORCH_CHECK(false, table.name, ": no kernel runs this problem");
@@ -54,14 +50,15 @@ struct KernelRow {
   Result (*run)(const A&);
 };
 
-/// A function's rows; called with the arguments it chooses one and runs it.
+/// A function's rows; called with the arguments, of which x lies where the work is, it chooses one and runs it.
 template <class A, class Result, size_t N>
 class Kernels {
  public:
   Kernels(const char* name, const std::array<KernelRow<A, Result>, N>& rows) : rows_(rows), names_{name, {}} {
     for (const auto& row : rows_) names_.rows.emplace_back(row.name);
   }
-  Result operator()(const A& arguments, const char* kernel) const {
+  Result operator()(const Tensor& x, const A& arguments, const char* kernel) const {
+    if (x.is_meta()) return rows_.back().run(arguments);
     return rows_[choose_row(names_, kernel, [&](size_t i) { return rows_[i].why_not(arguments); })].run(arguments);
   }
   const KernelTable& names() const { return names_; }

@@ -38,7 +38,7 @@ Tensor ops::token_loss(const Tensor& logits, const Tensor& targets, Loss loss, c
   check_device("token_loss", targets, "targets", logits, "logits");
   TORCH_CHECK_VALUE(logits.dim() == 3 && targets.sizes() == logits.sizes().slice(0, 2), "token_loss: logits has shape ",
                     logits.sizes(), " and targets ", targets.sizes(), ", want [B,T,V] and [B,T]");
-  return token_loss_kernels()({logits, targets, loss}, kernel);
+  return token_loss_kernels()(logits, {logits, targets, loss}, kernel);
 }
 
 }  // namespace motet

@@ -69,7 +69,7 @@ void ops::write_rows(const Tensor& to, int64_t at, at::TensorList from, const ch
     width += c10::multiply_integers(part.sizes().slice(2));
   }
   TORCH_CHECK_VALUE(width == to.size(2), "write_rows: from has ", width, " numbers a row, want those of ", to.sizes());
-  write_rows_kernels()({to, at, from}, kernel);
+  write_rows_kernels()(to, {to, at, from}, kernel);
 }
 
 }  // namespace motet
