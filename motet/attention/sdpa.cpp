@@ -74,17 +74,23 @@ Tensor turned(const Tensor& x, int64_t width) {
 }
 Tensor turned_back(const Tensor& x, int64_t width) { return x.transpose(1, 2).slice(3, 0, width); }
 
-// What PyTorch is asked for: all heads at once, or the even ones of the pairs and then the odd ones. Both of a pair
-// read the value of their output.
-Heads4 heads_of(const Problem& p, int64_t first, int64_t each) {
+Heads4 heads_of(const Problem& p) {
   const int64_t width = width_of(p);
-  const auto some = [&](const Tensor& x) { return turned(each == 1 ? x : x.slice(2, first, {}, each), width); };
-  return {some(p.q_BTHD), some(spread_heads(p.k_BSGD, p.key_of)), turned(spread_heads(p.v_BSGE, p.value_of), width)};
+  return {turned(p.q_BTHD, width), turned(spread_heads(p.k_BSGD, p.key_of), width),
+          turned(spread_heads(p.v_BSGE, p.value_of), width)};
 }
-Heads4 heads_of(const Problem& p) { return heads_of(p, 0, 1); }
-std::array<Heads4, 2> pairs_of(const Problem& p) { return {heads_of(p, 0, 2), heads_of(p, 1, 2)}; }
+// The even heads of pairs, and the odd ones: both read the values of their outputs.
+std::array<Heads4, 2> even_and_odd(const Problem& p) {
+  const int64_t width = width_of(p);
+  const Tensor k_BSHD = spread_heads(p.k_BSGD, p.key_of), v = turned(spread_heads(p.v_BSGE, p.value_of), width);
+  const auto half = [&](int64_t first) {
+    const auto of = [&](const Tensor& x) { return turned(x.slice(2, first, {}, 2), width); };
+    return Heads4{of(p.q_BTHD), of(k_BSHD), v};
+  };
+  return {half(0), half(1)};
+}
 
-// Even and odd heads side by side.
+// Even and odd heads in turns again.
 Tensor woven(const Tensor& even, const Tensor& odd, int64_t dim) {
   return at::stack({even, odd}, dim + 1).flatten(dim, dim + 1);
 }
@@ -94,7 +100,7 @@ Tensor lambda_of(const Problem& p) {
   const Tensor l = p.lambda.to(p.accumulate());
   return l.dim() == 3 ? l.permute({0, 2, 1}).unsqueeze(3) : l.view({1, -1, 1, 1});
 }
-// x + sign lambda y: one pass, in the type of lambda, and rounded once.
+// x + sign lambda y in the type of lambda, rounded once; on a GPU in one pass.
 Tensor with_lambda(const Tensor& x, const Tensor& lambda, const Tensor& y, double sign) {
   Tensor out = at::empty_like(x);
   at::addcmul_out(out, x, lambda, y, sign);
@@ -106,14 +112,14 @@ Attended forward(const Problem& p, const Flash& flash) {
     const auto [out, lse] = flash.forward(p, heads_of(p));
     return {turned_back(out, p.E), lse};
   }
-  const auto heads = pairs_of(p);
+  const auto heads = even_and_odd(p);
   const auto [even, even_lse] = flash.forward(p, heads[0]);
   const auto [odd, odd_lse] = flash.forward(p, heads[1]);
   return {turned_back(with_lambda(even, lambda_of(p), odd, -1), p.E), woven(even_lse, odd_lse, 1)};
 }
 
 Gradients backward_of_pairs(const Problem& p, const Backward& b, const Flash& flash) {
-  const auto heads = pairs_of(p);
+  const auto heads = even_and_odd(p);
   const int64_t width = width_of(p);
   const Tensor dout = turned(b.dout_BTHE.contiguous(), width), out = turned(b.out_BTHE.contiguous(), width);
   const Tensor lambda = lambda_of(p), odd = flash.forward(p, heads[1]).first;  // once more
@@ -133,7 +139,11 @@ Gradients backward_of_pairs(const Problem& p, const Backward& b, const Flash& fl
   };
   if (b.wanted[kQ]) g[kQ] = both(dq0, dq1);
   if (b.wanted[kK]) g[kK] = summed_heads(both(dk0, dk1), p.key_of, p.k_BSGD.size(2));
-  if (b.wanted[kV]) g[kV] = summed_heads(turned_back(dv0 + dv1, p.E), p.value_of, p.v_BSGE.size(2));
+  if (b.wanted[kV]) {
+    const bool shared = p.v_BSGE.size(2) < static_cast<int64_t>(p.value_of.size());
+    const Tensor dv = shared ? dv0.to(p.accumulate()) + dv1 : dv0 + dv1;  // either way rounded once
+    g[kV] = summed_heads(turned_back(dv, p.E), p.value_of, p.v_BSGE.size(2)).to(dv0.scalar_type());
+  }
   return g;
 }
 
