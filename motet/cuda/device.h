@@ -136,7 +136,7 @@ MOTET_DEVICE uint32_t fma2(uint32_t a, uint32_t b, uint32_t c) {
   asm("fma.rn.f16x2 %0,%1,%2,%3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-// As moves of halves, which the compiler lets a product read in place.
+// As moves of halves, which the compiler makes part of the multiplication (fma2) that reads them.
 MOTET_DEVICE uint32_t both_low(uint32_t a) {
   uint32_t d;
   asm("{ .reg .b16 l,h; mov.b32 {l,h},%1; mov.b32 %0,{l,l}; }" : "=r"(d) : "r"(a));

@@ -55,7 +55,7 @@ struct Sight {
     if (a.window > 0 && s1 - 1 + a.window - start < end) end = s1 - 1 + a.window - start;
     return clipped(begin, end, a.T);
   }
-  /// The keys that all of the queries [t0,t1) see; nobody asks of queries beyond T.
+  /// Keys that all of the queries [t0,t1) see, where t1 lies beyond T perhaps fewer than these.
   MOTET_DEVICE Span common_keys(int t0, int t1) const {
     if (a.documents) return {0, 0};
     int64_t begin = readable.begin, end = readable.end;

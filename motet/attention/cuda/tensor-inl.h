@@ -249,7 +249,7 @@ struct Products {
       }
     }
   }
-  /// Both heads at once: 4 * kTiles independent chains, times f. `heads`: loop or value.
+  /// Both heads at once: 4 * kTiles independent chains, as kept() has them. `heads`: loop or value.
   template <int kTiles>
   MOTET_DEVICE void scores2(uint32_t to, const uint32_t (*q)[kTiles][4][4], uint32_t tile, const uint32_t* heads,
                             float f) const {
@@ -327,7 +327,7 @@ template <bool kOwnKeys, int kRows>
 struct Walk {
   const Sight sight;
   int b, own0, first, end;
-  Span plain;  // tiles that hide nothing
+  Span open;  // tiles that hide nothing
   MOTET_DEVICE explicit Walk(const Args& a) : sight(a, blockIdx.x % a.B), b(blockIdx.x % a.B) {
     const int block = blockIdx.x / a.B, blocks = gridDim.x / a.B;
     own0 = (kOwnKeys ? block : blocks - 1 - block) * kRows;
@@ -335,11 +335,11 @@ struct Walk {
     const Span some = kOwnKeys ? sight.queries(own0, own1) : sight.keys(own0, own1);
     const Span all = kOwnKeys ? sight.common_queries(own0, own1) : sight.common_keys(own0, own1);
     first = some.begin / kLoop, end = (some.end + kLoop - 1) / kLoop;
-    plain = {(all.begin + kLoop - 1) / kLoop, all.end / kLoop};
+    open = {(all.begin + kLoop - 1) / kLoop, all.end / kLoop};
   }
   MOTET_DEVICE bool mine(int i) const { return i >= first && i < end; }
   /// Whether some pair of tile i may be hidden.
-  MOTET_DEVICE bool edge(int i) const { return i < plain.begin || i >= plain.end; }
+  MOTET_DEVICE bool edge(int i) const { return i < open.begin || i >= open.end; }
   /// Takes what an own row does not see out of its logits.
   MOTET_DEVICE void hide(float* d, int own, int i, const Lane& lane) const {
     MOTET_UNROLL
@@ -351,8 +351,9 @@ struct Walk {
   }
 };
 
-/// One round of copies an interval, by one thread. One warp waits for them; the barrier of the block behind shows them
-/// to all.
+/// One round of copies an interval. One warp waits for them, and the barrier of the block behind shows them to all.
+/// Where there are roles a product warp waits, another one asks: mixers are waited for longest. (In log_sums a mixer
+/// asks, whose product warps hold Q in all their registers.)
 struct Loader {
   uint32_t barrier;
   uint32_t phase = 0;
@@ -371,9 +372,9 @@ MOTET_DEVICE void load_block(uint32_t to, const char* from, int bytes) {
   for (int x = threadIdx.x * 16; x < bytes; x += kThreads * 16)
     store16(to + x, *reinterpret_cast<const uint4*>(from + x));
 }
-/// n numbers, each as what is left of `of` when it is taken: what logits begin with.
+/// n numbers x as `of` - x: what the sums of mixers begin with.
 template <int kThreads>
-MOTET_DEVICE void load_remainders(uint32_t to, const float* from, int n, float of) {
+MOTET_DEVICE void load_differences(uint32_t to, const float* from, int n, float of) {
   for (int x = threadIdx.x; x < n; x += kThreads) store4(to + x * 4, of - from[x]);
 }
 

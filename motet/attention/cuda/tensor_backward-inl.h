@@ -25,7 +25,7 @@ struct GradientMemory {
                             barrier = matrices + 2 * kGradientRows * kMatrixBytes, bytes = barrier + 16;
 };
 
-/// -lse or -row sum of own row `row`, as load_remainders() has put it, for all of a lane's elements.
+/// -lse or -row sum of own row `row`, as load_differences() has put it, for all of a lane's elements.
 MOTET_DEVICE void own_stats(float* d, uint32_t at, int row, const Lane& lane) {
   MOTET_UNROLL
   for (int k = 0; k < 2; ++k) {
@@ -62,7 +62,7 @@ row_sums(const MOTET_PARAMETER Call c) {
         base + At::matrices + k * kRowSumRows * kMatrixBytes,
         c.matrices + ((static_cast<int64_t>(k) * a.B + at.b) * c.own_rows + at.own0) * kMatrixBytes,
         kRowSumRows * kMatrixBytes);
-  load_remainders<kRowSumThreads>(
+  load_differences<kRowSumThreads>(
       base + At::lse, c.lse + (static_cast<int64_t>(at.b) * c.query_rows + at.own0) * kHeads, kRowSumRows * kHeads, 0);
   uint32_t q[2][kTiles][4][4], g[2][kTiles][4][4];
   int loop_head[2], value_head[2];
@@ -195,8 +195,8 @@ gradients_of(const MOTET_PARAMETER Call c) {
         kGradientRows * kMatrixBytes);
   if (!kOwnKeys) {
     constexpr int kStats = kGradientRows * kHeads;
-    load_remainders<kGradientThreads>(base + At::stats, lse + at.own0 * kHeads, kStats, 0);
-    load_remainders<kGradientThreads>(base + At::stats + kStats * 4, sums + at.own0 * kHeads, kStats, 0);
+    load_differences<kGradientThreads>(base + At::stats, lse + at.own0 * kHeads, kStats, 0);
+    load_differences<kGradientThreads>(base + At::stats + kStats * 4, sums + at.own0 * kHeads, kStats, 0);
   }
   block_sync();
   // float16 would not hold what a score's scale makes of dA.

@@ -208,7 +208,7 @@ weigh(const MOTET_PARAMETER Call c) {
               (((static_cast<int64_t>(unit_number) * 2 + k) * a.B + at.b) * c.own_rows + at.own0) * kMatrixBytes,
           kWeighRows * kMatrixBytes);
   }
-  if (!kOwnKeys) load_remainders<kWeighThreads>(base + At::lse, lse + at.own0 * kHeads, kWeighRows * kHeads, kLift);
+  if (!kOwnKeys) load_differences<kWeighThreads>(base + At::lse, lse + at.own0 * kHeads, kWeighRows * kHeads, kLift);
   block_sync();
   uint32_t s0 = base + At::scores, s1 = s0 + At::kScores, s2 = s1 + At::kScores;  // tiles i, i+1, i-1
   const auto turn = [&] {

@@ -125,6 +125,7 @@ TEST_F(Tensor, WhatQueriesSee) {
   check("everything", [](Options& o) { o.causal = false, o.T = 33, o.S = 70; });
   check("windows", [](Options& o) { o.window = 21; });
   check("windows that end where a tile does", [](Options& o) { o.window = 31; });
+  check("windows with tiles that hide nothing", [](Options& o) { o.window = 97, o.B = 1, o.T = o.S = 130; });
   check("documents", [](Options& o) { o.documents = 1; });
   check("scattered documents", [](Options& o) { o.documents = 2; });
   check("more keys than queries", [](Options& o) { o.T = 35, o.S = 83; });
