@@ -178,11 +178,12 @@ def on_gpu(folder):
             by_length.setdefault(match[2], {})[int(match[1])] = ratio_of(row)
         else:
             others.append(f"| {row['goal']} | {ratio_of(row)} |")
-    for row in json.loads(path.read_text()) if (path := folder / GPU_DECODING).exists() else []:
+    decoding = json.loads((folder / GPU_DECODING).read_text()) if (folder / GPU_DECODING).exists() else []
+    for row in decoding:
         if row["case"].startswith("tg") and row["ratio"]:
             others.append(f"| decoding, {row['program'].removeprefix('motet ')} over {row['compared_with'].removeprefix('motet ')}, tokens/s | {row['ratio']:.2f} |")
     lengths = sorted({length for found in by_length.values() for length in found})
-    gpus = ", ".join(sorted({row["gpu"] for row in rows}))
+    gpus = ", ".join(sorted({row["gpu"] for row in [*rows, *decoding]}))
     lines = [f"On {gpus}, torch {rows[0]['torch']}; in brackets the goal.", ""]
     lines += ["| time over time | " + " | ".join(f"T {length}" for length in lengths) + " |", "|---|" + "---|" * len(lengths)]
     lines += [f"| {name} | " + " | ".join(found.get(length, "") for length in lengths) + " |" for name, found in by_length.items()]
@@ -193,7 +194,7 @@ def on_gpu(folder):
 
 def on_cpus(folder):
     """What the goals reached on CPUs other than the one of GOALS, a table each."""
-    paths = [path for path in sorted(folder.glob(ON_CPU)) if path != GOALS and not path.match(ON_GPU)]
+    paths = [path for path in sorted(folder.glob(ON_CPU), key=lambda path: path.stem) if path != GOALS and not path.match(ON_GPU)]
     if not paths:
         return "Figures of another CPU than the README's are not committed yet; `bench/README.md` says how to make them.\n"
     tables = []

@@ -24,6 +24,9 @@ def test_lengths_stand_beside_each_other_and_the_rest_below(tmp_path):
     (tmp_path / "goals-cuda-2048.json").write_text(json.dumps([row(f"T 2048: {ours} flash", 1.456, 1.6), row(f"T 2048: {ours} cuDNN", None)]))
     (tmp_path / "goals-cuda-8192.json").write_text(json.dumps([row(f"T 8192: {ours} flash", 1.5, 1.6), row("differential, T 8192: a over b", 1.0, 1.1)]))
     (tmp_path / "goals-cuda-train.json").write_text(json.dumps([row("mha over compiled PyTorch, tokens/s", 0.97, 0.95, True)]))
+    decoding = [{"program": f"motet {name} int8", "case": case, "ratio": ratio, "compared_with": "motet mha int8" if ratio else "", "gpu": "made-up GPU"}
+                for name, case, ratio in (("mha", "tg128", None), ("dcmha", "tg128", 0.634), ("dcmha", "pp512", 0.5))]
+    (tmp_path / "infer-cuda.json").write_text(json.dumps(decoding))
     (tmp_path / "goals-avx512.json").write_text("[1]")
     assert tables.on_gpu(tmp_path).splitlines() == [
         "On made-up GPU, torch 0.0; in brackets the goal.",
@@ -37,7 +40,15 @@ def test_lengths_stand_beside_each_other_and_the_rest_below(tmp_path):
         "| | ratio |",
         "|---|---|",
         "| mha over compiled PyTorch, tokens/s | 0.97 (at least 0.95) |",
+        "| decoding, dcmha int8 over mha int8, tokens/s | 0.63 |",
     ]
+
+
+def test_a_table_of_a_cpu_says_which_products_made_it(tmp_path):
+    for name in ("goals-some", "goals-some-tiles"):
+        (tmp_path / f"{name}.json").write_text(json.dumps([{**row("T 512: mha forward", 0.5), "processor": "a CPU"}]))
+    heads = [line for line in tables.on_cpus(tmp_path).splitlines() if line.startswith("On")]
+    assert heads == ["On a CPU, torch 0.0; in brackets the goal.", "On a CPU, torch 0.0, by tiles (`MOTET_KERNEL=fused_amx`); in brackets the goal."]
 
 
 def test_what_processes_exchange_is_what_a_plan_says():
