@@ -40,6 +40,8 @@ std::vector<Case> cases() {
       {"pairs number", {.Ho = 2, .Gv = 2}, {{}, {}, 0}, causal},
       {"pairs head", {.Ho = 2, .Gv = 1}, {{}, {}, 1}, causal},
       {"pairs token beside a pre mix", {.Ho = 2, .Gv = 2}, {kDcmha, {}, 3}, causal},
+      {"pairs square", {.T = 9, .Ho = 2, .Gv = 2}, {{}, {}, 1}, causal},
+      {"pairs square, shared", {.T = 9, .Ho = 2, .Gk = 2, .Gv = 1}, {{}, {}, 3}, causal},
       {"tables",
        {.Gk = 2, .Gv = 3},
        {kDcmha, kDcmha},
