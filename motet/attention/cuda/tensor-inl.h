@@ -218,26 +218,21 @@ struct Products {
   MOTET_DEVICE static uint32_t kept(const float* sums, float f) {
     return kBfloat16 ? pack_float16(sums[0], sums[1]) : pack_float16(sums[0] * f, sums[1] * f);
   }
-  /// Scores of head j into the score tile; kTiles even. kEarly loads all of B first: 16 registers more.
-  template <int kTiles, bool kEarly>
+  /// Scores of head j into the score tile; kTiles even.
+  template <int kTiles>
   MOTET_DEVICE void scores(uint32_t to, const uint32_t (*q)[4][4], uint32_t tile, int j) const {
-    uint32_t k[2][2][4];
     const uint32_t at = tile + loop[j];
-    if (kEarly) {
-      MOTET_UNROLL
-      for (int x = 0; x < 4; ++x) load_matrices(k[x >> 1][x & 1], (at + (x >> 1) * 1024) ^ ((x & 1) * 64));
-    }
     MOTET_UNROLL
     for (int n = 0; n < 2; ++n) {
       float acc[kTiles][4] = {};
       MOTET_UNROLL
       for (int s = 0; s < 2; ++s) {
-        if (!kEarly) load_matrices(k[n][s], (at + n * 1024) ^ (s * 64));
+        uint32_t k[4];
+        load_matrices(k, (at + n * 1024) ^ (s * 64));
         MOTET_UNROLL
         for (int i = 0; i < 2; ++i) {
           MOTET_UNROLL
-          for (int m = 0; m < kTiles; ++m)
-            multiply<kBfloat16>(acc[m], q[m][2 * s + i], k[n][s][2 * i], k[n][s][2 * i + 1]);
+          for (int m = 0; m < kTiles; ++m) multiply<kBfloat16>(acc[m], q[m][2 * s + i], k[2 * i], k[2 * i + 1]);
         }
       }
       MOTET_UNROLL

@@ -155,8 +155,8 @@ log_sums(const MOTET_PARAMETER Call c) {
       if (at.mine(i + 1)) {
         MOTET_UNROLL
         for (int j = 0; j < 2; ++j)
-          products.template scores<kTiles, false>(base + At::scores + ((i + 1) & 1) * At::kScores, q[j],
-                                                  base + At::tiles + ((i + 1) & 1) * kTileBytes, j);
+          products.template scores<kTiles>(base + At::scores + ((i + 1) & 1) * At::kScores, q[j],
+                                           base + At::tiles + ((i + 1) & 1) * kTileBytes, j);
       }
       if (w == 8) load.arrived();
       block_sync();
@@ -342,7 +342,7 @@ weigh(const MOTET_PARAMETER Call c) {
       if (at.mine(i + 1)) {
         MOTET_UNROLL
         for (int j = 0; j < 2; ++j)
-          products.template scores<kTiles, false>(s1, q[j], base + At::tiles + ((i + 1) & 1) * kTileBytes, j);
+          products.template scores<kTiles>(s1, q[j], base + At::tiles + ((i + 1) & 1) * kTileBytes, j);
       }
       if (at.mine(i - 1)) {
         MOTET_UNROLL
