@@ -48,8 +48,11 @@ HWY_INLINE Vec load_some(const T* p, int64_t count) {
 template <int n>
 using Count = std::integral_constant<int, n>;
 
-constexpr int kSums = 2;  // vectors of sums of one product: they hide the latency of an addition
-constexpr bool kManyRegisters = !(HWY_ARCH_X86 && kLanes < 16);
+constexpr bool kSixteenRegisters = HWY_ARCH_X86 && kLanes < 16;
+// Vectors of sums of one product. Two hide the latency of an addition where one row meets another by itself; sixteen
+// registers hold one for each product of a tile of 4 by 3, of which there are enough to hide it.
+constexpr int kSums = kSixteenRegisters ? 1 : 2;
+constexpr int kStep = 2;  // vectors
 
 #if HWY_TARGET != HWY_SCALAR
 // Blocks of four lanes added up, halves first.
@@ -110,7 +113,7 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
       Vec a = load_x(x + m * K + k);
       if constexpr (kN > 1) in_a_register(a);
       each<kN>([&](auto n) MOTET_INLINED {
-        constexpr int at = (m() * kN + n()) * kSums + i();
+        constexpr int at = (m() * kN + n()) * kSums + i() % kSums;
         sum[at] = hn::MulAdd(b[n], a, sum[at]);
       });
     });
@@ -120,7 +123,7 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
   constexpr Count<1> second;
   int64_t k = begin;
   const char *line = fetch.next, *until = line;
-  for (; k + kSums * kLanes <= end; k += kSums * kLanes) {
+  for (; k + kStep * kLanes <= end; k += kStep * kLanes) {
     for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
     if constexpr (kAgain)
       each<kN>([&](auto n) MOTET_INLINED {
@@ -145,7 +148,8 @@ HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N) {
   each<kN>([&](auto n) MOTET_INLINED {
     const auto of = [&](int m) MOTET_INLINED {
       const int at = (m % kM * kN + n()) * kSums;
-      return m < kM ? hn::Add(sum[at], sum[at + 1]) : hn::Zero(Floats());
+      if (m >= kM) return hn::Zero(Floats());
+      return kSums == 1 ? sum[at] : hn::Add(sum[at], sum[at + kSums - 1]);
     };
     float sums[4];
     sums_of_lanes(of(0), of(1), of(2), of(3), sums);
@@ -171,7 +175,7 @@ template <bool kAgain, int kM, int kN, class T>
 HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   constexpr int kAll = kM * kN * kSums;
   HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
-  const int64_t pieces = (K + kPiece / 2) / kPiece, step = (K / pieces / (kSums * kLanes) + 1) * kSums * kLanes;
+  const int64_t pieces = (K + kPiece / 2) / kPiece, step = (K / pieces / (kStep * kLanes) + 1) * kStep * kLanes;
   for (int64_t k = 0, end; k < K; k = end) {
     end = std::min(K, k + step);
     for (int64_t t = 0; t < tiles; ++t) {
@@ -187,7 +191,7 @@ HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t 
   }
 }
 
-constexpr int kTileM = 4, kTileN = kManyRegisters ? 3 : 1;
+constexpr int kTileM = 4, kTileN = 3;
 
 // `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
 // those of several.
@@ -246,12 +250,36 @@ void scale_and_bias(const Weight& weight, int64_t n, int64_t count, float* y) {
   for (; i < count; ++i) some(hn::CappedTag<float, 1>(), i);
 }
 
-// Rows [begin, end) of W; the caller goes on with those up to `next`.
+// Rows of W as float32, scaled.
 template <class T>
-void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M) {
+void widen(const Weight& weight, int64_t first, int64_t count, float* to) {
+  const Floats d;
+  for (int64_t n = first; n < first + count; ++n, to += weight.K) {
+    const T* const w = static_cast<const T*>(weight.data) + n * weight.K;
+    const Vec scale = hn::Set(d, weight.scale ? weight.scale[n] : 1);
+    int64_t k = 0;
+    for (; k + kLanes <= weight.K; k += kLanes) hn::StoreU(hn::Mul(load(w + k), scale), d, to + k);
+    if (k == weight.K) continue;
+    HWY_ALIGN float rest[kLanes];
+    hn::Store(hn::Mul(load_some(w + k, weight.K - k), scale), d, rest);
+    std::copy_n(rest, weight.K - k, to + k);
+  }
+}
+
+// Rows of W in fewer bits that become float32 beside their products, once for all rows of x. Sixteen registers leave
+// none for a conversion between products; few rows of x are not worth it.
+constexpr int64_t kWidened = kLeastTiles * kTileN;
+bool widens(const Weight& weight, int64_t M) {
+  return kSixteenRegisters && weight.type != WeightType::float32 && M > 2 * kTileM;
+}
+
+// Rows [begin, end) of W; the caller goes on with those up to `next`. Into `space` they are widened, unless it is null:
+// the same products, in the same order.
+template <class T>
+void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M, float* space) {
   const Weight& weight = task.weight;
   const int64_t N = weight.N, K = weight.K, row = K * static_cast<int64_t>(sizeof(T));
-  const int64_t block = block_rows(M, row, std::is_same_v<T, float> && K >= kLong);
+  const int64_t block = space ? kWidened : block_rows(M, row, std::is_same_v<T, float> && K >= kLong);
   // One or two rows of x do not fill the time that a row of float32 takes to come: several side by side are only in
   // memory's way.
   const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
@@ -260,14 +288,18 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, co
     const int64_t rows = std::min(kRowsOfX, M - m), passes = (rows + kTileM - 1) / kTileM;
     for (int64_t n = begin; n < end; n += block) {
       const int64_t count = std::min(block, end - n), tiles = row_by_row ? count : (count + kTileN - 1) / kTileN;
-      const int64_t steps = std::max<int64_t>(1, K / (kSums * kLanes)) * tiles * passes;
+      const int64_t steps = std::max<int64_t>(1, K / (kStep * kLanes)) * tiles * passes;
       const auto byte = [&](int64_t of) { return reinterpret_cast<const char*>(at(std::min(of, next))); };
       Fetch fetch{byte(n + block), byte(n + block + count), (count * row / steps + 63) / 64 * 64};
       float* const y = task.y + m * N + n;
-      if (row_by_row)
+      if (row_by_row) {
         block_of_w<1>(at(n), count, x + m * K, rows, K, y, N, fetch);
-      else
+      } else if (space) {
+        widen<T>({.data = at(n), .K = K}, 0, count, space);
+        block_of_w<kTileN>(space, count, x + m * K, rows, K, y, N, fetch);
+      } else {
         block_of_w<kTileN>(at(n), count, x + m * K, rows, K, y, N, fetch);
+      }
       if (weight.scale || weight.bias)
         for (int64_t r = 0; r < rows; ++r) scale_and_bias(weight, n, count, y + r * N);
     }
@@ -293,21 +325,6 @@ void quantize_row(const float* w, int64_t K, int8_t* values, float* scale) {
   }
 }
 
-template <class T>
-void widen(const Weight& weight, int64_t first, int64_t count, float* to) {
-  const Floats d;
-  for (int64_t n = first; n < first + count; ++n, to += weight.K) {
-    const T* const w = static_cast<const T*>(weight.data) + n * weight.K;
-    const Vec scale = hn::Set(d, weight.scale ? weight.scale[n] : 1);
-    int64_t k = 0;
-    for (; k + kLanes <= weight.K; k += kLanes) hn::StoreU(hn::Mul(load(w + k), scale), d, to + k);
-    if (k == weight.K) continue;
-    HWY_ALIGN float rest[kLanes];
-    hn::Store(hn::Mul(load_some(w + k, weight.K - k), scale), d, rest);
-    std::copy_n(rest, weight.K - k, to + k);
-  }
-}
-
 void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
   switch (weight.type) {
     case WeightType::float32:
@@ -319,14 +336,19 @@ void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
   }
 }
 
-void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M) {
+// The numbers of float32 that `linear_stripe` wants beside it.
+int64_t linear_space(const Weight& weight, int64_t M) { return widens(weight, M) ? kWidened * weight.K : 0; }
+
+void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M,
+                   float* space) {
+  if (!widens(task.weight, M)) space = nullptr;
   switch (task.weight.type) {
     case WeightType::float32:
-      return stripe<float>(task, begin, end, next, x, M);
+      return stripe<float>(task, begin, end, next, x, M, nullptr);
     case WeightType::bfloat16:
-      return stripe<hwy::bfloat16_t>(task, begin, end, next, x, M);
+      return stripe<hwy::bfloat16_t>(task, begin, end, next, x, M, space);
     case WeightType::int8:
-      return stripe<int8_t>(task, begin, end, next, x, M);
+      return stripe<int8_t>(task, begin, end, next, x, M, space);
   }
 }
 
@@ -358,24 +380,32 @@ struct Input {
   int64_t M, K;
 };
 
+int64_t space_of_worker(std::span<const LinearTask> tasks, const Input& in) {  // bytes, whole lines of them
+  int64_t bytes = in.bytes ? bytes::space(in.M, in.K) : 0;
+  for (const LinearTask& task : tasks)
+    bytes = std::max<int64_t>(bytes, MOTET_BEST(linear_space)(task.weight, in.M) * sizeof(float));
+  return (bytes + 63) / 64 * 64;
+}
+
 void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads& threads) {
   int64_t rows = 0;
   for (const LinearTask& task : tasks) rows += task.weight.N;
   const int64_t work = rows * in.K * in.M, workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
                 least = std::max(rows * kWorthAPart / std::max<int64_t>(work, 1), rows / (workers * kMostParts)),
                 whole = in.bytes ? bytes::block(in.M, in.K) : kTileOfW, part = (least / whole + 1) * whole,
-                space = in.bytes ? bytes::space(in.M, in.K) : 0;
+                space = space_of_worker(tasks, in);
   const auto spaces = aligned_array<int8_t>(space * workers);
   const auto kernel = MOTET_BEST(linear_stripe);
   const auto compute = [&](Share::Part of, int64_t worker) {  // rows of all tasks, one behind the other
+    int8_t* const own = spaces.get() + worker * space;
     for (const LinearTask& task : tasks) {
       const int64_t N = task.weight.N;
       if (of.begin < N && of.end > 0) {
         const int64_t begin = std::max<int64_t>(of.begin, 0), end = std::min(of.end, N), next = std::min(of.next, N);
         if (in.bytes && in_bytes(task))
-          bytes::multiply(task, begin, end, next, in.bytes, in.M, spaces.get() + worker * space);
+          bytes::multiply(task, begin, end, next, in.bytes, in.M, own);
         else
-          kernel(task, begin, end, next, in.x, in.M);
+          kernel(task, begin, end, next, in.x, in.M, reinterpret_cast<float*>(own));
       }
       of.begin -= N, of.end -= N, of.next -= N;
     }
