@@ -6,7 +6,7 @@ def test_doctor_names_the_kernels():
     done = run("doctor")
     assert done.returncode == 0, done.stderr
     rows = dict(line.split(maxsplit=3)[2:] for line in done.stdout.splitlines() if line.startswith("kernels of "))
-    assert rows["attention"] == "flash, cuda, fused, fused_amx, sdpa, blocked" and rows["linear"] == "cuda, rows, tiles, torch"
+    assert rows["attention"] == "flash, cuda, fused_amx, fused, sdpa, blocked" and rows["linear"] == "cuda, rows, tiles, torch"
     assert rows["rms_norm"] == rows["rotate"] == rows["silu_times"] == rows["dcmha_maps"] == "cuda, rows, torch"
     assert len(rows) == 11 and rows["dropout"] == "counter, torch"
     assert rows["write_rows"] == "bytes, torch" and rows["token_loss"] == "cuda, torch"
@@ -24,7 +24,7 @@ def test_a_forced_kernel_that_cannot_run_is_an_error():
 
 
 def test_an_unknown_kernel_is_an_error():
-    known = "known: flash, cuda, fused, fused_amx, sdpa, blocked"
+    known = "known: flash, cuda, fused_amx, fused, sdpa, blocked"
     assert refused(2, "doctor", MOTET_KERNEL="zip") == f"motet: MOTET_KERNEL: unknown kernel of attention 'zip': {known}"
     assert "'linaer': nearest is 'linear'" in refused(2, "doctor", MOTET_KERNEL="linaer=torch")
     assert "kernel of rms_norm 'row': nearest is 'rows'" in refused(2, "doctor", MOTET_KERNEL="linear=torch,rms_norm=row")

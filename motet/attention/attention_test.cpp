@@ -291,14 +291,17 @@ TEST(Attention, ExplainSaysWhyNot) {
   const Choice plain = explain({x, {}, {}, {}}, {x, x, {}, {}}, {.post = {false, at::randn({2, 2})}});
   EXPECT_EQ(plain.kernel, "fused");
   using Reason = std::pair<std::string, std::string>;
+  const std::string no_tiles = cpu::why_not(cpu::Instructions::amx);
   const std::vector<Reason> no_gpu{{"flash", "only on a GPU"}, {"cuda", "only on a GPU"}};
-  EXPECT_EQ(plain.passed_over, no_gpu);
+  std::vector<Reason> reasons = no_gpu;
+  reasons.emplace_back("fused_amx", no_tiles.empty() ? "by itself it takes bfloat16 without gradients" : no_tiles);
+  EXPECT_EQ(plain.passed_over, reasons);
   const Tensor wide = x.to(at::kDouble);
   const Choice mixed = explain({wide, {}, {}, {}}, {wide, wide, {}, {}}, {.post = {false, at::randn({2, 2})}});
   EXPECT_EQ(mixed.kernel, "blocked");
-  std::vector<Reason> reasons = no_gpu;
-  reasons.insert(reasons.end(), {{"fused", "float64 stays on the plain paths"},
-                                 {"fused_amx", "float64 stays on the plain paths"},
+  reasons = no_gpu;
+  reasons.insert(reasons.end(), {{"fused_amx", "float64 stays on the plain paths"},
+                                 {"fused", "float64 stays on the plain paths"},
                                  {"sdpa", "heads are mixed"}});
   EXPECT_EQ(mixed.passed_over, reasons);
 }
@@ -397,6 +400,24 @@ TEST(Attention, ATwoPhaseProblemGoesToAKernelThatHasThatForm) {
   EXPECT_LE(relative_error(kernel.given_lse(p, lse), want.out_BTHE), 1e-12);
 }
 
+// The table's choice on a CPU that has tiles.
+TEST(Attention, TilesTakeBfloat16WithoutGradientsByThemselves) {
+  Kernel tiles = kFusedAmx;
+  tiles.why_not = [](const Problem&) { return std::string(); };
+  const Kernel* const rows[] = {&tiles, &kBlocked};
+  const KernelTable names{"attention", {"fused_amx", "blocked"}};
+  const auto chosen = [&](at::ScalarType type, Form form, const std::optional<std::string>& kernel = {}) {
+    const Problem p = checked_problem(arguments({.T = 9, .D = 8, .E = 8}, {}, type), "test");
+    return std::string(choose_of(rows, names, p, form, kernel).name);
+  };
+  EXPECT_EQ(chosen(at::kBFloat16, Form::attend), "fused_amx");
+  EXPECT_EQ(chosen(at::kBFloat16, Form::train), "blocked");
+  EXPECT_EQ(chosen(at::kBFloat16, Form::two_phase), "blocked");
+  EXPECT_EQ(chosen(at::kFloat, Form::attend), "blocked");
+  EXPECT_EQ(chosen(at::kHalf, Form::attend), "blocked");
+  EXPECT_EQ(chosen(at::kFloat, Form::train, "fused_amx"), "fused_amx");
+}
+
 // A device's first kernel may have no backward pass: then a training call takes the next row, and no null function.
 TEST(Attention, AKernelWithoutAFormIsPassedOverForIt) {
   Kernel forward_only = kBlocked;
@@ -411,7 +432,7 @@ TEST(Attention, AKernelWithoutAFormIsPassedOverForIt) {
 }
 
 TEST(Attention, TheTableNamesItsRowsInOrderAndTheLastTakesEverything) {
-  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"flash", "cuda", "fused", "fused_amx", "sdpa", "blocked"}));
+  EXPECT_EQ(kernel_names(), (std::vector<std::string>{"flash", "cuda", "fused_amx", "fused", "sdpa", "blocked"}));
   ASSERT_EQ(kernel_table().size(), 6u);
   for (const Case& c : cases())
     EXPECT_EQ(kernel_table().back()->why_not(checked_problem(made(c), "test")), "") << c.name;

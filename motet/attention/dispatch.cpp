@@ -1,17 +1,23 @@
 // The whole kernel choice of the operator: one ordered table, best first; the last row takes everything. fused_amx
-// takes nothing that fused does not, and so runs only by its name; but precision high it takes alone.
+// takes what fused takes, and runs where it was measured to be the faster one, by its name, and for precision high.
 #include "motet/attention/kernels.h"
 
 namespace motet {
 namespace {
 
-constexpr const Kernel* kTable[] = {&kFlash, &kCuda, &kFused, &kFusedAmx, &kSdpa, &kBlocked};
+constexpr const Kernel* kTable[] = {&kFlash, &kCuda, &kFusedAmx, &kFused, &kSdpa, &kBlocked};
 
-std::string reason_against(const Kernel& kernel, const Problem& p, Form form) {
+std::string reason_against(const Kernel& kernel, const Problem& p, Form form, bool named) {
   if (form == Form::two_phase && (!kernel.lse || !kernel.given_lse)) return "it has no two-phase form";
   if (form == Form::train && !kernel.backward) return "it has no backward pass";
   if (p.precision == Precision::high && &kernel != &kFusedAmx) return "precision is high, which fused_amx alone has";
-  return kernel.why_not(p);
+  const std::string reason = kernel.why_not(p);
+  return reason.empty() && !named && kernel.rather_not ? kernel.rather_not(p, form) : reason;
+}
+
+bool is_named(const KernelTable& names, const std::optional<std::string>& kernel) {
+  std::string said;
+  return !named_row(names, kernel ? kernel->c_str() : nullptr, &said).empty();
 }
 
 void check_precision(const Problem& p) {
@@ -32,8 +38,9 @@ std::span<const Kernel* const> kernel_table() { return kTable; }
 
 const Kernel& choose_of(std::span<const Kernel* const> rows, const KernelTable& names, const Problem& p, Form form,
                         const std::optional<std::string>& kernel) {
-  const char* const named = kernel ? kernel->c_str() : nullptr;
-  return *rows[choose_row(names, named, [&](size_t i) { return reason_against(*rows[i], p, form); })];
+  const bool named = is_named(names, kernel);
+  return *rows[choose_row(names, kernel ? kernel->c_str() : nullptr,
+                          [&](size_t i) { return reason_against(*rows[i], p, form, named); })];
 }
 
 const Kernel& choose(const Problem& p, Form form, const std::optional<std::string>& kernel) {
@@ -45,7 +52,8 @@ Choice explain(const Problem& p, const std::optional<std::string>& named) {
   Choice choice{choose(p, Form::attend, named).name, {}};
   for (const Kernel* kernel : kTable) {
     if (kernel->name == choice.kernel) break;
-    choice.passed_over.emplace_back(kernel->name, reason_against(*kernel, p, Form::attend));
+    choice.passed_over.emplace_back(kernel->name,
+                                    reason_against(*kernel, p, Form::attend, is_named(attention_table(), named)));
   }
   return choice;
 }

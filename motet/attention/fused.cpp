@@ -21,6 +21,14 @@ std::string why_not_amx(const Problem& p) {
   return reason.empty() ? cpu::why_not(cpu::Instructions::amx) : reason;
 }
 
+// Forward, bfloat16 took tiles a quarter to a half of the time of vectors, and float32 longer; with gradients bfloat16
+// has not been measured (docs/kernels.md).
+std::string rather_not_amx(const Problem& p, Form form) {
+  const bool high = p.precision == Precision::high;
+  if (high || (p.q_BTHD.scalar_type() == at::kBFloat16 && form == Form::attend)) return "";
+  return "by itself it takes bfloat16 without gradients";
+}
+
 PlainProblem plain_problem(const Problem& p) { return {p, PlainProblem::Mixes::float32}; }
 
 void check(cpu::Status status) {
@@ -53,13 +61,15 @@ Tensor given_lse(const Problem& p, const Tensor& lse_BHT) {
 }
 
 template <cpu::Instructions kInstructions>
-constexpr Kernel row(const char* name, std::string (*why)(const Problem&)) {
+constexpr Kernel row(const char* name, std::string (*why)(const Problem&),
+                     std::string (*rather_not)(const Problem&, Form) = nullptr) {
   return {name,
           why,
           [](const Problem& p) { return fused_forward(p, runtime<kInstructions>(p)); },
           [](const Problem& p, const Backward& b) { return fused_backward(p, b, runtime<kInstructions>(p)); },
           lse<kInstructions>,
-          given_lse<kInstructions>};
+          given_lse<kInstructions>,
+          rather_not};
 }
 
 }  // namespace
@@ -93,6 +103,6 @@ Gradients fused_backward(const Problem& p, const Backward& b, const cpu::Runtime
 }
 
 constinit const Kernel kFused = row<cpu::Instructions::best>("fused", why_not);
-constinit const Kernel kFusedAmx = row<cpu::Instructions::amx>("fused_amx", why_not_amx);
+constinit const Kernel kFusedAmx = row<cpu::Instructions::amx>("fused_amx", why_not_amx, rather_not_amx);
 
 }  // namespace motet

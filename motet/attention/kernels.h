@@ -16,6 +16,8 @@ struct Backward {
   Wanted wanted;
 };
 
+enum class Form { attend, train, two_phase };  // train: a backward pass follows
+
 /// One row of the kernel table. A null function: the kernel has no such form.
 struct Kernel {
   const char* name;
@@ -24,19 +26,18 @@ struct Kernel {
   Gradients (*backward)(const Problem&, const Backward&);
   Tensor (*lse)(const Problem&);
   Tensor (*given_lse)(const Problem&, const Tensor& lse_BHT);
+  std::string (*rather_not)(const Problem&, Form) = nullptr;  // why a later row is the better one, unless named
 };
 
 extern const Kernel kCuda;      // everything but bias and float64, in our own CUDA kernels (cuda/)
+extern const Kernel kFusedAmx;  // what kFused takes with products of tiles (AMX); by itself bfloat16 without gradients
 extern const Kernel kFused;     // everything but bias and float64, in our own CPU kernels (cpu/)
-extern const Kernel kFusedAmx;  // the same with products of tiles (AMX), only where it is named: it was never measured
 extern const Kernel kSdpa;      // no mix, or pairs: PyTorch's own flash kernel (CPU)
 extern const Kernel kFlash;     // the same on a GPU, in 16 bits
 extern const Kernel kBlocked;   // everything, in torch operations, blocked over queries
 
 /// The rows of the table `attention`, best first (motet/ops/table.h).
 std::span<const Kernel* const> kernel_table();
-
-enum class Form { attend, train, two_phase };  // train: a backward pass follows
 
 /// The first kernel of the table that runs the problem in this form, or the one that `kernel` or MOTET_KERNEL names;
 /// one that is named and cannot run it is an error.

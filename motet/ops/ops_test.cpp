@@ -372,8 +372,8 @@ TEST(Ops, NamesOfTablesAndRowsAreChecked) {
   EXPECT_NO_THROW(check_kernel_choice("linear=torch,rms_norm=rows,sdpa"));
   const auto wrong = [](const char* choice) { return message_of<UsageError>([=] { check_kernel_choice(choice); }); };
   EXPECT_EQ(wrong("block"),
-            "MOTET_KERNEL: unknown kernel of attention 'block': nearest is 'blocked'; known: flash, cuda, fused, "
-            "fused_amx, sdpa, blocked");
+            "MOTET_KERNEL: unknown kernel of attention 'block': nearest is 'blocked'; known: flash, cuda, "
+            "fused_amx, fused, sdpa, blocked");
   EXPECT_EQ(wrong("gelu=row"), "MOTET_KERNEL: unknown kernel of gelu 'row': nearest is 'rows'; known: rows, torch");
   EXPECT_EQ(wrong("gleu=rows").substr(0, 51), "MOTET_KERNEL: unknown table 'gleu': nearest is 'gel");
   EXPECT_EQ(wrong("").substr(0, 47), "MOTET_KERNEL: unknown kernel of attention '': k");
