@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "motet/core/error.h"
 
@@ -38,23 +40,37 @@ json checked_boolean(const json& value, const std::string& path) {
   fail_usage(path, ": ", shown(value), " is not a boolean, want true or false");
 }
 
+// The integer of 64 bits that JSON or a word names, digit for digit.
+std::optional<int64_t> exact_integer(const json& value) {
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (value.is_number_unsigned() && value.get<uint64_t>() > kMost) return std::nullopt;
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_string()) return std::nullopt;
+  const auto& word = value.get_ref<const std::string&>();
+  int64_t number = 0;
+  const auto result = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (result.ec == std::errc() && result.ptr == word.data() + word.size()) return number;
+  return std::nullopt;
+}
+
 json checked_number(const Option& option, const json& value, const std::string& path) {
   const bool integer = option.type == OptionType::integer;
   const double number = value.is_number()   ? value.get<double>()
                         : value.is_string() ? parse_number(value.get<std::string>())
                                             : std::nan("");
-  // Beyond 2^53 a double no longer names one integer.
-  constexpr double kLargestInteger = 9007199254740992.0;
   if (!std::isfinite(number) || (integer && number != std::floor(number))) {
     fail_usage(path, ": ", shown(value), integer ? " is not an integer" : " is not a number", ", want ",
                accepted(option));
   }
-  if (number < option.min) fail_usage(path, ": ", shown(value), " is below ", number_text(option.min));
-  const double max = integer ? std::min(option.max, kLargestInteger) : option.max;
+  // Beyond 2^53 a double no longer names one integer: so far goes an option of no range, and 1e17.
+  constexpr double kLargestInteger = 0x1p53;
+  const std::optional<int64_t> exact = integer ? exact_integer(value) : std::nullopt;
+  double min = option.min, max = option.max;
+  if (integer && !(exact && std::isfinite(min))) min = std::max(min, -kLargestInteger);
+  if (integer && !(exact && std::isfinite(max))) max = std::min(max, kLargestInteger);
+  if (number < min) fail_usage(path, ": ", shown(value), " is below ", number_text(min));
   if (number > max) fail_usage(path, ": ", shown(value), " is above ", number_text(max));
-  if (integer && number < -kLargestInteger)
-    fail_usage(path, ": ", shown(value), " is below ", number_text(-kLargestInteger));
-  if (integer) return static_cast<int64_t>(number);
+  if (integer) return exact.value_or(static_cast<int64_t>(number));
   return number;
 }
 

@@ -88,6 +88,20 @@ TEST(Options, IntegersBeyondADoubleAreRefused) {
   EXPECT_EQ(message_of<UsageError>([&] { checked(free, "-1e17", "n"); }), "n: '-1e17' is below -9007199254740992");
 }
 
+TEST(Options, AnOptionOf64BitsTakesEveryOneOfThem) {
+  const Option seed = {.name = "s", .type = OptionType::integer, .default_value = 0, .min = -0x1p63, .max = 0x1p63};
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(checked(seed, kMost, "s"), kMost);
+  EXPECT_EQ(checked(seed, "9223372036854775807", "s"), kMost);
+  EXPECT_EQ(checked(seed, -kMost - 1, "s"), -kMost - 1);
+  EXPECT_EQ(checked(seed, (int64_t{1} << 53) + 1, "s"), (int64_t{1} << 53) + 1);
+  const Option free = {.name = "n", .type = OptionType::integer, .default_value = 0};
+  EXPECT_EQ(message_of<UsageError>([&] { checked(free, kMost, "n"); }),
+            "n: 9223372036854775807 is above 9007199254740992");
+  EXPECT_EQ(message_of<UsageError>([&] { checked(seed, uint64_t{1} << 63, "s"); }),
+            "s: 9223372036854775808 is above 9007199254740992");
+}
+
 TEST(Options, UnknownChoicesNameTheNearest) {
   EXPECT_EQ(refusal("block", "paralel"),
             "model.block: 'paralel' is not known, want one of sequential, parallel; nearest is 'parallel'");

@@ -34,9 +34,13 @@ class Interpreter {
 
   [[noreturn]] void stop(const Node& node, const std::string& what) { fail(where_, ": line ", node.line, ": ", what); }
 
-  void step(const Node& node, size_t bytes = 0) {
+  void step(const Node& node) {
     if (++steps_ > kMostTemplateSteps) stop(node, "the template takes more than a million steps");
-    work_ += bytes;
+  }
+
+  void moves(const Node& node, const Value& value) {
+    if (value.is_string()) work_ += value.get_ref<const std::string&>().size();
+    if (value.is_structured()) work_ += value.size() * 4 * sizeof(Value);
     if (work_ > 64 * kMostTemplateBytes) stop(node, "the template moves more than a gigabyte");
   }
 
@@ -72,7 +76,7 @@ class Interpreter {
         set(node);
         return Flow::on;
       case Kind::condition:
-        if (truth(evaluate(*node.parts[0]))) return execute(*node.parts[1]);
+        if (truth_of(*node.parts[0])) return execute(*node.parts[1]);
         return node.parts.size() > 2 ? execute(*node.parts[2]) : Flow::on;
       case Kind::loop:
         return loop(node);
@@ -116,13 +120,13 @@ class Interpreter {
   }
 
   Flow loop(const Node& node) {
-    Value all = items_of(node, evaluate(*node.parts[0]));
+    Value made, all = items_of(node, view(*node.parts[0], made));
     if (node.parts[2]) {
       Value kept = Value::array();
       for (const Value& item : all) {
         scopes_.emplace_back();
         bind(node, item);
-        if (truth(evaluate(*node.parts[2]))) kept.push_back(item);
+        if (truth_of(*node.parts[2])) kept.push_back(item);
         scopes_.pop_back();
       }
       all = std::move(kept);
@@ -147,24 +151,47 @@ class Interpreter {
   }
 
   Value evaluate(const Node& node) {
+    Value made;
+    const Value& value = view(node, made);
+    if (&value == &made) return made;
+    if (value.is_structured()) moves(node, value);
+    return value;
+  }
+
+  // A value where it stands, or in `made`: a list is not copied to look at one of its items. Good until a statement.
+  const Value& view(const Node& node, Value& made) {
     step(node);
-    try {
-      Value out = value_of(node);
-      if (out.is_string()) step(node, out.get_ref<const std::string&>().size());
-      return out;
-    } catch (const Value::exception&) {
-      stop(node, "a value is of the wrong type");
+    const Value* stands = &made;
+    if (node.kind == Kind::name) {
+      stands = find(node.text);
+      if (!stands) return kUndefined;
+    } else if (node.kind == Kind::member || node.kind == Kind::index) {
+      Value held;
+      const Value& of = view(*node.parts[0], held);
+      const Value key = node.kind == Kind::member ? Value(node.text) : evaluate(*node.parts[1]);
+      const bool letter = of.is_string() && key.is_number_integer();
+      const Value& found = letter ? made = item(node, items_of(node, of), key) : item(node, of, key);
+      stands = letter || &of == &held ? &(made = Value(found)) : &found;
+    } else {
+      try {
+        made = value_of(node);
+      } catch (const Value::exception&) {
+        stop(node, "a value is of the wrong type");
+      }
     }
+    if (stands == &made || stands->is_string()) moves(node, *stands);
+    return *stands;
+  }
+
+  bool truth_of(const Node& node) {
+    Value made;
+    return truth(view(node, made));
   }
 
   Value value_of(const Node& node) {
     switch (node.kind) {
       case Kind::literal:
         return node.value;
-      case Kind::name: {
-        const Value* found = find(node.text);
-        return found ? *found : kUndefined;
-      }
       case Kind::list: {
         Value out = Value::array();
         for (const auto& part : node.parts) out.push_back(evaluate(*part));
@@ -175,12 +202,6 @@ class Interpreter {
         for (size_t i = 0; i + 1 < node.parts.size(); i += 2)
           out[shown(evaluate(*node.parts[i]))] = evaluate(*node.parts[i + 1]);
         return out;
-      }
-      case Kind::member:
-        return at(node, evaluate(*node.parts[0]), node.text);
-      case Kind::index: {
-        const Value of = evaluate(*node.parts[0]);
-        return at(node, of, evaluate(*node.parts[1]));
       }
       case Kind::slice:
         return slice(node);
@@ -194,30 +215,29 @@ class Interpreter {
       case Kind::binary:
         return binary(node);
       case Kind::ternary:
-        if (truth(evaluate(*node.parts[1]))) return evaluate(*node.parts[0]);
+        if (truth_of(*node.parts[1])) return evaluate(*node.parts[0]);
         return node.parts[2] ? evaluate(*node.parts[2]) : kUndefined;
       default:
         stop(node, "a statement stands where an expression should");
     }
   }
 
-  Value at(const Node& node, const Value& of, const Value& key) {
+  // Of an object or a list; undefined where there is no such one.
+  const Value& item(const Node& node, const Value& of, const Value& key) {
     if (undefined(of)) stop(node, "something undefined has no member " + quote(shown(key)));
     if (of.is_object() && key.is_string()) {
       const auto found = of.find(key.get_ref<const std::string&>());
       return found == of.end() ? kUndefined : *found;
     }
-    if (key.is_number_integer() && (of.is_array() || of.is_string())) {
-      const Value all = of.is_string() ? items_of(node, of) : of;
-      int64_t index = key.get<int64_t>();
-      if (index < 0) index += static_cast<int64_t>(all.size());
-      return index >= 0 && index < static_cast<int64_t>(all.size()) ? all[static_cast<size_t>(index)] : kUndefined;
-    }
-    return kUndefined;
+    if (!key.is_number_integer() || !of.is_array()) return kUndefined;
+    int64_t index = key.get<int64_t>();
+    if (index < 0) index += static_cast<int64_t>(of.size());
+    return index >= 0 && index < static_cast<int64_t>(of.size()) ? of[static_cast<size_t>(index)] : kUndefined;
   }
 
   Value slice(const Node& node) {
-    const Value of = evaluate(*node.parts[0]);
+    Value made;
+    const Value& of = view(*node.parts[0], made);
     if (!of.is_array() && !of.is_string()) stop(node, "a slice wants a list or a string and got " + quote(shown(of)));
     const Value all = items_of(node, of);
     const auto size = static_cast<int64_t>(all.size());
@@ -255,7 +275,8 @@ class Interpreter {
     const Node& function = *node.parts[0];
     const std::vector<Value> values = arguments(node);
     if (function.kind == Kind::member) {
-      const Value of = evaluate(*function.parts[0]);
+      Value made;
+      const Value& of = view(*function.parts[0], made);
       return located(node, [&] { return apply_method(function.text, of, values); });
     }
     if (function.kind != Kind::name) stop(node, "only functions and methods can be called");
@@ -270,7 +291,7 @@ class Interpreter {
     if (function.text == "raise_exception") {
       std::string message = values.empty() ? "the template refuses its input" : shown(values[0]).substr(0, 500);
       std::replace(message.begin(), message.end(), '\n', ' ');
-      fail(message);
+      stop(node, message);
     }
     if (function.text == "range") return range(node, values);
     stop(node, "the function " + quote(function.text) + " is not supported; known: namespace, range, raise_exception");
@@ -305,7 +326,8 @@ class Interpreter {
   }
 
   Value filter(const Node& node) {
-    const Value of = evaluate(*node.parts[0]);
+    Value made;
+    const Value& of = view(*node.parts[0], made);
     const std::vector<Value> values = arguments(node);
     return located(node, [&]() -> Value {
       if (node.kind == Kind::filter) return apply_filter(node.text, of, values, node.names);
@@ -314,16 +336,18 @@ class Interpreter {
   }
 
   Value unary(const Node& node) {
-    const Value value = evaluate(*node.parts[0]);
+    Value made;
+    const Value& value = view(*node.parts[0], made);
     return located(node, [&] { return apply_sign(node.text, value); });
   }
 
   Value binary(const Node& node) {
     const std::string& sign = node.text;
-    const Value a = evaluate(*node.parts[0]);
+    Value left, right;
+    const Value& a = view(*node.parts[0], left);
     if (sign == "and") return truth(a) ? evaluate(*node.parts[1]) : a;
     if (sign == "or") return truth(a) ? a : evaluate(*node.parts[1]);
-    const Value b = evaluate(*node.parts[1]);
+    const Value& b = view(*node.parts[1], right);
     return located(node, [&] { return apply_operator(sign, a, b); });
   }
 

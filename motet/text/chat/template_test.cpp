@@ -34,11 +34,40 @@ TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
             "t: line 2: the statement 'import' is not supported; known: if, for, set, break, continue");
   EXPECT_EQ(refused("{{ 1 + }}"), "t: line 1: an expression ends too early");
   EXPECT_EQ(refused("{{ x.y }}"), "t: line 1: something undefined has no member 'y'");
-  EXPECT_EQ(refused("{{ raise_exception('no') }}"), "no");
+  EXPECT_EQ(refused("a\n{{ raise_exception('no\nend') }}"), "t: line 2: no end");
   std::string deep = "1";
   for (int i = 0; i < 1000; ++i) deep += "+1";
   EXPECT_EQ(refused("{{ " + deep + " }}"), "t: line 1: an expression has more than 400 operators");
   EXPECT_EQ(refused("{{ " + std::string(1000, '(') + " }}"), "t: line 1: an expression is more than 48 levels deep");
+}
+
+// A list of messages is looked at where it stands: a copy for each look at one of them would take an hour.
+TEST(ChatTemplate, LooksAtALongListCostNoCopyOfIt) {
+  Json messages = Json::array();
+  for (int i = 0; i < 20000; ++i) messages.push_back({{"role", i % 2 == 0 ? "a" : "b"}, {"content", "x"}});
+  const ChatTemplate other(
+      "{% for m in messages %}{% if loop.index0 > 0 and messages[loop.index0 - 1].role != m.role %}"
+      "{{ messages|length - loop.index0 }} {% endif %}{% endfor %}");
+  const std::string text = other.render({{"messages", messages}});
+  EXPECT_EQ(text.substr(0, 12), "19999 19998 ");
+  EXPECT_EQ(std::count(text.begin(), text.end(), ' '), 19999);
+}
+
+TEST(ChatTemplate, ListsThatAreCopiedAgainAndAgainAreRefused) {
+  Json messages = Json::array();
+  for (int i = 0; i < 20000; ++i) messages.push_back("x");
+  EXPECT_EQ(message_of<Error>([&] {
+              ChatTemplate("{% for m in messages %}{% set all = messages %}{% endfor %}", "t")
+                  .render({{"messages", messages}});
+            }),
+            "t: line 1: the template moves more than a gigabyte");
+}
+
+TEST(ChatTemplate, WhatAnExpressionNamesIsNotChanged) {
+  const char* const source =
+      "{% set a = [1, 2] %}{% set b = a %}{% set a = [3] %}{{ b[0] }}{{ a[-1] }}{{ [[7, 8], [9]][0][1] }}{{ 'xyz'[1] }}"
+      "{{ {'k': {'l': 'm'}}.k.l }}{{ ('a' + 'b')[1] }}{{ a[5] is defined }}";
+  EXPECT_EQ(ChatTemplate(source).render(Json::object()), "138ymbFalse");
 }
 
 TEST(ChatTemplate, CutOrChangedTemplatesNeverCrash) {
