@@ -1,5 +1,6 @@
 """The lines of `motet serve` on stderr, and how it stops."""
 import json
+import re
 import signal
 import socket
 import time
@@ -29,16 +30,18 @@ def test_a_request_is_one_line_without_its_text(small, silent):
         with begun(server, prompt="secret", max_tokens=500) as connection:
             connection.recv(1000)
         server.wait_idle()
+        server.get("/nowhere", status=404)
         server.process.send_signal(signal.SIGTERM)
         lines = server.process.stderr.read().splitlines()
     assert "serves small" in lines[0] and "secret" not in "".join(lines)
     told = [line.split(": ", 2) for line in lines[1:]]
-    assert [row[0] for row in told] == ([] if silent else ["serve"] * 3), lines
+    assert [row[0] for row in told] == ([] if silent else ["serve"] * 4), lines
     if silent:
         return
     assert told[0][1].startswith("cmpl-") and told[0][2].startswith("answered, 12 tokens of prompt (0 kept), 12 of answer, ")
     assert told[1][1:] == ["/v1/completions", "refused with 400 for n"]
-    assert told[2][1].startswith("cmpl-") and told[2][2].startswith("left by its client, ") and told[2][2].endswith(" ms")
+    assert told[2][1].startswith("cmpl-") and re.fullmatch(r"left by its client, 6 tokens of prompt \(0 kept\), [1-9]\d* of answer, \d+ ms", told[2][2])
+    assert told[3][1:] == ["'/nowhere'", "refused with 404"]
 
 
 def test_a_second_signal_ends_at_once_whichever_it_is(small):

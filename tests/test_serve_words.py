@@ -86,6 +86,13 @@ def test_tokens_of_one_letter_are_told_apart(server):
     assert (entry["token"], entry["bytes"]) == (" a", [32, 97])
 
 
+def test_special_tokens_are_no_part_of_the_text_unless_they_are_asked_for(server):
+    asked = {"prompt": [A], "max_tokens": 1, "logit_bias": {"1": 100}, "ignore_eos": True, "logprobs": 0}
+    for more, text, place in ({}, "", 0), ({"skip_special_tokens": True}, "", 0), ({"skip_special_tokens": False}, "<s>", 0):
+        made = answer(server, **asked | more)
+        assert (made["text"], made["logprobs"]["tokens"], made["logprobs"]["text_offset"]) == (text, ["<s>"], [place])
+
+
 def test_tokens_around_a_text_come_when_they_are_asked_for(server):
     ids = server.post("/tokenize", {"prompt": "a b", "messages": None})["tokens"]
     assert ids == [WORD_A, WORD_B]

@@ -9,13 +9,12 @@ namespace fs = std::filesystem;
 
 std::shared_ptr<const ChatTemplate> chat_template(const Companions& beside, const fs::path& folder) {
   const auto jinja = beside.files.find("chat_template.jinja"), config = beside.files.find("tokenizer_config.json");
-  if (jinja != beside.files.end())
-    return std::make_shared<ChatTemplate>(jinja->second, (folder / jinja->first).string());
+  if (jinja != beside.files.end()) return std::make_shared<ChatTemplate>(jinja->second, jinja->first);
   if (config != beside.files.end()) {
     const std::string where = (folder / config->first).string();
     const nlohmann::json given = parse_json(config->second, where);
     if (given.is_object() && given.contains("chat_template") && given["chat_template"].is_string())
-      return std::make_shared<ChatTemplate>(given["chat_template"].get<std::string>(), where);
+      return std::make_shared<ChatTemplate>(given["chat_template"].get<std::string>(), config->first);
   }
   return nullptr;
 }

@@ -51,7 +51,9 @@ json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<con
   const std::string mechanism = model.config().attention.at("mechanism");
   report.baseline = mechanism;
   add_pictures(report, mechanism, model, std::vector<int64_t>(ids.begin(), ids.end()), DrawnLayers::all);
-  return report_json(report);
+  json drawn = report_json(report);
+  end_idle_threads();  // a second pool beside the engine's would put both to sleep between small layers
+  return drawn;
 }
 
 std::string name_of(const ServeOptions& options, const std::filesystem::path& folder) {

@@ -72,9 +72,7 @@ void HttpServer::Loop::accept() {
     } catch (const std::exception& without) {  // memory, say: others are still let in
       log_warn(text("an HTTP connection was not admitted: ", without.what()));
     }
-    if (error != asio::error::no_descriptors && error != asio::error::no_buffer_space &&
-        error != asio::error::no_memory)
-      return accept();
+    if (!error || error == asio::error::connection_aborted) return accept();
     pause.expires_after(kPause);
     pause.async_wait([this](const error_code& cancelled) {
       if (!cancelled && acceptor.is_open()) accept();

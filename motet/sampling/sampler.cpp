@@ -214,9 +214,9 @@ double log_probability(std::span<const float> logits, int32_t id) {
   return logits[static_cast<size_t>(id)] - log_sum(logits);
 }
 
-std::vector<ScoredToken> likeliest(std::span<const float> logits, int64_t count) {
-  std::vector<Candidate> all(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
+std::vector<ScoredToken> likeliest(std::span<const float> logits, int64_t count, int64_t known) {
+  std::vector<Candidate> all(std::min(logits.size(), static_cast<size_t>(known)));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
   const size_t wanted = std::min(static_cast<size_t>(count), all.size());
   sort_best(all, wanted);
   const double norm = log_sum(logits);

@@ -284,12 +284,15 @@ TEST(Sampler, LogProbabilitiesAreTheLogSoftmax) {
   const std::vector<float> logits{1, 3, -2, 3};
   const double norm = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(-2.0));
   EXPECT_NEAR(log_probability(logits, 0), 1 - norm, 1e-12);
-  const std::vector<ScoredToken> best = likeliest(logits, 3);
+  const std::vector<ScoredToken> best = likeliest(logits, 3, 100);
   ASSERT_EQ(best.size(), 3u);
   EXPECT_EQ(best[0].id, 1);
   EXPECT_EQ(best[1].id, 3);
   EXPECT_EQ(best[2].id, 0);
   EXPECT_NEAR(best[0].logprob, 3 - norm, 1e-12);
+  const std::vector<ScoredToken> known = likeliest(logits, 3, 1);
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_NEAR(known[0].logprob, 1 - norm, 1e-12) << "of all columns";
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ Writer::Writer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, Writ
 
 int32_t Writer::next(std::span<const float> logits) {
   if (done()) return 0;
-  logits = logits.first(std::min(logits.size(), static_cast<size_t>(tokenizer_.vocabulary_size())));
-  const int32_t id = sampler_.next(logits);
+  const size_t known = std::min(logits.size(), static_cast<size_t>(tokenizer_.vocabulary_size()));
+  const int32_t id = sampler_.next(logits.first(known));
   take(scored(logits, id));
   return id;
 }
@@ -37,13 +37,13 @@ void Writer::take(const GeneratedToken& token) {
     return;
   }
   sample_.tokens.push_back(token);
-  emit(filter_.push(decoder_.push(token.id)));
+  if (!options_.skip_special || !tokenizer_.special(token.id)) emit(filter_.push(decoder_.push(token.id)));
   sample_.stopped = filter_.stopped();
 }
 
 GeneratedToken Writer::scored(std::span<const float> logits, int32_t id) const {
   if (options_.logprobs < 0) return {{id}, {}};
-  return {{id, log_probability(logits, id)}, likeliest(logits, options_.logprobs)};
+  return {{id, log_probability(logits, id)}, likeliest(logits, options_.logprobs, tokenizer_.vocabulary_size())};
 }
 
 Sample Writer::finish() {

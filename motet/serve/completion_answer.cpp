@@ -44,7 +44,7 @@ struct CompletionAnswer::Choice {
   std::string text = {};                    // of an answer that is not a stream
   std::vector<GeneratedToken> untold = {};  // tokens whose logarithmic probabilities are to be told
   size_t told = 0;                          // of the sample's tokens
-  bool first_has_none = false;              // the first of `untold` begins a prompt
+  bool prompt_told = false;                 // and those of the prompt
   int64_t place = 0;                        // of the next token, in characters
   bool begun = false;
   std::string finish = {};
@@ -58,7 +58,7 @@ class CompletionAnswer::OfPrompt : public JobAnswer {
   OfPrompt(std::shared_ptr<CompletionAnswer> all, size_t prompt) : all_(std::move(all)), prompt_(prompt) {}
   bool gone() const override { return all_->closed_ || all_->reply_.gone(); }
   bool slow() const override { return all_->reply_.full(); }
-  void scored(std::vector<GeneratedToken> tokens) override { all_->scored(prompt_, tokens); }
+  void scored(std::vector<GeneratedToken> tokens) override { all_->prompts_[prompt_].scored = std::move(tokens); }
   void token(int64_t number, const Sample& sample, const std::string& text) override {
     all_->add(all_->choice(prompt_, number), sample, text);
   }
@@ -66,7 +66,10 @@ class CompletionAnswer::OfPrompt : public JobAnswer {
     all_->finish(all_->choice(prompt_, number), sample, text, finish);
   }
   void done(const Usage& usage) override { all_->done(usage); }
-  void failed(int status, const std::string& message) override { all_->failed(status, message); }
+  void left(const Usage& usage) override { all_->add_usage(usage); }
+  void failed(int status, const std::string& message, const Usage& usage) override {
+    all_->failed(status, message, usage);
+  }
 
  private:
   std::shared_ptr<CompletionAnswer> all_;
@@ -74,11 +77,12 @@ class CompletionAnswer::OfPrompt : public JobAnswer {
 };
 
 CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, AnswerForm form,
-                                   std::vector<AnsweredPrompt> prompts)
+                                   std::vector<AnsweredPrompt> prompts, Elsewhere elsewhere)
     : reply_(std::move(reply)),
       tokenizer_(tokenizer),
       form_(std::move(form)),
       prompts_(std::move(prompts)),
+      elsewhere_(std::move(elsewhere)),
       open_prompts_(prompts_.size()) {
   for (size_t i = 0; i < prompts_.size() * static_cast<size_t>(form_.samples); ++i)
     choices_.push_back(std::make_unique<Choice>(i, tokenizer_));
@@ -117,13 +121,6 @@ void CompletionAnswer::begin() {
   begun_ = form_.stream;
 }
 
-void CompletionAnswer::scored(size_t prompt, const std::vector<GeneratedToken>& tokens) {
-  for (int64_t i = 0; i < form_.samples; ++i) {
-    Choice& one = choice(prompt, i);
-    one.untold = tokens, one.first_has_none = true;
-  }
-}
-
 // Text and logarithmic probabilities since the last time, as a choice of one chunk or of the whole answer.
 json CompletionAnswer::choice_json(Choice& one, const std::string& text, const char* finish) {
   json logprobs = nullptr;
@@ -133,8 +130,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
                                  {"token_logprobs", json::array()},
                                  {"top_logprobs", json::array()},
                                  {"text_offset", json::array()}};
-    for (const GeneratedToken& token : std::exchange(one.untold, {})) {
-      const bool none = std::exchange(one.first_has_none, false);
+    const auto tell = [&](const GeneratedToken& token, bool none) {  // none: it begins the prompt
       const std::string own = alone(tokenizer_, token.id);
       if (form_.chat) {
         const auto entry = [&](const ScoredToken& t) {
@@ -147,7 +143,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
         content["top_logprobs"] = json::array();
         for (const ScoredToken& other : token.top) content["top_logprobs"].push_back(entry(other));
         logprobs["content"].push_back(std::move(content));
-        continue;
+        return;
       }
       json top = none || form_.logprobs == 0 ? json(nullptr) : json::object();
       if (!top.is_null()) {
@@ -163,8 +159,13 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
       logprobs["top_logprobs"].push_back(std::move(top));
       logprobs["text_offset"].push_back(one.place);
-      one.place += characters(one.decoder.push(token.id));
+      if (!form_.skip_special || !tokenizer_.special(token.id)) one.place += characters(one.decoder.push(token.id));
+    };
+    if (!std::exchange(one.prompt_told, true)) {
+      bool first = true;
+      for (const GeneratedToken& token : prompt_of(one).scored) tell(token, std::exchange(first, false));
     }
+    for (const GeneratedToken& token : std::exchange(one.untold, {})) tell(token, false);
   }
   json made{{"index", one.index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
   if (finish) made["finish_reason"] = finish;
@@ -222,24 +223,34 @@ json CompletionAnswer::usage_json() const {
           {"prompt_tokens_details", {{"cached_tokens", usage_.cached_tokens}}}};
 }
 
-void CompletionAnswer::done(const Usage& usage) {
+void CompletionAnswer::add_usage(const Usage& usage) {
   usage_.prompt_tokens += usage.prompt_tokens, usage_.completion_tokens += usage.completion_tokens;
   usage_.cached_tokens += usage.cached_tokens;
-  if (--open_prompts_ > 0 || closed_) return;
-  const char* const object =
-      form_.chat ? (form_.stream ? "chat.completion.chunk" : "chat.completion") : "text_completion";
-  json last = head(object);
-  last["choices"] = json::array();
-  if (!form_.stream) {
-    for (const auto& one : choices_) {
-      if (!one->begun) add(*one, {}, "");  // no token was wanted
-      last["choices"].push_back(choice_json(*one, one->text, one->finish.empty() ? "length" : one->finish.c_str()));
-    }
-    last["usage"] = usage_json();
-    std::string body = dumped(last);
-    close("answered");
-    return reply_.send(200, "application/json", std::move(body));
+}
+
+void CompletionAnswer::send_whole() {
+  json whole = head(form_.chat ? "chat.completion" : "text_completion");
+  whole["choices"] = json::array();
+  for (const auto& one : choices_) {
+    if (!one->begun) add(*one, {}, "");  // no token was wanted
+    whole["choices"].push_back(choice_json(*one, one->text, one->finish.empty() ? "length" : one->finish.c_str()));
   }
+  whole["usage"] = usage_json();
+  std::string body = dumped(whole);
+  close("answered");
+  reply_.send(200, "application/json", std::move(body));
+}
+
+void CompletionAnswer::done(const Usage& usage) {
+  constexpr int64_t kManyTold = 1 << 13;  // what takes longer than a step of the engine is written elsewhere
+  add_usage(usage);
+  if (--open_prompts_ > 0 || closed_) return;
+  if (!form_.stream) {
+    if (form_.told > kManyTold && elsewhere_ && elsewhere_([self = shared_from_this()] { self->send_whole(); })) return;
+    return send_whole();
+  }
+  json last = head(form_.chat ? "chat.completion.chunk" : "text_completion");
+  last["choices"] = json::array();
   for (const auto& one : choices_)
     if (!one->begun) finish(*one, {}, "", Finish::length);
   if (form_.include_usage) {
@@ -251,7 +262,8 @@ void CompletionAnswer::done(const Usage& usage) {
   reply_.end();
 }
 
-void CompletionAnswer::failed(int status, const std::string& message) {
+void CompletionAnswer::failed(int status, const std::string& message, const Usage& usage) {
+  add_usage(usage);
   if (closed_) return;
   close(text("failed with ", status));
   if (!begun_) return reply_.send(status, "application/json", error_body(status, message));

@@ -150,6 +150,8 @@ void read_messages(const json& body, CompletionRequest& request) {
   const json* messages = given(body, "messages");
   if (!messages || !messages->is_array() || messages->empty())
     throw Refused(400, "messages: want a list of at least one message", "messages");
+  if (messages->size() > static_cast<size_t>(kMostMessages))
+    throw Refused(400, text("messages: ", messages->size(), " messages, want at most ", kMostMessages), "messages");
   for (size_t i = 0; i < messages->size(); ++i) {
     const json& message = (*messages)[i];
     const std::string field = text("messages[", i, "]");
@@ -175,15 +177,17 @@ void read_logprobs(const json& body, CompletionRequest& request) {
 }
 
 std::vector<std::string> read_stop(const json& body) {
-  const json* stop = given(body, "stop");
-  if (!stop) return {};
-  if (stop->is_string()) return {stop->get<std::string>()};
-  if (!stop->is_array() || stop->size() > static_cast<size_t>(kMostStops))
-    refuse("stop", *stop, text("a text or a list of at most ", kMostStops));
+  const json* given_stop = given(body, "stop");
+  if (!given_stop) return {};
+  const json stop = given_stop->is_string() ? json::array({*given_stop}) : *given_stop;
+  if (!stop.is_array() || stop.size() > static_cast<size_t>(kMostStops))
+    refuse("stop", stop, text("a text or a list of at most ", kMostStops));
   std::vector<std::string> all;
-  for (const json& one : *stop) {
+  for (const json& one : stop) {
     if (!one.is_string()) refuse("stop", one, "texts");
     all.push_back(one.get<std::string>());
+    if (all.back().size() > kMostStopBytes)
+      throw Refused(400, text("stop: a text of ", all.back().size(), " bytes, want at most ", kMostStopBytes), "stop");
   }
   return all;
 }
@@ -211,11 +215,10 @@ std::vector<std::pair<int32_t, double>> read_bias(const json& body, int64_t voca
 
 const Fields<CompletionFields>& completion_fields() {
   using C = CompletionFields;
-  constexpr double kSeeds = 9007199254740992.0;
   static const Fields<C> table{
       {"model", &C::model, "the name of the model that is served, as /v1/models tells it; empty: that one"},
       {"n", &C::n, {1, kMostSamples}, "samples of each prompt"},
-      {"seed", &C::seed, {-kSeeds, kSeeds}, "of the random choice; by default another one each time"},
+      {"seed", &C::seed, {-0x1p63, 0x1p63}, "of the random choice; by default another one each time"},
       {"temperature", &C::temperature, {0, 2}, "0 takes the likeliest token"},
       {"top_p", &C::top_p, {0, 1}, "only the likeliest tokens that sum to it"},
       {"top_k", &C::top_k, {-1, 1e9}, "only so many of the likeliest tokens; 0, -1: all"},
@@ -230,7 +233,7 @@ const Fields<CompletionFields>& completion_fields() {
       {"stream", &C::stream, "the answer comes in parts, as server-sent events"},
       {"echo", &C::echo, "completions: the prompt stands before the answer"},
       {"ignore_eos", &C::ignore_eos, "the model's end tokens do not end the text"},
-      {"skip_special_tokens", &C::skip_special_tokens, "taken and without effect: special tokens end a text"}};
+      {"skip_special_tokens", &C::skip_special_tokens, "special tokens that are drawn are left out of the text"}};
   return table;
 }
 
@@ -268,6 +271,7 @@ CompletionRequest read_completion(std::string_view bytes, bool chat, int64_t voc
   if (const json* value = given(body, length)) request.max_tokens = read_integer(*value, length, chat ? 1 : 0, 1 << 30);
   read_logprobs(body, request);
   request.writer.stop = read_stop(body);
+  request.writer.skip_special = f.skip_special_tokens;
   if (const json* options = given(body, "stream_options")) {
     if (!options->is_object()) refuse("stream_options", *options, "an object");
     if (!f.stream) refuse("stream_options", *options, "stream = true beside it");

@@ -13,6 +13,10 @@ namespace motet {
 
 inline constexpr size_t kRequestDepth = 32;  // of its JSON
 inline constexpr int64_t kMostPrompts = 128, kMostSamples = 16, kMostStops = 16, kMostLogprobs = 20;
+inline constexpr int64_t kMostMessages = 4096;
+inline constexpr size_t kMostStopBytes = 512;  // of each: every sample keeps them
+/// Logarithmic probabilities that the answer to a request may tell.
+inline constexpr int64_t kMostToldLogprobs = 1 << 19;
 
 /// The numbers and switches of a body; null stands for the default.
 struct CompletionFields {

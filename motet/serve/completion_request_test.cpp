@@ -99,6 +99,53 @@ TEST(CompletionRequest, MessagesAreTextsAndPartsOfText) {
             "messages[0].content: {\"type\":\"image_url\"}, want parts of type text alone");
 }
 
+TEST(CompletionRequest, EveryFieldReachesItsPlace) {
+  const CompletionRequest request = read_completion(
+      R"({"prompt": "a", "temperature": 0.1, "top_p": 0.2, "top_k": 3, "min_p": 0.4, "typical_p": 0.5,
+          "repetition_penalty": 0.6, "frequency_penalty": 0.7, "presence_penalty": 0.8, "seed": 9, "n": 10,
+          "max_tokens": 11, "logprobs": 12, "stop": ["13", "14"], "logit_bias": {"15": 16}, "echo": true,
+          "ignore_eos": true, "stream": true, "stream_options": {"include_usage": true}, "skip_special_tokens": false})",
+      false, 256);
+  const SamplerOptions& s = request.writer.sampler;
+  EXPECT_EQ(s.temperature, 0.1);
+  EXPECT_EQ(s.top_p, 0.2);
+  EXPECT_EQ(s.top_k, 3);
+  EXPECT_EQ(s.min_p, 0.4);
+  EXPECT_EQ(s.typical_p, 0.5);
+  EXPECT_EQ(s.repeat_penalty, 0.6);
+  EXPECT_EQ(s.frequency_penalty, 0.7);
+  EXPECT_EQ(s.presence_penalty, 0.8);
+  EXPECT_EQ(s.seed, 9u);
+  EXPECT_TRUE(request.seeded);
+  EXPECT_EQ(request.fields.n, 10);
+  EXPECT_EQ(request.max_tokens, 11);
+  EXPECT_EQ(request.writer.logprobs, 12);
+  EXPECT_EQ(request.writer.stop, (std::vector<std::string>{"13", "14"}));
+  EXPECT_EQ(s.bias, (std::vector<std::pair<int32_t, double>>{{15, 16}}));
+  EXPECT_TRUE(request.fields.echo && request.fields.ignore_eos && request.fields.stream && request.include_usage);
+  EXPECT_FALSE(request.writer.skip_special);
+  EXPECT_TRUE(read_completion(R"({"prompt": "a"})", false, 256).writer.skip_special);
+}
+
+TEST(CompletionRequest, WhatEverySampleKeepsHasItsSize) {
+  const std::string most(512, 'x');
+  EXPECT_EQ(read_completion(R"({"prompt": "a", "stop": ")" + most + "\"}", false, 256).writer.stop.at(0), most);
+  EXPECT_EQ(text_refusal(R"("stop": ["a", ")" + most + "y\"]"), "stop: a text of 513 bytes, want at most 512");
+  std::string messages;
+  for (int i = 0; i < 4097; ++i) messages += R"(,{"role": "user", "content": ""})";
+  EXPECT_EQ(refusal(R"({"messages": [)" + messages.substr(1) + "]}", true),
+            "messages: 4097 messages, want at most 4096");
+}
+
+TEST(CompletionRequest, ASeedHas64Bits) {
+  const auto seed = [](const char* number) {
+    return read_completion(text(R"({"prompt": "a", "seed": )", number, "}"), false, 256).writer.sampler.seed;
+  };
+  EXPECT_EQ(seed("9223372036854775807"), (uint64_t{1} << 63) - 1);
+  EXPECT_NE(seed("9007199254740993"), seed("9007199254740992"));
+  EXPECT_EQ(seed("-1"), ~uint64_t{0});
+}
+
 TEST(CompletionRequest, NullStandsForTheDefault) {
   const CompletionRequest request = read_completion(
       R"({"prompt": "a", "temperature": null, "n": null, "stop": null, "logprobs": null, "seed": null,

@@ -64,9 +64,9 @@ void Engine::run() {
       if (nothing && inbox_.empty() && !idle_) idle_ = true, changed_.notify_all();
       if (nothing && inbox_.empty()) model_.rest();
       if (nothing) changed_.wait(lock, [this] { return ending_ || !inbox_.empty(); });
-      if (ending_) break;
       for (auto& [job, since] : inbox_) scheduler_.submit(std::move(job), since);
       inbox_.clear();
+      if (ending_) break;
       scheduled_waiting_ = scheduler_.waiting();
     }
     bool worked = true;
@@ -74,7 +74,7 @@ void Engine::run() {
       worked = scheduler_.step();
     } catch (const std::exception& error) {
       log_warn(text("serve: a step failed: ", error.what()));
-      scheduler_.fail_all(500, text("the step failed: ", error.what()));
+      scheduler_.fail_all(500, text("the step failed: ", first_line_of(error)));
     }
     std::unique_lock lock(mutex_);
     scheduled_waiting_ = scheduler_.waiting();

@@ -18,8 +18,9 @@ struct Usage {
 class JobAnswer {
  public:
   virtual ~JobAnswer() = default;
-  /// Whether nobody waits any more: the job ends without a further call.
+  /// Whether nobody waits any more: the job ends, and left() is the last call.
   virtual bool gone() const { return false; }
+  virtual void left(const Usage&) {}
   /// Whether its reader is behind: the job keeps its place and waits.
   virtual bool slow() const { return false; }
   /// The prompt's tokens with their logarithmic probabilities, where they are wanted; the first has none.
@@ -31,7 +32,7 @@ class JobAnswer {
   /// All samples have ended.
   virtual void done(const Usage&) = 0;
   /// The end of a job that cannot be done: an HTTP status and one line.
-  virtual void failed(int status, const std::string& message) = 0;
+  virtual void failed(int status, const std::string& message, const Usage&) = 0;
 };
 
 /// One prompt and what is wanted of it.

@@ -69,6 +69,23 @@ void check_model(const Served& served, std::string_view asked) {
     throw Refused(404, text("model: ", quote(asked), " is not served, want ", quote(served.name)), "model");
 }
 
+// What a body names; empty or null asks for the one that is there.
+void check_model_of(const Served& served, const json& body) {
+  const json asked = body.value("model", json());
+  if (!asked.is_null() && !asked.is_string()) throw Refused(400, "model: want a name", "model");
+  if (asked.is_string() && asked != "") check_model(served, asked.get_ref<const std::string&>());
+}
+
+// How many logarithmic probabilities an answer tells at most.
+int64_t told_logprobs(const std::vector<Job>& jobs) {
+  int64_t told = 0;
+  for (const Job& job : jobs) {
+    const int64_t scored = job.score_prompt ? static_cast<int64_t>(job.prompt.size()) : 0;
+    told += job.samples * (scored + job.max_tokens) * (1 + job.writer.logprobs);
+  }
+  return told;
+}
+
 }  // namespace
 
 struct Routes::Route {
@@ -158,21 +175,29 @@ void Routes::handle(HttpRequest&& request, HttpReply reply) {
       if (method == route.method) {
         const std::optional<std::string> owner = keys_.owner(request.header("authorization"));
         if (!route.open && !owner)
-          return reply.send(401, "application/json",
-                            error_body(401, "the API key is wrong or missing, want Authorization: Bearer KEY"),
-                            {{"WWW-Authenticate", "Bearer"}});
+          return refuse(reply, route.path, {401, "the API key is wrong or missing, want Authorization: Bearer KEY"},
+                        {{"WWW-Authenticate", "Bearer"}});
         return answer(route, std::move(request), reply, owner.value_or(""));
       }
       allowed = route.method;
     }
     if (!allowed.empty())
-      return reply.send(405, "application/json",
-                        error_body(405, text(quote(request.path), " takes ", allowed, ", not ", quote(request.method))),
-                        {{"Allow", allowed}});
+      return refuse(reply, quote(request.path),
+                    {405, text(quote(request.path), " takes ", allowed, ", not ", quote(request.method))},
+                    {{"Allow", allowed}});
     throw Refused(404, text("there is no ", quote(request.path), " here"));
   } catch (const Refused& refused) {
-    reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), refused.field()));
+    refuse(reply, quote(request.path), refused);
   }
+}
+
+void Routes::refuse(HttpReply& reply, const std::string& route, const Refused& refused, HttpHeaders headers) const {
+  const std::string& field = refused.field();
+  if (options_.logs_requests)
+    log_info(text("serve: ", route, ": refused with ", refused.status(), field.empty() ? "" : " for ", field));
+  if (refused.status() == 429) headers.emplace_back("Retry-After", "1");
+  reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), field),
+             std::move(headers));
 }
 
 void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, const std::string& owner) {
@@ -182,28 +207,24 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
     const std::string_view type = request.header("content-type").value_or("application/json");
     if (!same_word(type.substr(0, std::min(type.find_first_of("; \t"), type.size())), "application/json"))
       throw Refused(415, text("the body is ", quote(type), ", want application/json"));
+    const std::string_view coding = request.header("content-encoding").value_or("identity");
+    if (!same_word(coding, "identity"))
+      throw Refused(415, text("the Content-Encoding is ", quote(coding), ", want the body as it is"));
   }
   const auto run = [this, &route, owner](const HttpRequest& request, HttpReply reply) {
     try {
       route.run(*this, request, reply, owner);
     } catch (const Refused& refused) {
-      const std::string& field = refused.field();
-      if (options_.logs_requests)
-        log_info(text("serve: ", route.path, ": refused with ", refused.status(), field.empty() ? "" : " for ", field));
-      HttpHeaders headers;
-      if (refused.status() == 429) headers.emplace_back("Retry-After", "1");
-      reply.send(refused.status(), "application/json", error_body(refused.status(), refused.what(), refused.field()),
-                 std::move(headers));
+      refuse(reply, route.path, refused);
     } catch (const std::exception& error) {
       log_warn(text("serve: ", route.path, ": ", error.what()));
-      reply.send(500, "application/json", error_body(500, error.what()));
+      reply.send(500, "application/json", error_body(500, first_line_of(error)));
     }
   };
   if (!route.takes_time) return run(request, reply);
   const auto shared = std::make_shared<const HttpRequest>(std::move(request));
   if (!workers_.run([run, shared, reply] { run(*shared, reply); }))
-    reply.send(429, "application/json", error_body(429, "too many requests wait to be read, want this one later"),
-               {{"Retry-After", "1"}});
+    refuse(reply, route.path, {429, "too many requests wait to be read, want this one later"});
 }
 
 void Routes::send(HttpReply& reply, const json& body) const {
@@ -241,6 +262,7 @@ void Routes::tokenize(const HttpRequest& request, HttpReply reply) const {
   const Served& served = *served_.load();
   const json body = read_body(request.body), prompt = body.value("prompt", json()),
              messages = body.value("messages", json());
+  check_model_of(served, body);
   const auto flag = [&](const char* name, bool without) {
     const json value = body.value(name, json());
     if (!value.is_null() && !value.is_boolean()) throw Refused(400, text(name, ": want true or false"), name);
@@ -259,8 +281,10 @@ void Routes::tokenize(const HttpRequest& request, HttpReply reply) const {
 }
 
 void Routes::detokenize(const HttpRequest& request, HttpReply reply) const {
-  const Tokenizer& tokenizer = served_.load()->tokenizer;
+  const Served& served = *served_.load();
+  const Tokenizer& tokenizer = served.tokenizer;
   const json body = read_body(request.body);
+  check_model_of(served, body);
   const std::vector<int32_t> ids = read_ids(body.value("tokens", json()), tokenizer.vocabulary_size(), "tokens");
   send(reply, {{"prompt", tokenizer.text(ids, false)}});
 }
@@ -321,11 +345,12 @@ Job Routes::job(const CompletionRequest& asked, std::vector<int32_t> prompt, con
 }
 
 void Routes::warn_of_unknown(const std::vector<std::string>& names) {
-  constexpr size_t kMostRemembered = 100;
+  constexpr size_t kMostRemembered = 100, kNameShown = 80;
   std::vector<std::string> fresh;
   const std::lock_guard lock(warned_mutex_);
   for (const std::string& name : names)
-    if (warned_.size() < kMostRemembered && warned_.insert(name).second) fresh.push_back(name);
+    if (warned_.size() < kMostRemembered && warned_.insert(name.substr(0, kNameShown)).second)
+      fresh.push_back(name.substr(0, kNameShown));
   if (!fresh.empty()) log_warn(text("serve: fields that have no meaning here are ignored: ", joined_names(fresh)));
 }
 
@@ -351,13 +376,20 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
                   .stream = asked.fields.stream,
                   .include_usage = asked.include_usage,
                   .echo = asked.fields.echo,
+                  .skip_special = asked.fields.skip_special_tokens,
                   .logged = options_.logs_requests,
                   .logprobs = asked.writer.logprobs,
                   .samples = asked.fields.n,
+                  .told = told_logprobs(jobs),
                   .id = text(chat ? "chatcmpl-" : "cmpl-", std::hex, now(), "-", ++number_),
                   .model = served.name,
                   .created = now()};
-  const auto answer = std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(prompts));
+  if (form.told > kMostToldLogprobs)
+    throw Refused(400, text("logprobs: ", form.told, " of all tokens and samples, want at most ", kMostToldLogprobs),
+                  "logprobs");
+  const auto answer =
+      std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(prompts),
+                                         [this](std::function<void()> work) { return workers_.run(std::move(work)); });
   for (size_t i = 0; i < jobs.size(); ++i) jobs[i].answer = answer->of_prompt(i);
   engine_->submit(std::move(jobs), [&] { answer->begin(); });
 }

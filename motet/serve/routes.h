@@ -65,6 +65,7 @@ class Routes {
   std::vector<int32_t> encoded(const std::string& text, const char* field, bool add_special = false) const;
   std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages, bool generation) const;
   Job job(const CompletionRequest&, std::vector<int32_t> prompt, const std::string& owner) const;
+  void refuse(HttpReply&, const std::string& route, const Refused&, HttpHeaders = {}) const;
   void send(HttpReply&, const nlohmann::json&) const;
   void warn_of_unknown(const std::vector<std::string>& names);
 

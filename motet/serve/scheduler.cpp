@@ -81,7 +81,10 @@ void Scheduler::drop_ended() {
   const double now = clock_();
   for (auto* list : {&waiting_, &running_})
     for (auto one = list->begin(); one != list->end();) {
-      if (!one->ended && one->job.answer->gone()) one->ended = true, ++metrics_.gone;
+      if (!one->ended && one->job.answer->gone()) {
+        one->ended = true, ++metrics_.gone;
+        one->job.answer->left(one->usage);
+      }
       if (!one->ended && now - one->since > limits_.request_seconds)
         fail(*one, 503, text("the request took more than ", limits_.request_seconds, " seconds"));
       if (!one->ended) {
@@ -89,12 +92,20 @@ void Scheduler::drop_ended() {
         continue;
       }
       reserved_ -= one->reserved;
-      if (one->prompt && limits_.prefix_cache && one->job.share_prefix &&
-          one->prompt->size() >= static_cast<int64_t>(one->job.prompt.size()))
-        prefixes_.keep(one->job.owner, std::move(one->job.prompt), std::move(one->prompt));
+      keep_prompt(*one);
       one = list->erase(one);
     }
   while (reserved_ + prefixes_.bytes() > limits_.cache_bytes && prefixes_.drop()) continue;
+}
+
+// What another prompt can take over is kept, whole pieces of this one; a long answer behind them is not.
+void Scheduler::keep_prompt(Request& request) {
+  const auto size = static_cast<int64_t>(request.job.prompt.size()), tokens = size / kPieceTokens * kPieceTokens;
+  if (!request.prompt || !limits_.prefix_cache || !request.job.share_prefix || tokens == 0) return;
+  if (request.prompt->size() < size) return;
+  if (request.prompt->size() - tokens > kPieceTokens + tokens / 2)
+    request.prompt = model_.copy(*request.prompt, tokens, request.planned());
+  if (request.prompt) prefixes_.keep(request.job.owner, std::move(request.job.prompt), std::move(request.prompt));
 }
 
 bool Scheduler::make_room(int64_t bytes) {
@@ -104,7 +115,10 @@ bool Scheduler::make_room(int64_t bytes) {
 }
 
 void Scheduler::admit() {
-  while (!waiting_.empty() && make_room(bytes(waiting_.front().job))) {
+  while (!waiting_.empty()) {
+    const Job& next = waiting_.front().job;
+    prefixes_.find(next.owner, next.prompt);  // what it will take over is the last to make room
+    if (!make_room(bytes(next))) return;
     running_.splice(running_.end(), waiting_, waiting_.begin());
     begin(running_.back());
   }
@@ -160,6 +174,8 @@ void Scheduler::take(const Target& target, int64_t first, std::span<const float>
   Request& request = *target.request;
   if (request.ended) return;
   try {
+    if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }))
+      motet::fail("serve: the model's logits are not finite");
     target.sample ? draw(request, *target.sample, logits) : take_prompt(request, first, logits, rows);
   } catch (const Error& error) {
     std::vector<int32_t> ids = request.job.prompt;
@@ -174,14 +190,15 @@ void Scheduler::take(const Target& target, int64_t first, std::span<const float>
 void Scheduler::take_prompt(Request& request, int64_t first, std::span<const float> logits, int64_t rows) {
   const std::vector<int32_t>& prompt = request.job.prompt;
   const auto width = static_cast<int64_t>(logits.size()) / rows, size = static_cast<int64_t>(prompt.size());
-  const auto known = static_cast<size_t>(std::min(width, tokenizer_.vocabulary_size()));
-  const auto row = [&](int64_t i) { return logits.subspan(static_cast<size_t>(i * width), known); };
+  const auto row = [&](int64_t i) {
+    return logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
+  };
   if (request.job.score_prompt)
     for (int64_t i = 0; i < rows && first + i + 1 < size; ++i) {
       const int32_t next = prompt[static_cast<size_t>(first + i + 1)];
-      const double logprob = log_probability(row(i), next);
-      if (std::isnan(logprob)) motet::fail("serve: the model's logits are not finite");
-      request.scored.push_back({{next, logprob}, likeliest(row(i), std::max<int64_t>(0, request.job.writer.logprobs))});
+      request.scored.push_back(
+          {{next, log_probability(row(i), next)},
+           likeliest(row(i), std::max<int64_t>(0, request.job.writer.logprobs), tokenizer_.vocabulary_size())});
     }
   if (first + rows == size && request.job.max_tokens > 0) begin_samples(request, row(rows - 1));
 }
@@ -201,6 +218,7 @@ void Scheduler::begin_samples(Request& request, std::span<const float> logits) {
   for (Draft& draft : request.drafts) {
     if (draft.ended) continue;
     if (last) last->held = model_.copy(*request.prompt, request.prompt->size(), request.planned());
+    if (last && !last->held) motet::fail("serve: a sequence of the prompt cannot be copied");
     last = &draft;
   }
   if (last) last->held = std::move(request.prompt);
@@ -234,7 +252,7 @@ void Scheduler::end(Request& request) {
   request.ended = true;
   if (request.job.max_tokens == 0) {
     if (request.job.score_prompt) request.job.answer->scored(std::move(request.scored));
-    ++metrics_.cut;
+    metrics_.cut += request.job.samples;
   }
   metrics_.whole_request.add(clock_() - request.since);
   request.job.answer->done(request.usage);
@@ -242,7 +260,7 @@ void Scheduler::end(Request& request) {
 
 void Scheduler::fail(Request& request, int status, const std::string& message) {
   request.ended = true, ++metrics_.failed;
-  request.job.answer->failed(status, message);
+  request.job.answer->failed(status, message, request.usage);
 }
 
 void Scheduler::fail_all(int status, const std::string& message) {

@@ -40,6 +40,7 @@ class Scheduler {
 
   void drop_ended();
   void admit();
+  void keep_prompt(Request&);
   bool make_room(int64_t bytes);
   void begin(Request&);
   void plan();

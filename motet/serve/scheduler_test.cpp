@@ -160,6 +160,43 @@ TEST_F(SchedulerTest, KeptPrefixesGiveWayToRequests) {
   EXPECT_EQ(again->usage.cached_tokens, 0);
 }
 
+TEST_F(SchedulerTest, ALongAnswerIsNotKeptWithItsPrompt) {
+  submit(prompt(130), 300);
+  run();
+  EXPECT_EQ(metrics_.prefix_bytes, 10 * 128);
+  const auto again = submit(prompt(130), 4);
+  run();
+  EXPECT_EQ(again->usage.cached_tokens, 128);
+}
+
+// A window may have dropped what another prompt would need.
+TEST_F(SchedulerTest, WhatCannotBeTakenOverIsComputedAnew) {
+  model_.copies = false;
+  for (const int64_t tokens : {300, 4}) {
+    const auto first = submit(prompt(130), tokens), again = submit(prompt(130), tokens);
+    run();
+    EXPECT_TRUE(first->finished && again->finished);
+    EXPECT_EQ(again->usage.cached_tokens, 0);
+    EXPECT_EQ(again->texts, first->texts);
+    if (tokens == 300) EXPECT_EQ(metrics_.prefix_bytes, 0) << "what nobody can take over";
+  }
+  const auto samples = submit(prompt(130), 4, {.samples = 2});
+  run();
+  EXPECT_EQ(samples->status, 500);
+  EXPECT_EQ(model_.alive, 1) << "the kept prompt's";
+}
+
+TEST_F(SchedulerTest, WhatIsTakenOverMakesRoomLast) {
+  start({.cache_bytes = 5000});
+  submit(prompt(128), 1), submit(prompt(128, 5), 1);
+  run();
+  std::vector<int32_t> longer = prompt(128);
+  longer.insert(longer.end(), 12, 3);
+  const auto next = submit(longer, 200);
+  run();
+  EXPECT_EQ(next->usage.cached_tokens, 128);
+}
+
 TEST_F(SchedulerTest, SamplesGoOnFromOnePrompt) {
   Job several{.samples = 3};
   const auto answer = submit(prompt(100), 7, several);
@@ -182,11 +219,33 @@ TEST_F(SchedulerTest, APromptIsScoredTokenByToken) {
       const std::vector<float> row = model_.logits({ids.data(), i});
       EXPECT_EQ(answer->prompt[i].id, ids[i]);
       EXPECT_EQ(answer->prompt[i].logprob, log_probability(row, ids[i]));
-      EXPECT_EQ(answer->prompt[i].top[1].logprob, likeliest(row, 2)[1].logprob);
+      EXPECT_EQ(answer->prompt[i].top[1].logprob, likeliest(row, 2, 256)[1].logprob);
     }
     EXPECT_TRUE(answer->finished);
     EXPECT_EQ(answer->tokens, max_tokens);
   }
+}
+
+// As motet eval and other libraries have it: a column of no token takes its part of the probability and is never drawn.
+TEST_F(SchedulerTest, ProbabilitiesAreThoseOfAllColumns) {
+  model_.columns = 400;
+  Job scoring;
+  scoring.score_prompt = true, scoring.writer.logprobs = 3;
+  const std::vector<int32_t> ids = prompt(70);
+  const auto answer = submit(ids, 5, scoring);
+  run();
+  for (size_t i = 1; i < ids.size(); ++i) {
+    const std::vector<float> row = model_.logits({ids.data(), i});
+    ASSERT_EQ(row.size(), 400u);
+    EXPECT_EQ(answer->prompt[i].logprob, log_probability(row, ids[i]));
+    EXPECT_EQ(answer->prompt[i].top[0].logprob, log_probability(row, answer->prompt[i].top[0].id));
+    EXPECT_LT(answer->prompt[i].top[0].id, 256);
+  }
+  const std::vector<float> last = model_.logits(ids);
+  const auto best = static_cast<int32_t>(std::max_element(last.begin(), last.begin() + 256) - last.begin());
+  ASSERT_EQ(answer->scores.size(), 5u);
+  EXPECT_EQ(answer->scores[0].id, best);
+  EXPECT_EQ(answer->scores[0].logprob, log_probability(last, best));
 }
 
 TEST_F(SchedulerTest, WhoLeavesFreesItsPlaceWithinAStep) {
@@ -199,6 +258,8 @@ TEST_F(SchedulerTest, WhoLeavesFreesItsPlaceWithinAStep) {
   EXPECT_EQ(model_.alive, 0);
   EXPECT_EQ(metrics_.cache_bytes, 0);
   EXPECT_EQ(metrics_.gone, 2);
+  EXPECT_EQ(answer->usage.prompt_tokens, 100);
+  EXPECT_EQ(answer->usage.completion_tokens, answer->tokens);
 }
 
 TEST_F(SchedulerTest, ASlowReaderKeepsItsPlaceAndHoldsNobodyUp) {
@@ -223,7 +284,21 @@ TEST_F(SchedulerTest, ARequestHasItsTimeAlone) {
   run();
   EXPECT_EQ(answer->status, 503);
   EXPECT_EQ(answer->message, "the request took more than 10 seconds");
+  EXPECT_EQ(answer->usage.prompt_tokens, 10);
+  EXPECT_EQ(answer->usage.completion_tokens, 1);
   EXPECT_TRUE(other->finished);
+}
+
+TEST_F(SchedulerTest, InfinityIsNoAnswer) {
+  model_.fault = 199;
+  for (const float faulty : {INFINITY, -INFINITY}) {
+    model_.faulty = faulty;
+    std::vector<int32_t> ids = prompt(70);
+    ids.back() = 199;
+    const auto answer = submit(ids, 5);
+    run();
+    EXPECT_EQ(answer->status, 500);
+  }
 }
 
 TEST_F(SchedulerTest, NumbersThatAreNotFiniteEndTheirRequestAlone) {

@@ -66,17 +66,19 @@ class CountedModel : public ServedModel {
     uint64_t state = 1;
     for (const int32_t id : ids)
       state = (state ^ static_cast<uint64_t>(id)) * 0x9E3779B97F4A7C15u, state ^= state >> 29;
-    std::vector<float> row(kVocabulary);
+    std::vector<float> row(static_cast<size_t>(columns));
     for (size_t i = 0; i < row.size(); ++i)
       row[i] = static_cast<float>((state >> (i % 40)) % 97) / 20 + 0.001f * static_cast<float>(i);
-    if (!ids.empty() && ids.back() == fault) row[5] = std::nanf("");
+    if (!ids.empty() && ids.back() == fault) row[5] = faulty;
     return row;
   }
 
   int64_t steps = 0, computed = 0, alive = 0;
   std::vector<int64_t> last_step;  // tokens of its pieces
   bool copies = true;
-  int32_t fault = -1;  // a token behind which logits are not finite
+  int64_t columns = kVocabulary;  // of logits: more than there are tokens, as published models have
+  int32_t fault = -1;             // a token behind which logits are not finite
+  float faulty = std::nanf("");
 };
 
 /// Remembers what it is told.
@@ -85,16 +87,22 @@ class HeardAnswer : public JobAnswer {
   bool gone() const override { return has_gone; }
   bool slow() const override { return is_slow; }
   void scored(std::vector<GeneratedToken> tokens) override { prompt = std::move(tokens); }
-  void token(int64_t number, const Sample&, const std::string& text) override { hear(number, text), ++tokens; }
+  void token(int64_t number, const Sample& sample, const std::string& text) override {
+    hear(number, text), ++tokens;
+    scores = sample.tokens;
+  }
   void ended(int64_t number, const Sample& sample, const std::string& text, Finish finish) override {
     hear(number, text);
-    ++tokens, ++ended_samples, last = finish, whole = sample.text;
+    ++tokens, ++ended_samples, last = finish, whole = sample.text, scores = sample.tokens;
   }
   void done(const Usage& used) override { finished = true, usage = used; }
-  void failed(int with, const std::string& line) override { status = with, message = line; }
+  void left(const Usage& used) override { usage = used; }
+  void failed(int with, const std::string& line, const Usage& used) override {
+    status = with, message = line, usage = used;
+  }
 
   std::vector<std::string> texts;
-  std::vector<GeneratedToken> prompt;
+  std::vector<GeneratedToken> prompt, scores;  // of the sample that was told last
   int64_t tokens = 0, ended_samples = 0;
   bool finished = false, has_gone = false, is_slow = false;
   Finish last = Finish::stop;
