@@ -14,7 +14,7 @@ GOALS, MEMORY = ROOT / "bench/results/goals-avx512.json", ROOT / "bench/results/
 INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/results/infer-mechanisms-2core.json"
 TRAIN, STEP_MEMORY, CHECKPOINT = (ROOT / f"bench/results/{name}.json" for name in ("train-2core", "memory-train", "checkpoint-2core"))
 PROCESSES = ROOT / "bench/results/processes-2core.json"
-SERVE = ROOT / "bench/results/serve-2core.json"
+SERVE = [ROOT / "bench/results" / f"serve-{name}.json" for name in ("2core", "zen3")]
 HARNESS = ROOT / "bench/results/serve-lm-eval.jsonl"
 MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
 LINKS = (1, 10, 100, 400)  # Gb/s
@@ -95,9 +95,14 @@ def held_up():
 
 
 def serving():
+    return "\n".join(serving_on(path) for path in SERVE)
+
+
+def serving_on(path):
     """Streams beside llama.cpp's server and beside one stream, by kind of weights; then what stands beside 8 streams."""
-    rows = json.loads(SERVE.read_text())
-    lines = ["| weights | clients | tokens/s | to one client | to llama-server | first token, p95 | to llama-server's |", "|---|---|---|---|---|---|---|"]
+    rows = json.loads(path.read_text())
+    lines = [f"{rows[0]['threads']} threads of {rows[0]['processor']}:", "",
+             "| weights | clients | tokens/s | to one client | to llama-server | first token, p95 | to llama-server's |", "|---|---|---|---|---|---|---|"]
     beside = {"generate": "`motet generate`, one stream"}
     others = []
     for weights in dict.fromkeys(row["weights"] for row in rows):
@@ -114,7 +119,7 @@ def serving():
             found = row["tokens_per_second"] / one_more if slow else 1 / row["serve_over_it"]
             others.append(f"| {beside.get(way, '8 streams: ' + way)} | {weights} | {found:.2f} |")
     lines += ["", "| to `serve` with as many streams | weights | tokens/s |", "|---|---|---|", *others]
-    return "\n".join(lines) + f"\n\n{rows[0]['threads']} threads of {rows[0]['processor']}. The reader of 10 bytes a second is held against 8 streams beside a ninth answer that is read at once.\n"
+    return "\n".join(lines) + "\n"
 
 
 def harness():
