@@ -267,7 +267,7 @@ def test_an_error_names_what_was_wrong(server, path, body, status, message):
 def test_an_answer_tells_so_many_logarithmic_probabilities(server):
     asked = {"prompt": ["ab"] * 4, "max_tokens": 500, "n": 16, "logprobs": 20}
     error = server.post("/v1/completions", asked, status=400)["error"]
-    assert (error["param"], error["message"]) == ("logprobs", f"logprobs: {4 * 16 * 500 * 21} of all tokens and samples, want at most {2**19}")
+    assert (error["param"], error["message"]) == ("logprobs", f"logprobs: up to {4 * 16 * 500 * 21} with these prompts, n and max_tokens, want at most {2**19}: fewer of any")
     asked |= {"prompt": ["ab"] * 4, "max_tokens": 8, "echo": True}
     choices = server.post("/v1/completions", asked)["choices"]
     assert len(choices) == 64 and {len(one["logprobs"]["tokens"]) for one in choices} == {10}, "written beside the engine"

@@ -91,6 +91,10 @@ def test_special_tokens_are_no_part_of_the_text_unless_they_are_asked_for(server
     for more, text, place in ({}, "", 0), ({"skip_special_tokens": True}, "", 0), ({"skip_special_tokens": False}, "<s>", 0):
         made = answer(server, **asked | more)
         assert (made["text"], made["logprobs"]["tokens"], made["logprobs"]["text_offset"]) == (text, ["<s>"], [place])
+    ended = answer(server, **asked | {"stop": ["<s>"], "max_tokens": 9})
+    assert (ended["text"], ended["finish_reason"], len(ended["logprobs"]["tokens"])) == ("", "stop", 1)
+    echoed = answer(server, prompt=[1, A], max_tokens=0, echo=True, logprobs=0)
+    assert echoed["text"][echoed["logprobs"]["text_offset"][1]:].strip() == "a", "what a prompt holds stays"
 
 
 def test_tokens_around_a_text_come_when_they_are_asked_for(server):

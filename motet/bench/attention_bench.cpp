@@ -121,7 +121,7 @@ std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns t
                                     with_eager ? pass(run_definition, a, backward) : nullptr},
                                    turns, device);
     all.push_back({.what = what,
-                   .kernel = choose(checked_problem(a, "bench"), Form::attend, {}).name,
+                   .kernel = choose(checked_problem(a, "bench"), backward ? Form::train : Form::attend, {}).name,
                    .backward = backward,
                    .ours = times[0],
                    .sdpa = times[1],

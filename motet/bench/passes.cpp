@@ -88,11 +88,15 @@ std::vector<Tensor> both_passes(Forward forward, const Arguments& a, const Tenso
 }
 
 std::function<void()> pass(Forward forward, const Arguments& a, bool backward) {
-  if (!backward)
+  if (!backward) {
+    Arguments alone = a;  // nothing asks for a gradient: kernels without one may be chosen
+    for (Tensor& t : alone.input)
+      if (t.defined()) t = t.detach();
     return [=] {
       const at::NoGradGuard no_grad;
-      forward(a);
+      forward(alone);
     };
+  }
   const Tensor dout = drawn_like(forward(a).detach());
   return [=] { both_passes(forward, a, dout); };
 }

@@ -43,7 +43,7 @@ std::string chosen(const Choice& choice) {
     text += text == choice.kernel ? " (not " : "; not ";
     for (; next < choice.passed_over.size() && choice.passed_over[next].second == choice.passed_over[i].second; ++next)
       text += (next > i ? ", " : "") + choice.passed_over[next].first;
-    text += ": " + choice.passed_over[i].second;
+    text += ": " + (choice.passed_over[i].second.empty() ? "another one is named" : choice.passed_over[i].second);
   }
   return choice.passed_over.empty() ? text : text + ")";
 }

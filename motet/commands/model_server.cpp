@@ -146,6 +146,7 @@ void ModelServer::drain() {
   routes_.drain();
   if (!engine_->drain(options_.drain_seconds))
     log_warn(text("serve: requests that ran for ", options_.drain_seconds, " seconds more were cut off"));
+  routes_.send_answers();
   server_.drain();
   const auto last = std::max(until, Clock::now() + std::chrono::seconds(1));
   while (server_.connections() > 0 && Clock::now() < last)  // whose last bytes are on their way

@@ -68,6 +68,8 @@ json checked_number(const Option& option, const json& value, const std::string& 
   double min = option.min, max = option.max;
   if (integer && !(exact && std::isfinite(min))) min = std::max(min, -kLargestInteger);
   if (integer && !(exact && std::isfinite(max))) max = std::min(max, kLargestInteger);
+  if (integer && !exact && value.is_number_unsigned() && option.max >= 0x1p63)
+    fail_usage(path, ": ", shown(value), " is above ", std::numeric_limits<int64_t>::max());
   if (number < min) fail_usage(path, ": ", shown(value), " is below ", number_text(min));
   if (number > max) fail_usage(path, ": ", shown(value), " is above ", number_text(max));
   if (integer) return exact.value_or(static_cast<int64_t>(number));

@@ -99,7 +99,7 @@ TEST(Options, AnOptionOf64BitsTakesEveryOneOfThem) {
   EXPECT_EQ(message_of<UsageError>([&] { checked(free, kMost, "n"); }),
             "n: 9223372036854775807 is above 9007199254740992");
   EXPECT_EQ(message_of<UsageError>([&] { checked(seed, uint64_t{1} << 63, "s"); }),
-            "s: 9223372036854775808 is above 9007199254740992");
+            "s: 9223372036854775808 is above 9223372036854775807");
 }
 
 TEST(Options, UnknownChoicesNameTheNearest) {

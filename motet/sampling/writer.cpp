@@ -37,7 +37,11 @@ void Writer::take(const GeneratedToken& token) {
     return;
   }
   sample_.tokens.push_back(token);
-  if (!options_.skip_special || !tokenizer_.special(token.id)) emit(filter_.push(decoder_.push(token.id)));
+  if (options_.skip_special && tokenizer_.special(token.id)) {
+    sample_.stopped = std::ranges::find(options_.stop, tokenizer_.piece(token.id)) != options_.stop.end();
+    return;
+  }
+  emit(filter_.push(decoder_.push(token.id)));
   sample_.stopped = filter_.stopped();
 }
 

@@ -15,7 +15,7 @@ struct WriterOptions {
   std::vector<std::string> stop;    // the text ends before the first of these
   std::vector<int32_t> end_tokens;  // and at one of these tokens (motet/generate/end_tokens.h)
   bool end_at_special = false;      // and at any special token, as answers do
-  bool skip_special = false;        // special tokens are no part of the text
+  bool skip_special = false;        // special tokens are no part of the text; one whose name is a stop string stops it
   bool continues = false;           // the text goes on the prompt's, as an answer does not: StreamDecoder::follow
   int64_t logprobs = -1;            // of each token, and of so many of the likeliest; -1: none
   SamplerOptions sampler;

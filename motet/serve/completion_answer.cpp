@@ -130,7 +130,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
                                  {"token_logprobs", json::array()},
                                  {"top_logprobs", json::array()},
                                  {"text_offset", json::array()}};
-    const auto tell = [&](const GeneratedToken& token, bool none) {  // none: it begins the prompt
+    const auto tell = [&](const GeneratedToken& token, bool drawn, bool none) {  // none: it begins the prompt
       const std::string own = alone(tokenizer_, token.id);
       if (form_.chat) {
         const auto entry = [&](const ScoredToken& t) {
@@ -159,13 +159,14 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
       logprobs["top_logprobs"].push_back(std::move(top));
       logprobs["text_offset"].push_back(one.place);
-      if (!form_.skip_special || !tokenizer_.special(token.id)) one.place += characters(one.decoder.push(token.id));
+      const bool skipped = drawn && form_.skip_special && tokenizer_.special(token.id);
+      if (!skipped) one.place += characters(one.decoder.push(token.id));
     };
     if (!std::exchange(one.prompt_told, true)) {
       bool first = true;
-      for (const GeneratedToken& token : prompt_of(one).scored) tell(token, std::exchange(first, false));
+      for (const GeneratedToken& token : prompt_of(one).scored) tell(token, false, std::exchange(first, false));
     }
-    for (const GeneratedToken& token : std::exchange(one.untold, {})) tell(token, false);
+    for (const GeneratedToken& token : std::exchange(one.untold, {})) tell(token, true, false);
   }
   json made{{"index", one.index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
   if (finish) made["finish_reason"] = finish;
@@ -246,8 +247,17 @@ void CompletionAnswer::done(const Usage& usage) {
   add_usage(usage);
   if (--open_prompts_ > 0 || closed_) return;
   if (!form_.stream) {
-    if (form_.told > kManyTold && elsewhere_ && elsewhere_([self = shared_from_this()] { self->send_whole(); })) return;
-    return send_whole();
+    const auto send = [self = shared_from_this()] {
+      try {
+        self->send_whole();
+      } catch (const std::exception& error) {  // memory, say
+        log_warn(text("serve: ", self->form_.id, ": ", error.what()));
+        self->close("failed with 500");
+        self->reply_.send(500, "application/json", error_body(500, first_line_of(error)));
+      }
+    };
+    if (form_.told <= kManyTold || !elsewhere_ || !elsewhere_(send)) send();
+    return;
   }
   json last = head(form_.chat ? "chat.completion.chunk" : "text_completion");
   last["choices"] = json::array();

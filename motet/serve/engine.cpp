@@ -40,7 +40,7 @@ void Engine::submit(std::vector<Job> jobs, const std::function<void()>& taken) {
     if (draining_) throw Refused(503, "the server is about to stop");
     const auto waiting = static_cast<int64_t>(inbox_.size() + jobs.size()) + scheduled_waiting_;
     if (waiting > limits_.queue)
-      throw Refused(429, text("more than ", limits_.queue, " requests would wait, want this one later"));
+      throw Refused(429, text("more than ", limits_.queue, " prompts would wait, want this one later"));
     if (taken) taken();
     for (Job& job : jobs) inbox_.emplace_back(std::move(job), now());
     idle_ = false;

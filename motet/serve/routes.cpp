@@ -132,13 +132,18 @@ const std::vector<Routes::Route>& Routes::table() {
 }
 
 Routes::Routes(RouteOptions options, ApiKeys keys, Metrics& metrics)
-    : options_(std::move(options)), keys_(std::move(keys)), metrics_(metrics), workers_(1, kMostQueued) {}
+    : options_(std::move(options)),
+      keys_(std::move(keys)),
+      metrics_(metrics),
+      workers_(1, kMostQueued),
+      answers_(1, kMostQueued) {}
 
 Routes::~Routes() = default;
 
 void Routes::close() {
   drain();
   workers_.stop();
+  answers_.stop();
 }
 
 void Routes::open(const Served& served, Engine& engine) {
@@ -385,11 +390,13 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
                   .model = served.name,
                   .created = now()};
   if (form.told > kMostToldLogprobs)
-    throw Refused(400, text("logprobs: ", form.told, " of all tokens and samples, want at most ", kMostToldLogprobs),
+    throw Refused(400,
+                  text("logprobs: up to ", form.told, " with these prompts, n and max_tokens, want at most ",
+                       kMostToldLogprobs, ": fewer of any"),
                   "logprobs");
   const auto answer =
       std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(prompts),
-                                         [this](std::function<void()> work) { return workers_.run(std::move(work)); });
+                                         [this](std::function<void()> work) { return answers_.run(std::move(work)); });
   for (size_t i = 0; i < jobs.size(); ++i) jobs[i].answer = answer->of_prompt(i);
   engine_->submit(std::move(jobs), [&] { answer->begin(); });
 }

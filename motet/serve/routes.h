@@ -45,6 +45,8 @@ class Routes {
   /// from which on they are not used.
   void open(const Served&, Engine&);
   void drain() { draining_ = true; }
+  /// Answers that were computed are on their way to their clients.
+  void send_answers() { answers_.stop(Workers::Waiting::done); }
   void close();
 
   void handle(HttpRequest&&, HttpReply);
@@ -78,7 +80,8 @@ class Routes {
   std::atomic<uint64_t> number_{0};
   std::mutex warned_mutex_;
   std::set<std::string> warned_;
-  Workers workers_;
+  Workers workers_;  // of what is asked
+  Workers answers_;  // and of large answers
 };
 
 }  // namespace motet

@@ -91,7 +91,7 @@ void Scheduler::drop_ended() {
         ++one;
         continue;
       }
-      reserved_ -= one->reserved;
+      reserved_ -= std::exchange(one->reserved, 0);
       keep_prompt(*one);
       one = list->erase(one);
     }
@@ -103,8 +103,13 @@ void Scheduler::keep_prompt(Request& request) {
   const auto size = static_cast<int64_t>(request.job.prompt.size()), tokens = size / kPieceTokens * kPieceTokens;
   if (!request.prompt || !limits_.prefix_cache || !request.job.share_prefix || tokens == 0) return;
   if (request.prompt->size() < size) return;
-  if (request.prompt->size() - tokens > kPieceTokens + tokens / 2)
-    request.prompt = model_.copy(*request.prompt, tokens, request.planned());
+  if (request.prompt->size() > 2 * tokens) {
+    try {
+      request.prompt = model_.copy(*request.prompt, tokens, request.planned());
+    } catch (const std::exception&) {  // no memory: then it is not kept
+      request.prompt.reset();
+    }
+  }
   if (request.prompt) prefixes_.keep(request.job.owner, std::move(request.job.prompt), std::move(request.prompt));
 }
 
@@ -114,10 +119,14 @@ bool Scheduler::make_room(int64_t bytes) {
   return true;
 }
 
+bool Scheduler::takes_over(const Job& job) const {
+  return limits_.prefix_cache && job.share_prefix && !job.score_prompt;
+}
+
 void Scheduler::admit() {
   while (!waiting_.empty()) {
     const Job& next = waiting_.front().job;
-    prefixes_.find(next.owner, next.prompt);  // what it will take over is the last to make room
+    if (takes_over(next)) prefixes_.find(next.owner, next.prompt);  // what it will take over is the last to make room
     if (!make_room(bytes(next))) return;
     running_.splice(running_.end(), waiting_, waiting_.begin());
     begin(running_.back());
@@ -130,7 +139,7 @@ void Scheduler::begin(Request& request) {
   reserved_ += request.reserved;
   request.usage.prompt_tokens = static_cast<int64_t>(job.prompt.size());
   metrics_.prompt_tokens += request.usage.prompt_tokens;
-  if (limits_.prefix_cache && job.share_prefix && !job.score_prompt) {
+  if (takes_over(job)) {
     metrics_.prefix_queries += request.usage.prompt_tokens;
     const Prefixes::Found found = prefixes_.find(job.owner, job.prompt);
     if (found.tokens > 0) request.prompt = model_.copy(*found.sequence, found.tokens, request.planned());

@@ -42,6 +42,7 @@ class Scheduler {
   void admit();
   void keep_prompt(Request&);
   bool make_room(int64_t bytes);
+  bool takes_over(const Job&) const;
   void begin(Request&);
   void plan();
   void take(const Target&, int64_t first, std::span<const float> logits, int64_t rows);

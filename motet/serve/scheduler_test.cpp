@@ -169,6 +169,15 @@ TEST_F(SchedulerTest, ALongAnswerIsNotKeptWithItsPrompt) {
   EXPECT_EQ(again->usage.cached_tokens, 128);
 }
 
+TEST_F(SchedulerTest, WithoutMemoryToKeepAPromptAllGoOn) {
+  model_.no_memory = true;
+  const auto first = submit(prompt(130), 300), other = submit(prompt(60), 400);
+  run();
+  EXPECT_TRUE(first->finished && other->finished);
+  EXPECT_EQ(metrics_.prefix_bytes, 0);
+  EXPECT_EQ(metrics_.cache_bytes, 0);
+}
+
 // A window may have dropped what another prompt would need.
 TEST_F(SchedulerTest, WhatCannotBeTakenOverIsComputedAnew) {
   model_.copies = false;

@@ -32,6 +32,7 @@ class CountedModel : public ServedModel {
   }
   std::unique_ptr<ServedSequence> copy(const ServedSequence& other, int64_t tokens, int64_t planned) override {
     const auto& from = static_cast<const Sequence&>(other);
+    if (no_memory) throw std::bad_alloc();
     if (!copies) return nullptr;
     auto made = std::make_unique<Sequence>(&alive);
     made->ids.assign(from.ids.begin(), from.ids.begin() + tokens);
@@ -74,10 +75,10 @@ class CountedModel : public ServedModel {
   }
 
   int64_t steps = 0, computed = 0, alive = 0;
-  std::vector<int64_t> last_step;  // tokens of its pieces
-  bool copies = true;
-  int64_t columns = kVocabulary;  // of logits: more than there are tokens, as published models have
-  int32_t fault = -1;             // a token behind which logits are not finite
+  std::vector<int64_t> last_step;         // tokens of its pieces
+  bool copies = true, no_memory = false;  // of copies
+  int64_t columns = kVocabulary;          // of logits: more than there are tokens, as published models have
+  int32_t fault = -1;                     // a token behind which logits are not finite
   float faulty = std::nanf("");
 };
 

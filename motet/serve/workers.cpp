@@ -6,10 +6,10 @@ Workers::Workers(int threads, size_t most_waiting) : most_waiting_(most_waiting)
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
-void Workers::stop() {
+void Workers::stop(Waiting waiting) {
   {
     const std::lock_guard lock(mutex_);
-    ending_ = true;
+    ending_ = true, finishing_ = waiting == Waiting::done;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -32,7 +32,7 @@ void Workers::work() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-      if (ending_) return;
+      if (ending_ && (!finishing_ || waiting_.empty())) return;
       task = std::move(waiting_.front());
       waiting_.pop_front();
     }

@@ -13,8 +13,9 @@ class Workers {
  public:
   Workers(int threads, size_t most_waiting);
   ~Workers() { stop(); }
-  /// Waits for what runs; what waits is dropped, and nothing is taken any more.
-  void stop();
+  /// Waits for what runs, and for what waits or drops it; nothing is taken any more.
+  enum class Waiting { dropped, done };
+  void stop(Waiting = Waiting::dropped);
   /// False when too much waits already.
   bool run(std::function<void()> task);
 
@@ -25,7 +26,7 @@ class Workers {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
-  bool ending_ = false;
+  bool ending_ = false, finishing_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -102,6 +102,7 @@ class Interpreter {
   }
 
   Value items_of(const Node& node, const Value& value) {
+    moves(node, value);
     try {
       return apply_filter("list", value, {}, {});
     } catch (const Error& error) {
