@@ -89,6 +89,15 @@ def test_parts_without_positions_stand_at_the_end_of_their_keys():
     torch.testing.assert_close(last, module(x)[:, 5:])
 
 
+@pytest.mark.parametrize("bias", ["alibi", "relative"])
+def test_none_says_nothing_of_what_is_seen(bias):
+    module = motet.SoftmaxAttention(16, position_bias=bias, rope_fraction=0.0, dtype=torch.float64)
+    if bias == "relative":
+        torch.nn.init.normal_(module.relative_bias)
+    x = torch.randn(1, 9, 16, dtype=torch.float64)
+    torch.testing.assert_close(module(x, bias=None, documents=None), module(x))
+
+
 REFUSED = {
     "rope_pairing is 'interleaved', want 'half'": lambda: motet.CocaAttention(16, rope_pairing="interleaved"),
     "head_dim is 3, want an even width": lambda: motet.CocaAttention(16, head_dim=3),

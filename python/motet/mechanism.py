@@ -206,7 +206,8 @@ class Mechanism(nn.Module):
         if positions is None:
             positions = key_positions[..., total - queries["q"].shape[1] :]
         own = self.attention(positions, key_positions)
-        if seen.get("bias") is not None and "bias" in own:
+        seen = {name: given for name, given in seen.items() if given is not None}
+        if "bias" in seen and "bias" in own:
             own["bias"] = own["bias"] + self._checked_bias(seen.pop("bias"), queries["q"], total)
         return composed_attention(**queries, **keys, **{**own, **seen})
 
