@@ -118,8 +118,10 @@ void check_alike(const Processes& processes, const RunConfig& run, const TextDat
   at::NoGradGuard no_grad;
   double sum = 0;
   for (const Tensor& p : model.parameters()) sum += p.to(at::kDouble).abs().sum().item<double>();
-  const std::vector<nlohmann::json> all = processes.everyones(nlohmann::json{
-      {"version of Motet", kVersion}, {"configuration", run.resolved()}, {"data", data.hashes}, {"model", sum}});
+  nlohmann::json shared = run.resolved();
+  shared["train"]["device"] = parse_device(run.train.device).is_cuda() ? "cuda" : "cpu";  // each has a GPU of its own
+  const std::vector<nlohmann::json> all = processes.everyones(
+      nlohmann::json{{"version of Motet", kVersion}, {"configuration", shared}, {"data", data.hashes}, {"model", sum}});
   for (size_t r = 0; r < all.size(); ++r)
     for (const auto& [what, own] : all[r].items())
       if (own != all[0][what]) fail("rank ", r, " has another ", what, " than rank 0, want the same in all processes");

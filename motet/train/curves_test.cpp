@@ -160,5 +160,15 @@ TEST(Schedule, EveryRateIsThatOfTorchsSchedulers) {
   EXPECT_EQ(seen.size(), 5u);
 }
 
+// A budget in minutes knows nothing of its steps at the first one.
+TEST(Schedule, TheFirstStepOfABudgetInMinutesHasAFiniteRate) {
+  for (const char* schedule : {"cosine", "linear", "wsd", "inverse_sqrt", "constant"})
+    for (const double warmup : {0.0, 0.1}) {
+      const json options = {{"minutes", 1}, {"schedule", schedule}, {"warmup", warmup}};
+      const double factor = learning_rate_factor(train_options().parse(options, "train"), 0, 1);
+      EXPECT_EQ(factor, warmup == 0 ? 1 : 0) << schedule << ", warmup " << warmup;
+    }
+}
+
 }  // namespace
 }  // namespace motet

@@ -35,8 +35,10 @@ double learning_rate_factor(const TrainOptions& train, double done, int64_t step
       const double decay = part_of(train.decay, steps), left = 1 - at;
       return left >= decay ? 1 : last + (1 - last) * fallen(train.decay_shape, 1 - left / decay);
     }
-    case Schedule::inverse_sqrt:
-      return std::sqrt(std::max(warmup, 1 / static_cast<double>(steps)) / at);
+    case Schedule::inverse_sqrt: {
+      const double from = std::max(warmup, 1 / static_cast<double>(steps));
+      return std::sqrt(from / std::max(at, from));  // at is 0 at the first step of a budget in minutes
+    }
     case Schedule::constant:
       break;
   }
