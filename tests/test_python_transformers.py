@@ -228,6 +228,19 @@ def test_a_window_bounds_what_a_cache_holds():
         cache.crop(-20)
 
 
+def test_dynamic_scaling_counts_what_a_window_dropped():
+    dynamic = {"rope_scaling": "dynamic", "rope_factor": 4.0, "rope_trained_length": 4}
+    model, whole = wide("softmax", attention_options={"num_heads": 4, "window": 3, **dynamic}), ids(1, 20)
+    logits = []
+    for drops in (True, False):
+        cache = huggingface.MotetCache(model.config)
+        if not drops:
+            cache.activate_past_recording()
+        logits.append(torch.cat([model(part, cache=cache).logits for part in whole.split(1, 1)], 1))
+        assert (cache.layers[0].begin > 10) == drops
+    equal(*logits)
+
+
 def test_speculative_decoding_gives_the_same_text():
     model, helper = wide("dcmha"), wide("dcmha", seed=2)
     want = model.generate(ids(1), **{**GREEDY, "max_new_tokens": 20})

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+import safetensors.torch
 from conftest import MOTET, PEAK, ROOT, SIZES, environment, last_checkpoint, records, refused, run
 
 KILLS = int(os.environ.get("KILLS", "1"))  # for each variant; scripts/nightly sets more
@@ -251,6 +252,16 @@ def test_damaged_state_is_refused(copy):
     state.write_text(json.dumps(saved))
     shutil.copy(last_checkpoint(copy) / "model.safetensors", last_checkpoint(copy) / "optimizer.safetensors")
     assert ": tensor exp_avg." in refused(1, "train", "--resume", copy)
+
+
+def test_a_run_that_diverges_as_it_goes_on_names_the_checkpoint_that_it_began_with(copy):
+    checkpoint = last_checkpoint(copy)
+    with safetensors.safe_open(checkpoint / "model.safetensors", "pt") as stored:
+        tensors, metadata = {name: stored.get_tensor(name) for name in stored.keys()}, stored.metadata()
+    tensors["model.norm.weight"].fill_(1e38)
+    safetensors.torch.save_file(tensors, checkpoint / "model.safetensors", metadata)
+    done = run("train", "--resume", copy, "-t", "1")
+    assert done.returncode == 1 and done.stderr.rstrip().endswith(f"; the step before it is {checkpoint}"), done.stderr
 
 
 def test_two_processes_do_not_train_one_run(copy):

@@ -265,6 +265,18 @@ def test_a_resumed_run_has_its_task(recall, tmp_path):
     assert done.returncode == 0 and records(folder)[-1]["step"] == 65, done.stderr
 
 
+def test_what_is_frozen_beside_the_table_of_a_task_goes_on_frozen(tmp_path):
+    folder = tmp_path / "run"
+    began = ["train", *SIZES, *SET, *WHERE, "--freeze", "*.mlp.*", "--resume", "auto", "--out", folder]
+    for steps in (2, 3):
+        done = run(*began, "--steps", steps)
+        assert done.returncode == 0 and records(folder)[-1]["step"] == steps, done.stderr
+    fixed = "model.embed_tokens.weight"
+    assert json.loads((last_checkpoint(folder) / "state.json").read_text())["freeze"] == ["*.mlp.*", fixed]
+    line = refused(2, *began, "--steps", 4, "--freeze", "*.norm.*")
+    assert line == f'motet: train: --resume: --freeze was ["*.mlp.*","{fixed}"] and is ["*.mlp.*","*.norm.*","{fixed}"], want it as it was'
+
+
 def test_the_options_of_tasks_are_shown_and_read(tmp_path):
     text = run("train", "--options").stdout
     shown = [line.removeprefix("# ") for line in text.splitlines()]

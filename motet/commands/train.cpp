@@ -252,7 +252,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   Start start;
   if (from) {
     if (!request.contains("freeze")) frozen = from->state.at("freeze").get<std::vector<std::string>>();
-    check_same_run(*from, run, frozen);
+    check_same_run(*from, run);
     start = start_at(*from);
   } else if (request.contains("init")) {
     start = start_from(request, run);
@@ -268,6 +268,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
     for (const std::string& name : fixed_parameters(*data.task))
       if (std::ranges::find(frozen, name) == frozen.end()) frozen.push_back(name);
   }
+  if (from) check_same_frozen(*from, frozen);
   if (!prompt.empty())  // what cannot be continued is refused before the training
     prompt_tokens(*data.tokenizer, prompt, run.train.context);
   const ModelConfig config =

@@ -76,7 +76,8 @@ TrainResult TrainRun::run(const RunMachine& machine, const Stopped& stopped) {
   } catch (const Diverged& error) {
     if (trainer_.steps_done() == 0) throw;
     finish(stopped, error.what());
-    throw Diverged(text(error.what(), "; the step before it is ", checkpoints_.last().string()));
+    throw Diverged(
+        text(error.what(), "; the step before it is ", checkpoint_folder(folder_, trainer_.steps_done()).string()));
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {

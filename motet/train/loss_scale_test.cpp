@@ -1,6 +1,7 @@
 #include "motet/train/loss_scale.h"
 
 #include "motet/core/testing.h"
+#include "motet/train/loss.h"
 #include "motet/train/testing.h"
 
 namespace motet {
@@ -87,6 +88,21 @@ TEST(Trainer, AnOverflowOfFloat16IsLeftOutAndTheScaleFalls) {
   EXPECT_EQ(t.state()["loss_scale"]["scale"], scale);
   EXPECT_EQ(t.state()["loss_scale"]["finite_steps"], 1);
   EXPECT_EQ(t.steps_done(), skipped + 1);
+}
+
+// Of 4096 tokens as targets most are none of 8192 rows: their gradients are 1/4096 of a mean's 1/8192, below float16.
+TEST(TrainingLoss, GradientsOfFloat16LogitsInPartsHaveTheFactor) {
+  Model model = fresh(tiny({}, {}, 4096));
+  const Tensor ids = at::randint(4, {512, 16}, at::kLong);
+  const auto others = [&](at::ScalarType products, double factor) {  // of the output matrix: rows of no target
+    model->zero_grad();
+    model->set_autocast(products == at::kHalf ? std::optional(products) : std::nullopt);
+    training_loss(*model, {ids, ids, {}}, {.loss_rows = 1024}, {}, factor).objective.backward();
+    return model->output_weight().grad().slice(0, 4) / factor;
+  };
+  const Tensor wanted = others(at::kFloat, 1), made = others(at::kHalf, 65536), vanished = others(at::kHalf, 1);
+  EXPECT_LT(((made - wanted).norm() / wanted.norm()).item<double>(), 0.01);
+  EXPECT_GT(((vanished - wanted).norm() / wanted.norm()).item<double>(), 0.1) << "the sizes show nothing";
 }
 
 }  // namespace

@@ -100,10 +100,13 @@ void check_unchanged(const std::string& command, const json& was, const json& is
     }
 }
 
-void check_same_run(const ResumePoint& point, const RunConfig& run, const std::vector<std::string>& frozen) {
+void check_same_run(const ResumePoint& point, const RunConfig& run) {
   const json &was = point.state.at("run"), is = run.resolved();
   check_unchanged("train", was, is, kFree);
   check_budget(was, is);
+}
+
+void check_same_frozen(const ResumePoint& point, const std::vector<std::string>& frozen) {
   if (point.state.at("freeze") != frozen) changed("train", "--freeze", point.state.at("freeze"), frozen);
 }
 

@@ -29,8 +29,10 @@ void check_unchanged(const std::string& command, const nlohmann::json& was, cons
                      const std::set<std::string>& free);
 
 /// Throws UsageError for what must be as it was, naming it: everything of the configuration but a larger budget, what
-/// is evaluated and kept when, memory and place; what is frozen.
-void check_same_run(const ResumePoint&, const RunConfig&, const std::vector<std::string>& frozen);
+/// is evaluated and kept when, memory and place.
+void check_same_run(const ResumePoint&, const RunConfig&);
+/// `frozen`: with the fixed parameters of a task. Throws UsageError with both lists where they differ.
+void check_same_frozen(const ResumePoint&, const std::vector<std::string>& frozen);
 /// `hashes`: TextData::hashes of the run. Throws UsageError naming what differs.
 void check_same_data(const nlohmann::json& hashes, const TextData&);
 

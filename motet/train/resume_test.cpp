@@ -58,10 +58,10 @@ TEST(Resume, ABudgetMayGrowInItsOwnUnit) {
                        .config = {}};
   };
   const auto says = [&](const Overrides& was, const Overrides& is) {
-    return message_of<UsageError>([&] { check_same_run(point(was), small_run(is), {}); });
+    return message_of<UsageError>([&] { check_same_run(point(was), small_run(is)); });
   };
-  check_same_run(point({{"train.tokens", "1000"}}), small_run({{"train.tokens", "2000"}}), {});
-  check_same_run(point({{"train.minutes", "1"}}), small_run({{"train.minutes", "1"}}), {});
+  check_same_run(point({{"train.tokens", "1000"}}), small_run({{"train.tokens", "2000"}}));
+  check_same_run(point({{"train.minutes", "1"}}), small_run({{"train.minutes", "1"}}));
   EXPECT_EQ(says({{"train.minutes", "2"}}, {{"train.minutes", "1"}}),
             "train: --resume: train.minutes was 2 and is 1, want at least that");
   EXPECT_EQ(says({{"train.tokens", "1000"}}, {{"train.steps", "1000"}}),

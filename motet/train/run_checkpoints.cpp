@@ -101,6 +101,12 @@ void Snapshot::copy_to(Snapshot& copy) const {
   copy_files(*average, *copy.average);
 }
 
+fs::path checkpoint_folder(const fs::path& run, int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return run / "checkpoints" / name;
+}
+
 std::vector<StoredCheckpoint> stored_checkpoints(const fs::path& run) {
   std::vector<StoredCheckpoint> all;
   std::error_code none;
@@ -174,9 +180,7 @@ void CheckpointWriter::make_room(const Snapshot& like) {
 
 void CheckpointWriter::save(const Snapshot& snapshot) {
   wait();
-  char name[32];
-  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(snapshot.state.at("step").get<int64_t>()));
-  last_ = run_ / "checkpoints" / name;
+  last_ = checkpoint_folder(run_, snapshot.state.at("step"));
   if (!async_) return write(snapshot, last_);
   snapshot.copy_to(copy_);
   start([this, folder = last_] { write(copy_, folder); });

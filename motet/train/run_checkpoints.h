@@ -29,6 +29,8 @@ struct StoredCheckpoint {
   int64_t step = 0;
   std::filesystem::path folder;
 };
+/// RUN/checkpoints/step_N, whether it is there or not.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run, int64_t step);
 /// By step; empty when the folder holds none.
 std::vector<StoredCheckpoint> stored_checkpoints(const std::filesystem::path& run);
 /// Its state.json. Throws Error for one that is damaged: that is of another step than its folder's name says, too.

@@ -83,6 +83,19 @@ TEST(Trainer, ARestoredOneMakesTheSameSteps) {
   }
 }
 
+// One that a signal stopped in its evaluation keeps the checkpoint of that step, with the loss, when it goes on.
+TEST(Trainer, AnEvaluationThatIsMadeAgainEndsInItsCheckpoint) {
+  const TextData data = two_texts();
+  const RunConfig run = small_run({{"train.eval_every", "2"}, {"train.checkpoint_every", "2"}});
+  Trainer t = trainer(run, data), interrupted = trainer(run, data), evaluated = trainer(run, data);
+  for (int i = 0; i < 2; ++i) t.step();
+  interrupted.restore(t.state(), interrupted.tensors());
+  EXPECT_TRUE(interrupted.evaluation_due() && interrupted.checkpoint_due());
+  t.evaluate();
+  evaluated.restore(t.state(), evaluated.tensors());
+  EXPECT_FALSE(evaluated.evaluation_due() || evaluated.checkpoint_due());
+}
+
 TEST(Trainer, ADiagnosisChangesNothing) {
   const TextData data = two_texts();
   for (const Overrides& own : ways())
@@ -416,10 +429,11 @@ TEST(Trainer, ASkippedStepChangesNothingAndTooManyEndTheRun) {
   const TextData data = two_texts();
   Trainer t = trainer(small_run({{"train.steps", "400"}, {"train.skip_outliers", "1e-3"}}), data);
   std::vector<Tensor> before;
+  nlohmann::json state;
   int64_t skipped = 0;
   const std::string message = message_of<Diverged>([&] {
-    while (true) {
-      before = parameters_of(t);
+    while (!t.done()) {
+      before = parameters_of(t), state = t.state();
       const StepRecord record = t.step();
       if (!record.skipped) continue;
       ++skipped;
@@ -429,7 +443,10 @@ TEST(Trainer, ASkippedStepChangesNothingAndTooManyEndTheRun) {
     }
   });
   EXPECT_GE(skipped, 1);
-  EXPECT_NE(message.find("steps were outliers, more than 1 %"), std::string::npos) << message;
+  EXPECT_NE(message.find(text("step ", t.steps_done() + 1, ": ", skipped + 1, " steps were outliers, more than 1 %")),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(t.state(), state);  // the step that ends the run was not made
 }
 
 TEST(Trainer, NoDecayNamesParametersThatDoNotDecay) {

@@ -190,19 +190,18 @@ void Trainer::backward(StepRecord& record) {
     if (last) mean_gradients_.prepare();
     TrainingLoss loss;
     if (learned == 0) {
-      loss.objective = backward_of_nothing(), loss.cross_entropy = loss.objective;
+      loss.objective = backward_of_nothing(), loss.cross_entropy = loss.objective.detach();
     } else {
-      loss = training_loss(*model_, tokens, train_, dropout(first));
-      if (rows < train_.batch_size) {
-        const double share = learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
+      const double share = rows == train_.batch_size ? 1
+                           : learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
                                          : static_cast<double>(learned) / static_cast<double>(all_learned);
-        // The mean of gradients over processes is to be their sum.
-        loss = {loss.objective * (share * static_cast<double>(processes_->size())),
-                loss.cross_entropy.detach() * share};
-      }
+      // The mean of gradients over processes is to be their sum.
+      const double factor = share * static_cast<double>(processes_->size()) * loss_scale_.value();
+      loss = training_loss(*model_, tokens, train_, dropout(first), factor);
+      if (share != 1) loss.cross_entropy = loss.cross_entropy * share;
     }
-    (loss_scale_.on() ? loss.objective * loss_scale_.value() : loss.objective).backward();
-    sum = sum.defined() ? sum + loss.cross_entropy.detach() : loss.cross_entropy.detach();
+    loss.objective.backward();
+    sum = sum.defined() ? sum + loss.cross_entropy : loss.cross_entropy;
   }
   if (!sum.defined()) fail("step ", record.step, ": no token of the batch is learned; it has ", data_of_step());
   loss_scale_.unscale(optimizer_.gradients());
@@ -235,10 +234,13 @@ StepRecord Trainer::step() {
   const bool finite = std::isfinite(record.gradient_norm);
   if (!std::isfinite(record.loss) || (!finite && !loss_scale_.can_fall())) fail_not_finite(record);
   if (loss_scale_.on()) record.loss_scale = loss_scale_.value();
-  record.skipped = !loss_scale_.update(finite) || outliers_.is_one(record.loss, record.gradient_norm);
-  if (outliers_.too_many(record.step))
-    throw Diverged(text("step ", record.step, ": ", outliers_.count(), " steps were outliers, more than 1 %; ",
+  LossScale scale = loss_scale_;
+  Outliers outliers = outliers_;
+  record.skipped = !scale.update(finite) || outliers.is_one(record.loss, record.gradient_norm);
+  if (outliers.too_many(record.step))
+    throw Diverged(text("step ", record.step, ": ", outliers.count(), " steps were outliers, more than 1 %; ",
                         "want a smaller train.learning_rate or a larger train.skip_outliers"));
+  loss_scale_ = scale, outliers_ = std::move(outliers);
   const bool measured = train_.diagnose_every > 0 && record.step % train_.diagnose_every == 0;
   update_ratios_.clear();
   if (!record.skipped) {
@@ -362,8 +364,11 @@ DiagnosisRecord Trainer::diagnose() {
 }
 
 nlohmann::json Trainer::state() const {
-  nlohmann::json state{
-      {"step", step_}, {"seconds", seconds_}, {"evaluation_due", evaluation_due_}, {"outliers", outliers_.state()}};
+  nlohmann::json state{{"step", step_},
+                       {"seconds", seconds_},
+                       {"evaluation_due", evaluation_due_},
+                       {"checkpoint_due", checkpoint_due_},
+                       {"outliers", outliers_.state()}};
   if (loss_scale_.on()) state["loss_scale"] = loss_scale_.state();
   if (!train_.average.empty()) state["averaged"] = average_.state();
   return state;
@@ -379,7 +384,8 @@ void Trainer::restore(const nlohmann::json& state, const std::vector<std::pair<s
   optimizer_.take(tensors);
   step_ = state.at("step").get<int64_t>();
   seconds_ = state.at("seconds").get<double>();
-  evaluation_due_ = state.at("evaluation_due").get<bool>(), checkpoint_due_ = false;
+  evaluation_due_ = state.at("evaluation_due").get<bool>();
+  checkpoint_due_ = evaluation_due_ && state.value("checkpoint_due", false);  // its loss is not in it yet
   outliers_.restore(state.at("outliers"));
   if (loss_scale_.on()) loss_scale_.restore(state.at("loss_scale"));
   if (!train_.average.empty()) average_.restore(state.at("averaged").get<int64_t>());

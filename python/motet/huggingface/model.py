@@ -152,7 +152,9 @@ class MotetModel(MotetPreTrainedModel):
         positions = now.positions.expand(x.shape[0], -1) if biased else now.positions
         if biased and past:
             given = {**given, "memory_positions": torch.cat((kept.held["positions"], positions), 1)}
-        x, keys = layer(x, positions, past=past, length=cache.length, return_keys=True, **given)
+        so_far = kept.get_seq_length() + x.shape[1]  # those included that a window dropped
+        length = so_far if cache.length is None else cache.length
+        x, keys = layer(x, positions, past=past, length=length, return_keys=True, **given)
         if biased:
             keys["positions"] = given.get("memory_positions", positions)
         kept.update(keys)
