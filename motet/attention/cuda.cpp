@@ -54,7 +54,8 @@ Gradients cuda_backward(const Problem& p, const Backward& b, const cuda::Api& ap
   ProblemCall call(p, api);
   if (by_products(p, call, api, cuda::Pass::backward)) return products_backward(p, b, api);
   PlainGradients gradients(p, b.wanted, PlainGradients::Types::inputs);
-  const cuda::Incoming from{call.plain().operand(b.dout_BTHE), call.plain().floats(b.lse_BHT)};
+  const Tensor dout_BTHE = b.dout_BTHE.contiguous();  // tensor cores read no repeated rows, as a mean's gradient has
+  const cuda::Incoming from{call.plain().operand(dout_BTHE), call.plain().floats(b.lse_BHT)};
   ProblemCall::check(api.backward(call.get(), from, pointers(gradients), call.reserve(cuda::Pass::backward)));
   return std::move(gradients).finish();
 }

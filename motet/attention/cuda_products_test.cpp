@@ -2,6 +2,7 @@
 #include "motet/attention/cuda_products.h"
 
 #include "motet/attention/cuda.h"
+#include "motet/attention/heads.h"
 #include "motet/attention/testing.h"
 #include "motet/core/testing.h"
 
@@ -87,13 +88,46 @@ TEST(CudaProducts, LeaveWhatTheyAreNotFor) {
               for (const int input : {kK, kV}) a.input[input] = a.input[input].to(at::kBFloat16);
             }),
             "keys of another type");
-  EXPECT_EQ(why([](Arguments& a) { a.key_of = {1, 0, 2, 3}; }), "head tables in another order");
+  EXPECT_EQ(why([](Arguments& a) { a.key_of = {1, 0, 2, 3}; }), "");
   const int64_t many = 1 << 22;  // keys, all of them one
   EXPECT_EQ(why([=](Arguments& a) {
               for (const int input : {kK, kV})
                 a.input[input] = a.input[input].slice(1, 0, 1).expand({1, many + 1, 4, 8});
             }),
             "pairs of few queries fill the memory");
+}
+
+// As the mean over a dimension has it.
+TEST(Cuda, ARepeatedGradientTakesTheSameKernels) {
+  Shape n;
+  n.B = 1, n.T = n.S = 40, n.D = n.E = 64, n.Hs = n.Ha = n.Ho = n.Gk = n.Gv = 4;
+  const Arguments a = arguments(n, {kDcmha, kDcmha}, at::kBFloat16);
+  const Problem p = checked_problem(a, "test");
+  const Attended done = kEmulatedCuda.forward(p);
+  const Tensor dout = at::randn({1, 40, 1, 64}).to(at::kBFloat16).expand({1, 40, 4, 64});
+  const auto made = [&](const Tensor& d) {
+    return kEmulatedCuda.backward(p, {d, done.out_BTHE, done.lse_BHT, all_wanted(a)});
+  };
+  const Gradients repeated = made(dout), whole = made(dout.contiguous());
+  for (int i = 0; i < kNumInputs; ++i)
+    if (whole[i].defined()) {
+      EXPECT_TRUE(whole[i].equal(repeated[i])) << input_name(i);
+    }
+}
+
+TEST(Cuda, HeadsOfAnyTableSumInTheirOrder) {
+  const Tensor d = at::randn({2, 3, 5, 4}, at::kBFloat16);
+  const Tensor sums = summed_heads(d, {2, 0, 2, 0, 2}, 4), wide = d.to(at::kDouble);
+  const auto sum = [&](std::initializer_list<int64_t> heads) {
+    Tensor all = at::zeros({2, 3, 4}, at::kDouble);
+    for (const int64_t h : heads) all += wide.select(2, h);
+    return all;
+  };
+  const Tensor expected = at::stack({sum({1, 3}), sum({}), sum({0, 2, 4}), sum({})}, 2);
+  EXPECT_LT((sums.to(at::kDouble) - expected).abs().max().item<double>(), 0.02);
+  EXPECT_EQ(sums.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(
+      spread_heads(sums, {2, 0, 2}).equal(at::stack({sums.select(2, 2), sums.select(2, 0), sums.select(2, 2)}, 2)));
 }
 
 TEST(Cuda, ARankThatFitsNoTileIsLeftToThePlainPaths) {

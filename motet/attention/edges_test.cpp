@@ -22,7 +22,7 @@ TEST(Edges, QueryThatSeesNoKeyReturnsZeroAndPassesNoGradient) {
     Arguments a = arguments({.B = 1, .T = 5, .S = 3}, {kDcmha, kDcmha}, type);
     a.causal = true;
     const Problem p = checked_problem(a, "test");
-    for (const Kernel* kernel : able_kernels(p)) {
+    for (const Kernel* kernel : able_kernels(p, true)) {
       const Attended done = kernel->forward(p);
       EXPECT_TRUE(done.out_BTHE.slice(1, 0, 2).eq(0).all().item<bool>()) << kernel->name;
       EXPECT_TRUE(done.out_BTHE.slice(1, 2).ne(0).all().item<bool>()) << kernel->name;
@@ -44,7 +44,7 @@ TEST(Edges, BlocksOfQueriesThatSeeNothingHaveNoLse) {  // so many heads that a b
     Arguments a = arguments({.B = 1, .T = T, .S = S, .Hs = heads, .Gk = 1, .Gv = 1, .D = 1, .E = 1}, {}, type);
     a.causal = true;
     const Problem p = checked_problem([&] { return a.input[kV] = at::ones_like(a.input[kV]), a; }(), "test");
-    for (const Kernel* kernel : able_kernels(p)) {
+    for (const Kernel* kernel : able_kernels(p, true)) {
       const Attended done = kernel->forward(p);
       EXPECT_TRUE(done.lse_BHT.slice(2, 0, T - S).isneginf().all().item<bool>()) << kernel->name;
       EXPECT_TRUE(done.lse_BHT.slice(2, T - S).isfinite().all().item<bool>()) << kernel->name;
@@ -74,7 +74,7 @@ TEST(Edges, PaddingNeverLeaksWhateverItHolds) {
     }
     const Problem p = checked_problem(spoilt, "test");
     EXPECT_TRUE(definition(p).out_BTHE.equal(definition(clean).out_BTHE));
-    for (const Kernel* kernel : able_kernels(p)) {
+    for (const Kernel* kernel : able_kernels(p, true)) {
       const Attended want = kernel->forward(clean), done = kernel->forward(p);
       EXPECT_TRUE(done.out_BTHE.equal(want.out_BTHE)) << kernel->name;
       EXPECT_TRUE(done.lse_BHT.equal(want.lse_BHT)) << kernel->name;
@@ -121,7 +121,7 @@ TEST(Edges, NanReachesExactlyWhatSeesIt) {
         a.input[spoilt.input] = a.input[spoilt.input].clone();
         a.input[spoilt.input][at[0]][at[1]][at[2]][at[3]].fill_(NAN);
         const Problem p = checked_problem(a, "test");
-        for (const Kernel* kernel : able_kernels(p)) {
+        for (const Kernel* kernel : able_kernels(p, true)) {
           const Attended done = kernel->forward(p);
           const Tensor want = places(done.out_BTHE, mixes ? spoilt.reached_when_mixed : spoilt.reached);
           EXPECT_TRUE(done.out_BTHE.isnan().equal(want))
@@ -139,7 +139,7 @@ TEST(Edges, NanInTheFirstKeyReachesEveryQueryBehindIt) {
     a.causal = true;
     a.input[kK][1][0][2][0].fill_(NAN);
     const Problem p = checked_problem(a, "test");
-    for (const Kernel* kernel : able_kernels(p)) {
+    for (const Kernel* kernel : able_kernels(p, true)) {
       const Attended done = kernel->forward(p);
       EXPECT_TRUE(done.out_BTHE.isnan().equal(places(done.out_BTHE, {1, -1, 2, -1}))) << kernel->name << " " << type;
     }
@@ -169,7 +169,7 @@ TEST(Edges, HugeLogitsGiveTheValueOfTheOneKey) {
           want = 2 * want;
         }
         const Problem p = checked_problem(a, "test");
-        for (const Kernel* kernel : able_kernels(p)) {
+        for (const Kernel* kernel : able_kernels(p, true)) {
           const Attended done = kernel->forward(p);
           const std::string where = c10::str(kernel->name, " ", type, " mixes ", mixes, " sign ", sign);
           const double lse = sign > 0 ? 16384 : std::log(S - 1.0);
@@ -202,7 +202,7 @@ TEST(Edges, StridedInputGivesTheSameNumbers) {
     Arguments strided = a;
     for (int i : {kQ, kK, kV}) strided.input[i] = at::stack({a.input[i], a.input[i]}, -1).select(-1, 0);
     const Problem p = checked_problem(strided, "test"), same = checked_problem(a, "test");
-    for (const Kernel* kernel : able_kernels(p)) {
+    for (const Kernel* kernel : able_kernels(p, true)) {
       const Attended got = kernel->forward(p), want = kernel->forward(same);
       EXPECT_TRUE(got.out_BTHE.allclose(want.out_BTHE, 1e-6, 1e-7)) << kernel->name;
       const Tensor dout = random(got.out_BTHE.sizes().vec(), 1, type);

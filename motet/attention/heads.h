@@ -3,8 +3,6 @@
 
 namespace motet {
 
-/// Whether every head is its own, or contiguous groups of one size share the `stored` ones.
-bool in_groups(const std::vector<int64_t>& table, int64_t stored);
 /// x [B,S,G,D] -> [B,S,H,D], where head h is the stored head table[h]; x itself when every head is its own.
 Tensor spread_heads(const Tensor& x_BSGD, const std::vector<int64_t>& table);
 /// The other way: what the heads [B,S,H,D] that read one stored head sum to, in the shape [B,S,stored,D].

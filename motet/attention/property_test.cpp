@@ -173,15 +173,6 @@ Arguments as(const Arguments& given, at::ScalarType type) {
 
 cpu::Runtime threads(const Case& c) { return {own_threads(c.threads), c.instructions}; }
 
-/// The CUDA kernels, emulated on the host.
-const Kernel kEmulated{
-    "cuda, emulated",
-    [](const Problem& p) { return cuda_why_not(p, cuda::attention()); },
-    [](const Problem& p) { return cuda_forward(p, cuda::attention()); },
-    [](const Problem& p, const Backward& b) { return cuda_backward(p, b, cuda::attention()); },
-    [](const Problem& p) { return cuda_lse(p, cuda::attention()); },
-    [](const Problem& p, const Tensor& lse_BHT) { return cuda_given_lse(p, lse_BHT, cuda::attention()); }};
-
 /// The same beside products of matrices, in blocks of few queries.
 constexpr BlockSize kFew{1 << 10, 16};
 const Kernel kEmulatedBetween{
@@ -198,7 +189,7 @@ const Kernel kEmulatedBetween{
 // Emulated kernels are slow: one case in eight.
 std::vector<const Kernel*> kernels(const Case& c) {
   std::vector<const Kernel*> all(kernel_table().begin(), kernel_table().end());
-  if (c.seed % 8 == 0) all.insert(all.end(), {&kEmulated, &kEmulatedBetween});
+  if (c.seed % 8 == 0) all.insert(all.end(), {&kEmulatedCuda, &kEmulatedBetween});
   return all;
 }
 
@@ -262,7 +253,7 @@ double allowed(const Kernel& kernel, const std::string& result, at::ScalarType t
   const double places = &kernel == &kSdpa ? 4 : weights_are_rounded(kernel, result, type, bound.tiles) ? 1 : 0.5;
   const double wide = &kernel == &kFused && bound.high ? 0x1p-14 : 4 * (type == at::kDouble ? 0x1p-52 : 0x1p-23);
   const bool rough = &kernel == &kSdpa && narrow;
-  if (&kernel == &kEmulated && narrow)  // tensor cores: scores, weights and parts of mixes pass through float16
+  if (&kernel == &kEmulatedCuda && narrow)  // tensor cores: scores, weights and parts of mixes pass through float16
     return (0.5 + (type == at::kBFloat16)) * last_place + 0x1p-9 * (1 + largest_logit);
   return places * last_place + (rough ? 0x1p-15 : wide) * (1 + largest_logit);
 }
@@ -275,7 +266,7 @@ std::string too_far(const Kernel& kernel, const std::string& name, const Tensor&
   if (!at::equal(x.masked_fill(finite, 0), reference.masked_fill(finite, 0)))
     return name + " is not infinite where it should be";
   const auto type = got.scalar_type();
-  const bool by_halves = &kernel == &kSdpa || (&kernel == &kEmulated && bound.narrow) ||
+  const bool by_halves = &kernel == &kSdpa || (&kernel == &kEmulatedCuda && bound.narrow) ||
                          (&kernel == &kEmulatedBetween && type == at::kHalf);
   const double smallest = by_halves ? 0x1p-14 : type != at::kHalf ? 1e-35 : 0x1p-24;  // below it numbers vanish
   const double relative = allowed(kernel, name, type, bound);

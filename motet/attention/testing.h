@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/attention/cuda.h"
 #include "motet/attention/definition.h"
 #include "motet/attention/kernels.h"
 
@@ -51,11 +52,21 @@ inline const std::vector<std::string> kDcmha{"identity", "query_down", "query_up
 inline const std::vector<std::string> kRect{"weight",   "query_down", "query_up", "query_full",
                                             "key_down", "key_up",     "key_full"};
 
-/// The rows of the kernel table that run the problem.
-inline std::vector<const Kernel*> able_kernels(const Problem& p) {
+/// The CUDA kernels, emulated on the host.
+inline const Kernel kEmulatedCuda{
+    "cuda, emulated",
+    [](const Problem& p) { return cuda_why_not(p, cuda::attention()); },
+    [](const Problem& p) { return cuda_forward(p, cuda::attention()); },
+    [](const Problem& p, const Backward& b) { return cuda_backward(p, b, cuda::attention()); },
+    [](const Problem& p) { return cuda_lse(p, cuda::attention()); },
+    [](const Problem& p, const Tensor& lse_BHT) { return cuda_given_lse(p, lse_BHT, cuda::attention()); }};
+
+/// The rows of the kernel table that run the problem; `emulated`: and the one that it has of a GPU.
+inline std::vector<const Kernel*> able_kernels(const Problem& p, bool emulated = false) {
   std::vector<const Kernel*> able;
   for (const Kernel* kernel : kernel_table())
     if (kernel->why_not(p).empty()) able.push_back(kernel);
+  if (emulated && kEmulatedCuda.why_not(p).empty()) able.push_back(&kEmulatedCuda);
   return able;
 }
 

@@ -121,7 +121,10 @@ inline uint32_t fma2(uint32_t a, uint32_t b, uint32_t c) {
 inline uint32_t times2(uint32_t a, uint32_t b) { return fma2(a, b, 0x80008000u); }  // + -0 changes nothing
 inline uint32_t both_low(uint32_t a) { return emulated::pair_of(emulated::half_of(a, 0), emulated::half_of(a, 0)); }
 inline uint32_t both_high(uint32_t a) { return emulated::pair_of(emulated::half_of(a, 1), emulated::half_of(a, 1)); }
-inline float power_of_2(float x) { return std::exp2(x); }
+inline float power_of_2(float x) {  // .ftz
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0 : y;
+}
 inline float log_of_2(float x) { return std::log2(x); }
 
 inline uint4 load16(uint32_t at) {

@@ -13,7 +13,7 @@ CudaLibrary opened() {
   dladdr(reinterpret_cast<const void*>(&cuda_library), &here);
   library.path = (std::filesystem::path(here.dli_fname).parent_path() / "libmotet_cuda.so").string();
   if (!std::filesystem::exists(library.path)) {
-    library.missing = "Motet was built without nvcc";
+    library.missing = "no libmotet_cuda.so lies beside libmotet_ops.so, want a build with nvcc 12.4 or newer";
     return library;
   }
   library.handle = dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);

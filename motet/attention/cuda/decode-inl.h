@@ -202,13 +202,13 @@ keep_logits(const MOTET_PARAMETER Call c) {
       if (sees) tile.logits(tile.own0 + item % kOwn, head)[s + lane] = logit;
       float most = sees ? logit : -INFINITY;
       MOTET_UNROLL
-      for (int step = 1; step < 32; step *= 2) most = fmaxf(most, shuffle_xor(most, step));
+      for (int step = 1; step < 32; step *= 2) most = larger_or_nan(most, shuffle_xor(most, step));
       if (most == -INFINITY) continue;
       float total = sees ? expf(logit - most) : 0;
       MOTET_UNROLL
       for (int step = 1; step < 32; step *= 2) total += shuffle_xor(total, step);
       if (lane == mine) {
-        const float both = fmaxf(top, most);
+        const float both = larger_or_nan(top, most);
         sum = (sum == 0 ? 0 : sum * expf(top - both)) + total * expf(most - both);
         top = both;
       }

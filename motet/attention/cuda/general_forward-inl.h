@@ -29,7 +29,7 @@ row_stats(const MOTET_PARAMETER Call c) {
       float most = top[i];
       for (int l = 0; l < kLoop; ++l) {
         const int at = (l + item) % kLoop;  // items begin at different banks
-        if (tile.seen.get(row * kLoop + at)) most = fmaxf(most, logits.get(item * kLoop + at));
+        if (tile.seen.get(row * kLoop + at)) most = larger_or_nan(most, logits.get(item * kLoop + at));
       }
       if (most == -INFINITY) continue;
       float total = sum[i] * expf(top[i] - most);

@@ -13,6 +13,7 @@ struct Span {
 
 MOTET_DEVICE int larger(int a, int b) { return a > b ? a : b; }
 MOTET_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
+MOTET_DEVICE float larger_or_nan(float x, float y) { return y > x || y != y ? y : x; }
 
 struct Sight {
   const Args& a;

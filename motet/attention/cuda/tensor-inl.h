@@ -317,6 +317,10 @@ struct Products {
   }
 };
 
+/// By how much (log2) the sum of a head may lie below the top of its row, which is of all heads. Weights below 2^-126
+/// of the top are 0, which this leaves room for; beyond it the general kernels compute the sequence, in both passes.
+constexpr float kFarBelow = 96;
+
 /// The rows of a block and the tiles that it walks; long walks come first.
 template <bool kOwnKeys, int kRows>
 struct Walk {
@@ -335,6 +339,12 @@ struct Walk {
   MOTET_DEVICE bool mine(int i) const { return i >= first && i < end; }
   /// Whether some pair of tile i may be hidden.
   MOTET_DEVICE bool edge(int i) const { return i < open.begin || i >= open.end; }
+  /// Whether an own row sees one of this lane's two of tile i.
+  MOTET_DEVICE bool sees_any(int own, int i, const Lane& lane) const {
+    const int loop = i * kLoop + lane.g;
+    return kOwnKeys ? sight.sees(loop, own) || sight.sees(loop + 8, own)
+                    : sight.sees(own, loop) || sight.sees(own, loop + 8);
+  }
   /// Takes what an own row does not see out of its logits.
   MOTET_DEVICE void hide(float* d, int own, int i, const Lane& lane) const {
     MOTET_UNROLL

@@ -157,6 +157,8 @@ row_sums(const MOTET_PARAMETER Call c) {
   }
   MOTET_UNROLL
   for (int r = 0; r < kMixerRows; ++r) {
+    const int row = w * kMixerRows + r, t = at.own0 + row;
+    float least = INFINITY, most = -INFINITY;  // of the heads' -lse
     MOTET_UNROLL
     for (int i = 0; i < 4; ++i) {
       float v = sum[r][i];
@@ -164,10 +166,18 @@ row_sums(const MOTET_PARAMETER Call c) {
       v += shuffle_xor(v, 8);
       v += shuffle_xor(v, 16);
       if (lane.g != 0) continue;
-      const int head = lane.c * 2 + (i & 1) + (i >> 1) * 8, t = at.own0 + w * kMixerRows + r;
-      if (t < a.T && head < a.softmax_heads && !(fabsf(v) < INFINITY)) c.unsafe[at.b] = 1;
+      const int head = lane.c * 2 + (i & 1) + (i >> 1) * 8;
+      if (t < a.T && head < a.softmax_heads) {
+        const float own = load4(base + At::lse + (row * kHeads + head) * 4);
+        least = fminf(least, own), most = fmaxf(most, own);
+        if (!(fabsf(v) < INFINITY)) c.unsafe[at.b] = 1;
+      }
       c.row_sums[(static_cast<int64_t>(at.b) * c.query_rows + t) * kHeads + head] = v;
     }
+    MOTET_UNROLL
+    for (int step = 1; step < 4; step *= 2)
+      least = fminf(least, shuffle_xor(least, step)), most = fmaxf(most, shuffle_xor(most, step));
+    if (most - least > kFarBelow) c.unsafe[at.b] = 1;
   }
 }
 
@@ -305,6 +315,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
       }
       block_sync();
     }
+    if (!finite(dm)) c.unsafe[at.b] = 1;  // scores of pairs that are not seen count 0 times, and may be infinite
     MOTET_UNROLL
     for (int r = 0; r < kMixerRows; ++r) {
       MOTET_UNROLL

@@ -105,6 +105,8 @@ log_sums(const MOTET_PARAMETER Call c) {
                 for (int k = 0; k < 4; ++k) sum[r][k] = sum[r][k] == 0 ? 0 : sum[r][k] * less;
                 MOTET_UNROLL
                 for (int k = 0; k < 8; ++k) d[0][k] -= rise;
+              } else if (at.sees_any(at.own0 + row, i, lane)) {
+                c.unsafe[at.b] = 1;  // what it sees is all beyond float16
               }
             }
             MOTET_UNROLL
@@ -129,9 +131,9 @@ log_sums(const MOTET_PARAMETER Call c) {
         const int head = lane.c * 2 + (i & 1) + (i >> 1) * 8, t = at.own0 + w * kMixerRows + r;
         if (lane.g != 0) continue;
         const bool seen = begun >> r & 1, real = t < a.T && head < unit.softmax;
-        // A head whose weights are all below 2^-126 of the row's top, or a number that is none: somebody else's work.
-        if (real && seen && !(v > 0 && v < INFINITY)) c.unsafe[at.b] = 1;
-        const float lse = seen && v > 0 ? load4(base + At::tops + (w * kMixerRows + r) * 4) + log_of_2(v) : 0;
+        const float log = log_of_2(v);
+        if (real && seen && !(log > -kFarBelow && v < INFINITY)) c.unsafe[at.b] = 1;  // or a number that is none
+        const float lse = seen && v > 0 ? load4(base + At::tops + (w * kMixerRows + r) * 4) + log : 0;
         c.lse[((static_cast<int64_t>(blockIdx.z) * a.B + at.b) * c.query_rows + t) * kHeads + head] = lse;
         if (c.lse_out && real)
           c.lse_out[(static_cast<int64_t>(at.b) * a.softmax_heads + unit.first_score + head) * a.T + t] =

@@ -170,7 +170,6 @@ struct Scale {
 };
 inline constexpr int kScaleBlocks = 528, kScaleRows = kFlatThreads / 32;  // at most; rows of a block at once
 
-MOTET_DEVICE float larger_or_nan(float x, float y) { return y > x || y != y ? y : x; }
 /// The largest of the block's threads' numbers, NaN if one is; for thread 0.
 MOTET_DEVICE float largest_of_block(float mine) {
   const Shared<float> all{0};

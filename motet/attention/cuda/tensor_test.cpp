@@ -232,6 +232,48 @@ TEST_F(Tensor, NumbersThatAreTooLargeAreNotLost) {
   }
 }
 
+// A head that is 89 nats below another one of its row: of its weights, beside the other's, float32 holds a few.
+TEST_F(Tensor, AHeadFarBelowAnotherOneLosesNothing) {
+  Options o = dcmha();
+  o.B = 1, o.T = o.S = 42, o.pre = o.post = {kWeight}, o.pre_identity = false;
+  Sample s(o);
+  auto* const weight = static_cast<float*>(const_cast<void*>(s.p.pre.part[kWeight].data));
+  for (int64_t n = 0; n < 16; ++n)
+    for (int64_t m = 0; m < 16; ++m) weight[n * 16 + m] = n == m ? 1 : 0;
+  const auto numbers = [](const plain::Operand& x) { return static_cast<uint16_t*>(const_cast<void*>(x.data)); };
+  for (int64_t t = 0; t < o.T; ++t)
+    for (int64_t h = 0; h < 16; ++h) {  // the first key has 89 in head 0 and 3 in the others, all other keys 0
+      uint16_t* const q = numbers(s.p.q) + t * s.p.q.row_stride + h * s.p.q.head_stride;
+      std::fill_n(q, o.D, cpu::narrow(0, o.type));
+      q[0] = cpu::narrow(32, o.type);
+      numbers(s.p.k)[t * s.p.k.row_stride + h * s.p.k.head_stride] =
+          cpu::narrow(t > 0 ? 0 : (h == 0 ? 89 : 3) / 32.0 / s.p.scale, o.type);
+    }
+  expect_all(s);
+}
+
+// A score beyond float16 of a pair that is not seen; and the first row's only score, in all heads.
+TEST_F(Tensor, ScoresBeyondFloat16OfHiddenPairsAndOfAWholeRow) {
+  for (const bool first : {false, true}) {
+    SCOPED_TRACE(first);
+    Options o = dcmha();
+    o.B = 1, o.T = o.S = 42, o.pre = {kWeight}, o.pre_identity = false;
+    if (first) o.post = {kWeight};  // keys that mix would make NaN of it
+    Sample s(o);
+    auto* const weight = static_cast<float*>(const_cast<void*>(s.p.pre.part[kWeight].data));
+    for (int64_t i = 0; i < 16 * 16; ++i) weight[i] = static_cast<float>(i % 17 == 0) + 0.01f;
+    const int64_t row = first ? 0 : o.T - 1;
+    const auto numbers = [&](const plain::Operand& x) {
+      return static_cast<uint16_t*>(const_cast<void*>(x.data)) + row * x.row_stride;
+    };
+    for (int64_t i = 0; i < 16 * o.D; ++i) {
+      numbers(s.p.k)[i] = cpu::narrow(first ? 1 : 1e6, o.type);
+      numbers(s.p.q)[i] = cpu::narrow(first ? -1e9 : 0, o.type);  // the last key's own query sees it, and others do not
+    }
+    expect_all(s);
+  }
+}
+
 // One number far beyond the others, the last: gradients are made of all of them at its scale, and not by the general
 // kernels.
 TEST_F(Tensor, DoutIsScaledByItsLargestNumber) {
