@@ -145,7 +145,9 @@ CompareOptions options_of(const CompareRequest& asked, const RunConfig& run, int
                          .seeds = asked.seeds,
                          .match = asked.match,
                          .margin = asked.margin,
-                         .jobs = asked.jobs > 0 ? asked.jobs : threads,
+                         .jobs = asked.jobs > 0                            ? asked.jobs
+                                 : parse_device(run.train.device).is_cpu() ? threads
+                                                                           : 1,
                          .threads = threads};
   if (!asked.sweep.empty()) options.sweep = parse_sweep(asked.sweep);
   if (!asked.sizes.empty()) options.sizes = parse_sizes(asked.sizes);

@@ -305,15 +305,14 @@ int run(const Action& action) {
     fail_usage("experiment run: want an id, one of experiment list, or all of them");
   for (const Experiment& one : action.named)
     if (!one.not_run.empty()) log_warn(text(one.id, " is not run here: ", one.not_run));
-  parse_device(action.asked.device);  // throws, whether or not a cell is left to run on it
+  const bool on_cpu = parse_device(action.asked.device).is_cpu();  // throws, whether or not a cell is left to run on it
   const int64_t processors = request_threads(action.request);
+  const int64_t wanted = action.asked.jobs > 0 ? action.asked.jobs : on_cpu ? processors : 1;
   Work work = cells_to_run(action);
   const bool alone = std::ranges::any_of(work.open, [](const OpenCell& one) { return Lab::alone(*one.experiment); });
   if (alone && action.asked.jobs > 1) fail_usage("--jobs: ", action.asked.jobs, ", want 1: these cells measure time");
   const int64_t jobs =
-      alone ? 1
-            : std::max<int64_t>(1, std::min<int64_t>(action.asked.jobs > 0 ? action.asked.jobs : processors,
-                                                     static_cast<int64_t>(work.open.size() + work.later)));
+      alone ? 1 : std::max<int64_t>(1, std::min<int64_t>(wanted, static_cast<int64_t>(work.open.size() + work.later)));
   if (action.request.value("dry_run", false)) return show_plan(action, work, jobs), 0;
   for (const Experiment& one : action.named) warn_of_void(one, read_results(one));
   CellRuns runs(action, std::max<int64_t>(processors / jobs, 1));

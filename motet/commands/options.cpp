@@ -30,7 +30,7 @@ const Fields<CompareRequest>& compare_options() {
       {"seeds", &C::seeds, {1, 1000}, "models of each mechanism; five give a verdict"},
       {"margin", &C::margin, {0, 100}, "nats beyond which fewer than five seeds give a verdict"},
       {"match", &C::match, match_words(), "what is equal between the models"},
-      {"jobs", &C::jobs, {0, 1024}, "models trained at once; 0: one for each thread"},
+      {"jobs", &C::jobs, {0, 1024}, "models trained at once; 0: one for each thread, on a GPU one"},
       {"prompt", &C::prompt, "what each model continues at the end; by default the validation text's beginning"},
       {"n_predict", &C::n_predict, {1, 100000}, "tokens of the continuation"}};
   return table;
@@ -201,7 +201,7 @@ const Fields<ExperimentRequest>& experiment_options() {
       {"cells", &E::cells,
        "run: a part of the seeds, as in 1/2, so that several machines or processes share the cells"},
       {"minutes", &E::minutes, {0, 1e6}, "run: no cell begins that would end later; 0: all of them"},
-      {"jobs", &E::jobs, {1, 4096}, "run: cells at once; by default one a thread"},
+      {"jobs", &E::jobs, {1, 4096}, "run: cells at once; by default one a thread, on a GPU one"},
       {"device", &E::device, kDevice}};
   return table;
 }

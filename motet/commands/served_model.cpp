@@ -51,6 +51,10 @@ int64_t BatchModel::scaling_length(int64_t planned) const {
   return longest;
 }
 
+bool BatchModel::can_end_at(const ServedSequence& sequence, int64_t tokens) const {
+  return static_cast<const Sequence&>(sequence).cache.can_end_at(tokens);
+}
+
 std::unique_ptr<ServedSequence> BatchModel::copy(const ServedSequence& other, int64_t tokens, int64_t planned) {
   const auto& from = static_cast<const Sequence&>(other);
   if (!from.cache.can_end_at(tokens) || scaling_length(from.length) != scaling_length(planned)) return nullptr;
@@ -66,7 +70,7 @@ void BatchModel::step(std::span<const ServedPiece> given, const OnLogits& on_log
   std::unordered_map<const ServedSequence*, int64_t> end;
   for (const ServedPiece& piece : given) {
     auto& sequence = static_cast<Sequence&>(*piece.sequence);
-    pieces.push_back({&sequence.cache, piece.ids, sequence.length});
+    pieces.push_back({&sequence.cache, piece.ids, sequence.length, piece.prompt});
     const auto [at, fresh] = end.try_emplace(&sequence, sequence.size());
     first.push_back(at->second);
     at->second += static_cast<int64_t>(piece.ids.size());

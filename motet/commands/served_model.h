@@ -13,6 +13,7 @@ class BatchModel : public ServedModel {
   int64_t context() const override { return model_->config().context; }
   int64_t cache_bytes(int64_t tokens) const override;
   std::unique_ptr<ServedSequence> begin(int64_t planned) override;
+  bool can_end_at(const ServedSequence&, int64_t tokens) const override;
   std::unique_ptr<ServedSequence> copy(const ServedSequence&, int64_t tokens, int64_t planned) override;
   void step(std::span<const ServedPiece>, const OnLogits&) override;
   std::string first_non_finite(std::span<const int32_t> ids) override;

@@ -59,7 +59,7 @@ Tensor walk(ModelImpl& model, Pieces pieces) {
   std::vector<Positions> parts;
   for (const Piece* piece : pieces) {
     ids.insert(ids.end(), piece->ids.begin(), piece->ids.end());
-    entering.push_back(piece->cache->enter(size(*piece), piece->length, model.device()));
+    entering.push_back(piece->cache->enter(size(*piece), piece->length, model.device(), piece->prompt));
     parts.push_back(entering.back().at);
   }
   const Positions at = Positions::joined(std::move(parts));

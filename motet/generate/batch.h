@@ -11,6 +11,7 @@ struct Piece {
   Cache* cache;                  // of this sequence alone
   std::span<const int32_t> ids;  // at least one
   int64_t length;                // as Cache::step takes it
+  bool prompt = false;           // likewise
 };
 
 /// One step of many sequences that come and go: the hidden states after the final norm [n,C] of each piece, whose

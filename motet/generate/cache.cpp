@@ -30,10 +30,10 @@ Positions Cache::positions(int64_t begin, int64_t end, int64_t length, at::Devic
   return at;
 }
 
-Cache::Entering Cache::enter(int64_t count, int64_t length, at::Device device) const {
+Cache::Entering Cache::enter(int64_t count, int64_t length, at::Device device, bool prompt) const {
   const int64_t end = size_ + count;
   if (end > capacity_) fail("cache: ", end, " tokens, want at most its capacity of ", capacity_);
-  Entering tokens{positions(size_, end, options_.stepwise_base ? end : length, device), end, size_ == 0};
+  Entering tokens{positions(size_, end, options_.stepwise_base ? end : length, device), end, prompt || size_ == 0};
   if (padded(padding_)) tokens.padding_B = at::tensor(padding_, tokens.at.at.options());
   return tokens;
 }
@@ -64,14 +64,13 @@ Tensor Cache::attend(Entering& tokens, int64_t number, Mechanism& mechanism, con
       place_1.defined() ? layer.append_at(place_1, added, !options_.compact) : layer.append(added, !options_.compact);
   const Positions& held = held_positions(tokens, layer, place_1, all.keys.k_BSGD.size(1));
   if (options_.compact) all.keys = mechanism.restore(all.keys, held);
-  Attention attention = mechanism.attention(tokens.at, held, tokens.fresh ? Pass::whole : Pass::cached);
+  Attention attention = mechanism.attention(tokens.at, held, tokens.prompt ? Pass::whole : Pass::cached);
   attention.precision = mechanism.precision;
   if (tokens.padding_B.defined()) attention.visibility.key_begin_B = (tokens.padding_B - layer.begin()).clamp_min_(0);
   if (place_1.defined()) attention.visibility.query_start_B = place_1.expand({queries.q_BTHD.size(0)});
   const Attended made = all.scales.k_BSG.defined() ? composed_attention(queries, all.keys, all.scales, attention)
                                                    : composed_attention(queries, all.keys, attention);
-  if (const int64_t window = mechanism.window(Pass::cached); window > 0 && !place_1.defined())
-    layer.keep_window(window);
+  if (const int64_t window = mechanism.window(Pass::whole); window > 0 && !place_1.defined()) layer.keep_window(window);
   return made.out_BTHE;
 }
 
@@ -86,9 +85,9 @@ Tensor Cache::through(ModelImpl& model, const Tensor& ids, Entering& tokens) {
   return model.normed(model.walk(model.embedded(ids, tokens.at), attend_to));
 }
 
-Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length) {
+Tensor Cache::step(ModelImpl& model, const Tensor& ids, int64_t length, bool prompt) {
   c10::InferenceMode inference;
-  Entering tokens = enter(ids.size(1), length, ids.device());
+  Entering tokens = enter(ids.size(1), length, ids.device(), prompt);
   const Tensor hidden = through(model, ids, tokens);
   entered(tokens);
   return hidden;
@@ -170,7 +169,7 @@ std::vector<LayerCost> cache_costs(ModelImpl& model, const CacheOptions& options
     const Keys keys = options.compact ? block->self_attn->compact_keys(x, at) : block->self_attn->keys(x, at);
     LayerCache layer(options.type, 1);
     layer.append(keys, !options.compact);
-    costs.push_back({layer.bytes(), block->self_attn->window(Pass::cached)});
+    costs.push_back({layer.bytes(), block->self_attn->window(Pass::whole)});
   }
   return costs;
 }

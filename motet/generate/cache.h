@@ -28,8 +28,9 @@ class Cache {
   Cache(const ModelConfig&, int64_t capacity, std::vector<int64_t> padding, CacheOptions = {});
 
   /// Hidden states after the final norm [B,T,C] of the next T tokens. `length` as in ModelImpl::hidden, padding not
-  /// counted. Throws Error beyond the capacity.
-  Tensor step(ModelImpl&, const Tensor& ids_BT, int64_t length);
+  /// counted; `prompt`: as if they and all before were computed at once, as the first always are. Throws Error beyond
+  /// the capacity.
+  Tensor step(ModelImpl&, const Tensor& ids_BT, int64_t length, bool prompt = false);
 
   /// A step of one token that the device may do again by itself (ops/graph.h): it reads where the token stands from
   /// places [1 + layers], which hold what places() gives, and writes into memory that is there. The host counts it by
@@ -45,15 +46,15 @@ class Cache {
   struct Entering {
     Positions at;
     int64_t end = 0;
-    bool fresh = false;  // nothing was held before
-    Tensor padding_B;    // undefined: none
-    Tensor places;       // of step_at; else undefined
+    bool prompt = false;  // they see what tokens of a whole pass see (Pass)
+    Tensor padding_B;     // undefined: none
+    Tensor places;        // of step_at; else undefined
     // Of keys, by the first (or the window) and their number: layers share them.
     std::map<std::pair<int64_t, int64_t>, Positions> held;
   };
   /// The parts of a step, for whoever walks several caches through a model at once: where the next `count` tokens
   /// stand; what each layer in turn makes of their queries and keys, out [B,T,Ho,E]; the end. Throws as step does.
-  Entering enter(int64_t count, int64_t length, at::Device) const;
+  Entering enter(int64_t count, int64_t length, at::Device, bool prompt) const;
   Keys keys(Mechanism&, const Tensor& normed_BTC, const Positions&) const;
   Tensor attend(Entering&, int64_t layer, Mechanism&, const Queries&, const Keys& added);
   void entered(const Entering& tokens) { size_ = tokens.end; }

@@ -49,6 +49,7 @@ std::vector<std::vector<Candidate>> likeliest_of(const Tensor& logits_BV, int64_
 Decoder::Decoder(ModelImpl& model, std::vector<int32_t> prompt, int64_t planned, CacheOptions options)
     : model_(model),
       ids_{std::move(prompt)},
+      prompt_(static_cast<int64_t>(ids().size())),
       options_(options),
       length_(std::min(static_cast<int64_t>(ids().size()) + planned, model.config().context)),
       cache_(fresh()) {
@@ -82,6 +83,7 @@ void Decoder::replace(std::vector<int32_t> ids) {
   const int64_t known = std::min({static_cast<int64_t>(shared), cache_.size(), static_cast<int64_t>(ids.size()) - 1});
   const bool keeps = ids_.size() == 1 && begin_ == 0 && known >= 0 && cache_.truncate(known);
   ids_ = {std::move(ids)};
+  prompt_ = static_cast<int64_t>(ids_[0].size());
   if (!keeps) begin_ = 0, cache_ = fresh();
 }
 
@@ -106,16 +108,17 @@ Tensor Decoder::computed() {
   const int64_t context = model_.config().context, end = static_cast<int64_t>(ids().size());
   if (end - begin_ > context) {
     begin_ = end - std::max<int64_t>(context / 2, 1);
-    cache_ = fresh();
+    prompt_ = end, cache_ = fresh();
   }
   Tensor hidden;
   while (begin_ + cache_.size() < end) {
     check_interrupt();
     const int64_t first = begin_ + cache_.size(), count = std::min(end - first, kPromptTokens);
     const std::vector<int64_t> next = next_ids(first, count);
-    if (end - first == 1)
+    const bool prompt = first < prompt_;
+    if (end - first == 1 && !prompt)
       if (const std::optional<Tensor> made = recorded_.logits(model_, cache_, next, length_)) return *made;
-    hidden = cache_.step(model_, moved(next, {sequences(), count}, model_.device()), length_);
+    hidden = cache_.step(model_, moved(next, {sequences(), count}, model_.device()), length_, prompt);
   }
   if (!hidden.defined()) fail("generate: there is no new token to compute, want a prompt or a token between");
   return model_.logits(hidden.select(1, -1));

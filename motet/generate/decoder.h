@@ -50,6 +50,7 @@ class Decoder {
 
   ModelImpl& model_;
   std::vector<std::vector<int32_t>> ids_;  // of equal length
+  int64_t prompt_;                         // tokens that were not drawn; the others are computed one at a time
   CacheOptions options_;
   int64_t begin_ = 0;  // token that stands at the cache's first place
   int64_t length_;

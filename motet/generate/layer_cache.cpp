@@ -223,7 +223,8 @@ bool LayerCache::can_end_at(int64_t end) const { return begin_ == 0 || end - win
 LayerCache LayerCache::beginning(int64_t end, int64_t capacity) const {
   LayerCache copy(type_, capacity);
   copy.begin_ = begin_, copy.held_ = end - begin_, copy.window_ = window_;
-  const int64_t first = std::clamp(2 * copy.held_, std::min(kFirstCapacity, capacity), capacity);
+  const int64_t most = window_ > 0 ? std::min(capacity, std::max(2 * window_, copy.held_)) : capacity;
+  const int64_t first = std::clamp(2 * copy.held_, std::min(kFirstCapacity, most), most);
   for (const KeyRows& t : rows_) copy.rows_.push_back(t.beginning(copy.held_, first));
   return copy;
 }

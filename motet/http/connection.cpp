@@ -178,7 +178,7 @@ void HttpConnection::dispatch() {
   http10_ = parser_.http10();
   keep_alive_ = parser_.keep_alive();
   HttpRequest request = parser_.take();
-  request.peer = peer_;
+  request.peer = peer_, request.arrived = std::chrono::steady_clock::now();
   const std::string name = request.method + " " + quote(request.path);
   head_request_ = request.method == "HEAD";
   answer_begun_ = answer_complete_ = chunked_ = events_ = probed_ = false;

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ struct HttpRequest {
   std::string query;    // what follows the first '?', not decoded
   HttpHeaders headers;  // names in lower case; values of a repeated name are joined by ", " (single ones were refused)
   std::string body;
-  std::string peer;  // the client's address, without its port
+  std::string peer;                                    // the client's address, without its port
+  std::chrono::steady_clock::time_point arrived = {};  // when all of it was there
 
   /// The value of a header; the case of `name` does not matter.
   std::optional<std::string_view> header(std::string_view name) const;

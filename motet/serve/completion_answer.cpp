@@ -97,7 +97,7 @@ CompletionAnswer::~CompletionAnswer() {
 void CompletionAnswer::close(const std::string& ending) {
   closed_ = true;
   if (!taken_ || !form_.logged) return;
-  const auto taken = std::chrono::steady_clock::now() - since_;
+  const auto taken = std::chrono::steady_clock::now() - form_.arrived;
   log_info(text("serve: ", form_.id, ": ", ending, ", ", usage_.prompt_tokens, " tokens of prompt (",
                 usage_.cached_tokens, " kept), ", usage_.completion_tokens, " of answer, ",
                 std::chrono::duration_cast<std::chrono::milliseconds>(taken).count(), " ms"));
@@ -243,7 +243,6 @@ void CompletionAnswer::send_whole() {
 }
 
 void CompletionAnswer::done(const Usage& usage) {
-  constexpr int64_t kManyTold = 1 << 13;  // what takes longer than a step of the engine is written elsewhere
   add_usage(usage);
   if (--open_prompts_ > 0 || closed_) return;
   if (!form_.stream) {
@@ -256,7 +255,7 @@ void CompletionAnswer::done(const Usage& usage) {
         self->reply_.send(500, "application/json", error_body(500, first_line_of(error)));
       }
     };
-    if (form_.told <= kManyTold || !elsewhere_ || !elsewhere_(send)) send();
+    if (!form_.large || !elsewhere_ || !elsewhere_(send)) send();
     return;
   }
   json last = head(form_.chat ? "chat.completion.chunk" : "text_completion");

@@ -14,11 +14,12 @@ namespace motet {
 /// How the answer to one request is written.
 struct AnswerForm {
   bool chat = false, stream = false, include_usage = false, echo = false, skip_special = true, logged = false;
+  bool large = false;     // written elsewhere, where it is no stream
   int64_t logprobs = -1;  // as WriterOptions has it
   int64_t samples = 1;    // of each prompt
-  int64_t told = 0;       // logarithmic probabilities, at most
   std::string id, model;
   int64_t created = 0;  // seconds since 1970
+  std::chrono::steady_clock::time_point arrived = {};
 };
 
 /// A prompt as its answer sees it.
@@ -72,7 +73,6 @@ class CompletionAnswer : public std::enable_shared_from_this<CompletionAnswer> {
   Usage usage_;
   size_t open_prompts_;
   bool taken_ = false, begun_ = false, closed_ = false;
-  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace motet

@@ -42,7 +42,7 @@ void Engine::submit(std::vector<Job> jobs, const std::function<void()>& taken) {
     if (waiting > limits_.queue)
       throw Refused(429, text("more than ", limits_.queue, " prompts would wait, want this one later"));
     if (taken) taken();
-    for (Job& job : jobs) inbox_.emplace_back(std::move(job), now());
+    for (Job& job : jobs) inbox_.push_back(std::move(job));
     idle_ = false;
   }
   changed_.notify_all();
@@ -64,7 +64,7 @@ void Engine::run() {
       if (nothing && inbox_.empty() && !idle_) idle_ = true, changed_.notify_all();
       if (nothing && inbox_.empty()) model_.rest();
       if (nothing) changed_.wait(lock, [this] { return ending_ || !inbox_.empty(); });
-      for (auto& [job, since] : inbox_) scheduler_.submit(std::move(job), since);
+      for (Job& job : inbox_) scheduler_.submit(std::move(job));
       inbox_.clear();
       if (ending_) break;
       scheduled_waiting_ = scheduler_.waiting();

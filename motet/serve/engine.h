@@ -35,7 +35,7 @@ class Engine {
   Scheduler scheduler_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::pair<Job, double>> inbox_;
+  std::vector<Job> inbox_;
   bool draining_ = false, ending_ = false, idle_ = true;
   int64_t scheduled_waiting_ = 0;
   std::thread thread_;

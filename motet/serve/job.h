@@ -44,6 +44,7 @@ struct Job {
   WriterOptions writer;
   bool score_prompt = false;
   bool share_prefix = true;
+  double since = 0;  // when its request had arrived, in seconds of the steady clock
   std::shared_ptr<JobAnswer> answer;
 };
 

@@ -22,6 +22,7 @@ struct ServedPiece {
   ServedSequence* sequence;
   std::span<const int32_t> ids;
   Logits logits = Logits::none;
+  bool prompt = false;  // not drawn
 };
 
 class ServedModel {
@@ -32,8 +33,10 @@ class ServedModel {
   virtual int64_t cache_bytes(int64_t tokens) const = 0;
   /// A new sequence of at most `planned` tokens.
   virtual std::unique_ptr<ServedSequence> begin(int64_t planned) = 0;
-  /// Another that begins with the first tokens of this one; null where those are no longer held, or would be other
-  /// numbers in a sequence of `planned` tokens.
+  /// Whether the first tokens of a sequence are held without those behind them.
+  virtual bool can_end_at(const ServedSequence&, int64_t tokens) const = 0;
+  /// Another that begins with the first tokens of this one; null where it cannot end there, or where they would be
+  /// other numbers in a sequence of `planned` tokens.
   virtual std::unique_ptr<ServedSequence> copy(const ServedSequence&, int64_t tokens, int64_t planned) = 0;
   /// Logits [rows,V] of the tokens of a piece from its `first` on, some rows at a time.
   using OnLogits = std::function<void(size_t piece, int64_t first, std::span<const float> logits, int64_t rows)>;

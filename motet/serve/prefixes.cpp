@@ -22,10 +22,11 @@ void Prefixes::keep(const std::string& owner, std::vector<int32_t> prompt, std::
   prompt.resize(static_cast<size_t>(tokens));
   for (auto one = kept_.begin(); one != kept_.end();) {
     const auto next = std::next(one);
-    const int64_t shared = common(one->prompt, prompt);
-    if (one->owner == owner && shared == static_cast<int64_t>(one->prompt.size()))
+    const auto theirs = static_cast<int64_t>(one->prompt.size());
+    const int64_t shared = one->owner == owner ? common(one->prompt, prompt) : 0;
+    if (shared == theirs && model_.can_end_at(*sequence, theirs))
       erase(one);
-    else if (one->owner == owner && shared == tokens)
+    else if (shared == tokens && model_.can_end_at(*one->sequence, tokens))
       return kept_.splice(kept_.end(), kept_, one);
     one = next;
   }
@@ -42,7 +43,7 @@ Prefixes::Found Prefixes::find(const std::string& owner, std::span<const int32_t
   for (auto one = kept_.begin(); one != kept_.end(); ++one) {
     if (one->owner != owner) continue;
     const int64_t shared = std::min(common(one->prompt, prompt) / kPieceTokens * kPieceTokens, most);
-    if (shared > tokens) best = one, tokens = shared;
+    if (shared > tokens && model_.can_end_at(*one->sequence, shared)) best = one, tokens = shared;
   }
   if (best == kept_.end()) return {};
   kept_.splice(kept_.end(), kept_, best);

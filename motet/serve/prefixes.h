@@ -12,10 +12,11 @@ namespace motet {
 inline constexpr int64_t kPieceTokens = 64;
 
 /// Sequences of prompts that have ended, for prompts that begin alike: whole pieces of them. The least recently used
-/// goes first.
+/// goes first. Whether a sequence can stand for a shorter one is the model's to say: a window drops what that needs.
 class Prefixes {
  public:
-  /// Keeps `sequence`, whose first tokens are `prompt`, in place of those that begin as it does and end before.
+  explicit Prefixes(const ServedModel& model) : model_(model) {}
+  /// Keeps `sequence`, whose first tokens are `prompt`, in place of shorter ones that it can stand for.
   void keep(const std::string& owner, std::vector<int32_t> prompt, std::unique_ptr<ServedSequence> sequence);
   struct Found {
     const ServedSequence* sequence = nullptr;  // until the next call of keep or drop
@@ -36,6 +37,7 @@ class Prefixes {
   };
   void erase(std::list<Kept>::iterator);
 
+  const ServedModel& model_;
   std::list<Kept> kept_;  // the least recently used first
   int64_t bytes_ = 0;
 };

@@ -17,7 +17,9 @@ using nlohmann::ordered_json;
 constexpr size_t kMostQueued = 256;    // requests that wait for a worker
 constexpr int64_t kChatTokens = 1024;  // of an answer whose length nobody gave
 constexpr int64_t kTextTokens = 16;
-constexpr int64_t kDrawnTokens = 128;  // of the text whose attention is drawn
+constexpr int64_t kDrawnTokens = 128;    // of the text whose attention is drawn
+constexpr size_t kMostIds = 1 << 18;     // that are made a text
+constexpr size_t kMostEchoed = 1 << 24;  // bytes of prompts in an answer
 constexpr const char* kModelPath = "/v1/models/";
 
 // What stands in Host or behind an origin's scheme, without its port.
@@ -76,6 +78,9 @@ void check_model_of(const Served& served, const json& body) {
   if (asked.is_string() && asked != "") check_model(served, asked.get_ref<const std::string&>());
 }
 
+// What takes longer than a step of the engine is written by a worker.
+bool is_large(int64_t told_logprobs, size_t echoed_bytes) { return told_logprobs > 1 << 13 || echoed_bytes > 1 << 18; }
+
 // How many logarithmic probabilities an answer tells at most.
 int64_t told_logprobs(const std::vector<Job>& jobs) {
   int64_t told = 0;
@@ -92,7 +97,7 @@ struct Routes::Route {
   const char *method, *path;  // beside "/", a path that ends in '/' has a name behind it
   bool open;                  // to everybody, without a key
   bool needs_model;           // 503 until it is loaded
-  bool takes_time;            // done by a worker
+  Workers Routes::* worker;   // null: done at once, by the thread of all connections
   void (*run)(Routes&, const HttpRequest&, HttpReply, const std::string& owner);
 };
 
@@ -100,33 +105,34 @@ const std::vector<Routes::Route>& Routes::table() {
   using Q = const HttpRequest&;
   using Owner = const std::string&;
   static const std::vector<Route> all{
-      {"GET", "/", true, false, false,
+      {"GET", "/", true, false, nullptr,
        [](Routes&, Q, HttpReply reply, Owner) { send_page(reply, "text/html", page_html()); }},
-      {"GET", "/page.css", true, false, false,
+      {"GET", "/page.css", true, false, nullptr,
        [](Routes&, Q, HttpReply reply, Owner) { send_page(reply, "text/css", page_style()); }},
-      {"GET", "/page.js", true, false, false,
+      {"GET", "/page.js", true, false, nullptr,
        [](Routes&, Q, HttpReply reply, Owner) { send_page(reply, "text/javascript", page_script()); }},
-      {"GET", "/health", true, false, false, [](Routes& r, Q, HttpReply reply, Owner) { r.health(reply); }},
-      {"GET", "/version", true, false, false,
+      {"GET", "/health", true, false, nullptr, [](Routes& r, Q, HttpReply reply, Owner) { r.health(reply); }},
+      {"GET", "/version", true, false, nullptr,
        [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, {{"version", kVersion}}); }},
-      {"GET", "/metrics", false, false, false,
+      {"GET", "/metrics", false, false, nullptr,
        [](Routes& r, Q, HttpReply reply, Owner) {
          reply.send(200, "text/plain; version=0.0.4; charset=utf-8", r.metrics_.text());
        }},
-      {"GET", "/v1/models", false, true, false, [](Routes& r, Q, HttpReply reply, Owner) { r.models(reply); }},
-      {"GET", kModelPath, false, true, false, [](Routes& r, Q q, HttpReply reply, Owner) { r.model(q, reply); }},
-      {"GET", "/tokenizer_info", false, true, false,
+      {"GET", "/v1/models", false, true, nullptr, [](Routes& r, Q, HttpReply reply, Owner) { r.models(reply); }},
+      {"GET", kModelPath, false, true, nullptr, [](Routes& r, Q q, HttpReply reply, Owner) { r.model(q, reply); }},
+      {"GET", "/tokenizer_info", false, true, nullptr,
        [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->tokenizer_info); }},
-      {"GET", "/motet/model", false, true, false,
+      {"GET", "/motet/model", false, true, nullptr,
        [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->about); }},
-      {"POST", "/motet/attention", false, true, true,
+      {"POST", "/motet/attention", false, true, &Routes::answers_,
        [](Routes& r, Q q, HttpReply reply, Owner) { r.attention(q, reply); }},
-      {"POST", "/tokenize", false, true, true, [](Routes& r, Q q, HttpReply reply, Owner) { r.tokenize(q, reply); }},
-      {"POST", "/detokenize", false, true, true,
+      {"POST", "/tokenize", false, true, &Routes::workers_,
+       [](Routes& r, Q q, HttpReply reply, Owner) { r.tokenize(q, reply); }},
+      {"POST", "/detokenize", false, true, &Routes::workers_,
        [](Routes& r, Q q, HttpReply reply, Owner) { r.detokenize(q, reply); }},
-      {"POST", "/v1/completions", false, true, true,
+      {"POST", "/v1/completions", false, true, &Routes::workers_,
        [](Routes& r, Q q, HttpReply reply, Owner owner) { r.complete(q, reply, owner, false); }},
-      {"POST", "/v1/chat/completions", false, true, true,
+      {"POST", "/v1/chat/completions", false, true, &Routes::workers_,
        [](Routes& r, Q q, HttpReply reply, Owner owner) { r.complete(q, reply, owner, true); }}};
   return all;
 }
@@ -226,9 +232,9 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
       reply.send(500, "application/json", error_body(500, first_line_of(error)));
     }
   };
-  if (!route.takes_time) return run(request, reply);
+  if (!route.worker) return run(request, reply);
   const auto shared = std::make_shared<const HttpRequest>(std::move(request));
-  if (!workers_.run([run, shared, reply] { run(*shared, reply); }))
+  if (!(this->*route.worker).run([run, shared, reply] { run(*shared, reply); }))
     refuse(reply, route.path, {429, "too many requests wait to be read, want this one later"});
 }
 
@@ -291,6 +297,7 @@ void Routes::detokenize(const HttpRequest& request, HttpReply reply) const {
   const json body = read_body(request.body);
   check_model_of(served, body);
   const std::vector<int32_t> ids = read_ids(body.value("tokens", json()), tokenizer.vocabulary_size(), "tokens");
+  if (ids.size() > kMostIds) throw Refused(400, text("tokens: ", ids.size(), ", want at most ", kMostIds), "tokens");
   send(reply, {{"prompt", tokenizer.text(ids, false)}});
 }
 
@@ -366,8 +373,14 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
   warn_of_unknown(asked.unknown);
   std::vector<Job> jobs;
   std::vector<AnsweredPrompt> prompts;
+  size_t echoed_bytes = 0;
   const auto add = [&](std::vector<int32_t> ids, const std::string& echoed) {
+    echoed_bytes += echoed.size() * static_cast<size_t>(asked.fields.n);
+    if (echoed_bytes > kMostEchoed)
+      throw Refused(400, text("echo: more than ", kMostEchoed, " bytes with these prompts and n: fewer of either"),
+                    "echo");
     jobs.push_back(job(asked, std::move(ids), owner));
+    jobs.back().since = std::chrono::duration<double>(request.arrived.time_since_epoch()).count();
     prompts.push_back({echoed, jobs.back().prompt.back()});
   };
   if (chat) add(chat_prompt(asked.messages, true), "");
@@ -377,23 +390,25 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
     const std::string echoed = !asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false);
     add(std::move(ids), echoed);
   }
+  const int64_t told = told_logprobs(jobs);
+  if (told > kMostToldLogprobs)
+    throw Refused(400,
+                  text("logprobs: up to ", told, " with these prompts, n and max_tokens, want at most ",
+                       kMostToldLogprobs, ": fewer of any"),
+                  "logprobs");
   AnswerForm form{.chat = chat,
                   .stream = asked.fields.stream,
                   .include_usage = asked.include_usage,
                   .echo = asked.fields.echo,
                   .skip_special = asked.fields.skip_special_tokens,
                   .logged = options_.logs_requests,
+                  .large = is_large(told, echoed_bytes),
                   .logprobs = asked.writer.logprobs,
                   .samples = asked.fields.n,
-                  .told = told_logprobs(jobs),
                   .id = text(chat ? "chatcmpl-" : "cmpl-", std::hex, now(), "-", ++number_),
                   .model = served.name,
-                  .created = now()};
-  if (form.told > kMostToldLogprobs)
-    throw Refused(400,
-                  text("logprobs: up to ", form.told, " with these prompts, n and max_tokens, want at most ",
-                       kMostToldLogprobs, ": fewer of any"),
-                  "logprobs");
+                  .created = now(),
+                  .arrived = request.arrived};
   const auto answer =
       std::make_shared<CompletionAnswer>(reply, served.tokenizer, std::move(form), std::move(prompts),
                                          [this](std::function<void()> work) { return answers_.run(std::move(work)); });

@@ -24,7 +24,6 @@ struct Draft {
 
 struct Scheduler::Request {
   Job job;
-  double since;
   int64_t reserved = 0;
   std::unique_ptr<ServedSequence> prompt = {};  // until the samples begin, and when one has ended
   std::vector<GeneratedToken> scored = {};
@@ -42,7 +41,12 @@ struct Scheduler::Target {
 
 Scheduler::Scheduler(ServedModel& model, const Tokenizer& tokenizer, SchedulerLimits limits, Metrics& metrics,
                      Clock clock)
-    : model_(model), tokenizer_(tokenizer), limits_(limits), metrics_(metrics), clock_(std::move(clock)) {
+    : model_(model),
+      tokenizer_(tokenizer),
+      limits_(limits),
+      metrics_(metrics),
+      clock_(std::move(clock)),
+      prefixes_(model) {
   metrics_.cache_limit = limits.cache_bytes;
 }
 
@@ -52,8 +56,8 @@ int64_t Scheduler::bytes(const Job& job) const {
   return job.samples * model_.cache_bytes(static_cast<int64_t>(job.prompt.size()) + job.max_tokens);
 }
 
-void Scheduler::submit(Job job, double since) {
-  waiting_.push_back({std::move(job), since});
+void Scheduler::submit(Job job) {
+  waiting_.push_back({std::move(job)});
   tell_metrics();
 }
 
@@ -83,9 +87,11 @@ void Scheduler::drop_ended() {
     for (auto one = list->begin(); one != list->end();) {
       if (!one->ended && one->job.answer->gone()) {
         one->ended = true, ++metrics_.gone;
+        for (Draft& draft : one->drafts)  // a page's Stop button: the next message has the same beginning
+          if (!one->prompt) one->prompt = std::move(draft.held);
         one->job.answer->left(one->usage);
       }
-      if (!one->ended && now - one->since > limits_.request_seconds)
+      if (!one->ended && now - one->job.since > limits_.request_seconds)
         fail(*one, 503, text("the request took more than ", limits_.request_seconds, " seconds"));
       if (!one->ended) {
         ++one;
@@ -102,7 +108,7 @@ void Scheduler::drop_ended() {
 void Scheduler::keep_prompt(Request& request) {
   const auto size = static_cast<int64_t>(request.job.prompt.size()), tokens = size / kPieceTokens * kPieceTokens;
   if (!request.prompt || !limits_.prefix_cache || !request.job.share_prefix || tokens == 0) return;
-  if (request.prompt->size() < size) return;
+  if (request.prompt->size() < size || !model_.can_end_at(*request.prompt, tokens)) return;
   if (request.prompt->size() > 2 * tokens) {
     try {
       request.prompt = model_.copy(*request.prompt, tokens, request.planned());
@@ -126,7 +132,7 @@ bool Scheduler::takes_over(const Job& job) const {
 void Scheduler::admit() {
   while (!waiting_.empty()) {
     const Job& next = waiting_.front().job;
-    if (takes_over(next)) prefixes_.find(next.owner, next.prompt);  // what it will take over is the last to make room
+    if (takes_over(next)) prefixes_.find(next.owner, next.prompt);  // what it takes over makes room last
     if (!make_room(bytes(next))) return;
     running_.splice(running_.end(), waiting_, waiting_.begin());
     begin(running_.back());
@@ -172,7 +178,7 @@ void Scheduler::plan() {
                           : last                   ? ServedPiece::Logits::last
                                                    : ServedPiece::Logits::none;
       pieces_.push_back(
-          {request.prompt.get(), prompt.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), logits});
+          {request.prompt.get(), prompt.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), logits, true});
       targets_.push_back({&request, {}});
       at += count, room -= count;
     }
@@ -215,7 +221,7 @@ void Scheduler::take_prompt(Request& request, int64_t first, std::span<const flo
 void Scheduler::begin_samples(Request& request, std::span<const float> logits) {
   const Job& job = request.job;
   if (job.score_prompt) job.answer->scored(std::move(request.scored));
-  metrics_.first_token.add(clock_() - request.since);
+  metrics_.first_token.add(clock_() - request.job.since);
   for (int64_t i = 0; i < job.samples; ++i) {
     const auto n = static_cast<size_t>(i);
     request.drafts.push_back({Writer(tokenizer_, job.prompt, job.writer, i,
@@ -263,7 +269,7 @@ void Scheduler::end(Request& request) {
     if (request.job.score_prompt) request.job.answer->scored(std::move(request.scored));
     metrics_.cut += request.job.samples;
   }
-  metrics_.whole_request.add(clock_() - request.since);
+  metrics_.whole_request.add(clock_() - request.job.since);
   request.job.answer->done(request.usage);
 }
 

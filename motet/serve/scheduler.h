@@ -26,7 +26,7 @@ class Scheduler {
 
   /// Bytes that a job of these tokens takes: more than the limit can never begin.
   int64_t bytes(const Job&) const;
-  void submit(Job, double since);
+  void submit(Job);
   /// One step; false when there is nothing to compute now.
   bool step();
   /// Ends everything that waits or runs.

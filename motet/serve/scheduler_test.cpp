@@ -23,7 +23,8 @@ class SchedulerTest : public ::testing::Test {
     auto answer = std::make_shared<HeardAnswer>();
     more.prompt = std::move(prompt), more.max_tokens = max_tokens, more.answer = answer;
     more.writer.sampler.temperature = 0;
-    scheduler_->submit(std::move(more), now_);
+    more.since = now_;
+    scheduler_->submit(std::move(more));
     return answer;
   }
   static std::vector<int32_t> prompt(size_t tokens, int32_t seed = 0) {
@@ -169,6 +170,24 @@ TEST_F(SchedulerTest, ALongAnswerIsNotKeptWithItsPrompt) {
   EXPECT_EQ(again->usage.cached_tokens, 128);
 }
 
+TEST_F(SchedulerTest, AWindowIsTakenOverWhereItCanEndAlone) {
+  model_.window = 20;
+  submit(prompt(130), 60);  // the answer pushed out what a window behind 128 tokens needs
+  run();
+  EXPECT_EQ(metrics_.prefix_bytes, 0);
+  std::vector<int32_t> other = prompt(64), longer = prompt(64);
+  for (int32_t i = 0; i < 80; ++i) other.push_back(200 - i), longer.push_back(i);
+  const auto cached = [&](std::vector<int32_t> ids) {
+    const auto one = submit(std::move(ids), 4);
+    run();
+    return one->usage.cached_tokens;
+  };
+  EXPECT_EQ(cached(prompt(70)), 0);
+  EXPECT_EQ(cached(longer), 64);  // which is kept, and does not stand for the first 64 tokens
+  EXPECT_EQ(cached(other), 64);
+  EXPECT_EQ(cached(longer), 128);
+}
+
 TEST_F(SchedulerTest, WithoutMemoryToKeepAPromptAllGoOn) {
   model_.no_memory = true;
   const auto first = submit(prompt(130), 300), other = submit(prompt(60), 400);
@@ -264,9 +283,12 @@ TEST_F(SchedulerTest, WhoLeavesFreesItsPlaceWithinAStep) {
   answer->has_gone = waiting->has_gone = true;
   scheduler_->step();
   EXPECT_EQ(scheduler_->running() + scheduler_->waiting(), 0);
-  EXPECT_EQ(model_.alive, 0);
+  EXPECT_EQ(model_.alive, 2);  // their prompts are kept, as those of ended requests
   EXPECT_EQ(metrics_.cache_bytes, 0);
   EXPECT_EQ(metrics_.gone, 2);
+  const auto again = submit(prompt(110), 1);
+  run();
+  EXPECT_EQ(again->usage.cached_tokens, 64);
   EXPECT_EQ(answer->usage.prompt_tokens, 100);
   EXPECT_EQ(answer->usage.completion_tokens, answer->tokens);
 }

@@ -30,10 +30,13 @@ class CountedModel : public ServedModel {
     made->planned = planned;
     return made;
   }
+  bool can_end_at(const ServedSequence& other, int64_t tokens) const override {
+    return window == 0 || tokens + 2 * window > other.size();
+  }
   std::unique_ptr<ServedSequence> copy(const ServedSequence& other, int64_t tokens, int64_t planned) override {
     const auto& from = static_cast<const Sequence&>(other);
     if (no_memory) throw std::bad_alloc();
-    if (!copies) return nullptr;
+    if (!copies || !can_end_at(other, tokens)) return nullptr;
     auto made = std::make_unique<Sequence>(&alive);
     made->ids.assign(from.ids.begin(), from.ids.begin() + tokens);
     made->planned = planned;
@@ -77,6 +80,7 @@ class CountedModel : public ServedModel {
   int64_t steps = 0, computed = 0, alive = 0;
   std::vector<int64_t> last_step;         // tokens of its pieces
   bool copies = true, no_memory = false;  // of copies
+  int64_t window = 0;                     // a sequence can end at its last 2 windows alone; 0: anywhere
   int64_t columns = kVocabulary;          // of logits: more than there are tokens, as published models have
   int32_t fault = -1;                     // a token behind which logits are not finite
   float faulty = std::nanf("");

@@ -1,0 +1,138 @@
+// The whole server but for its model: connections, workers and the engine, each in threads of their own.
+#include "motet/serve/routes.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "motet/http/testing.h"
+#include "motet/serve/testing.h"
+#include "motet/text/tokenizer.h"
+
+namespace motet {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+std::string post(const std::string& path, const json& body) {
+  const std::string bytes = body.dump();
+  return text("POST ", path,
+              " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ", bytes.size(),
+              "\r\n\r\n", bytes);
+}
+
+class RoutesTest : public ::testing::Test {
+ protected:
+  void open() { routes_.open(served_, engine_.emplace(model_, tokenizer_, EngineLimits{}, metrics_)); }
+  ~RoutesTest() override {
+    routes_.close();
+    engine_.reset();
+  }
+  std::string asked(const std::string& request) {
+    Client client(http_.server.port());
+    client.send(request);
+    return client.answer();
+  }
+  std::string health() { return asked("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"); }
+  json complete(const json& body) { return json::parse(body_of(asked(post("/v1/completions", body)))); }
+
+  ByteTokenizer tokenizer_;
+  CountedModel model_;
+  Metrics metrics_;
+  Served served_{.name = "counted", .tokenizer = tokenizer_, .context = 10000};
+  Routes routes_{{}, ApiKeys({}), metrics_};
+  std::optional<Engine> engine_;
+  ServedHttp http_{[this](HttpRequest&& request, HttpReply reply) { routes_.handle(std::move(request), reply); }};
+};
+
+TEST_F(RoutesTest, HealthIs503UntilTheModelIsThereAndWhileTheServerEnds) {
+  const std::string wanted = post("/v1/completions", {{"prompt", "a"}});
+  EXPECT_EQ(status_of(health()), "503");
+  EXPECT_EQ(status_of(asked(wanted)), "503");
+  open();
+  EXPECT_EQ(status_of(health()), "200");
+  EXPECT_EQ(status_of(asked(wanted)), "200");
+  routes_.drain();
+  EXPECT_EQ(status_of(health()), "503");
+  EXPECT_EQ(status_of(asked(wanted)), "503");
+}
+
+// Every answer is the one that its prompt gets alone, and nothing stays of those who left.
+TEST_F(RoutesTest, ManyClientsAtOnceGetTheirOwnAnswersAndLeaveNothing) {
+  open();
+  const auto request = [](int64_t prompt, bool stream) {
+    return json{{"prompt", std::string(static_cast<size_t>(30 + 40 * prompt), static_cast<char>('a' + prompt))},
+                {"max_tokens", 12},
+                {"temperature", 0},
+                {"stream", stream}};
+  };
+  std::vector<std::string> alone;
+  for (int64_t prompt = 0; prompt < 5; ++prompt)
+    alone.push_back(complete(request(prompt, false))["choices"][0]["text"]);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> clients;
+  for (int number = 0; number < 8; ++number)
+    clients.emplace_back([&, number] {
+      for (int i = 0; i < 12; ++i) {
+        const int64_t prompt = (number + i) % 5;
+        const bool stream = (number + i) % 3 > 0, leaves = (number + i) % 3 == 2;
+        Client client(http_.server.port());
+        client.send(post("/v1/completions", request(prompt, stream)));
+        if (leaves) {
+          client.until("data: ");
+          client.reset();
+        } else if (stream) {
+          std::string told;
+          for (std::string event = client.until("\n\n"); event.find("data: [DONE]") == std::string::npos;
+               event = client.until("\n\n")) {
+            const size_t at = event.find("data: ");
+            if (event.empty()) break;
+            if (at != std::string::npos && event.find('{', at) != std::string::npos)
+              told +=
+                  json::parse(event.begin() + static_cast<std::ptrdiff_t>(event.find('{', at)),
+                              event.begin() + static_cast<std::ptrdiff_t>(event.rfind('}')) + 1)["choices"][0]["text"];
+          }
+          wrong += told != alone[static_cast<size_t>(prompt)];
+        } else {
+          wrong += json::parse(body_of(client.answer()))["choices"][0]["text"] != alone[static_cast<size_t>(prompt)];
+        }
+      }
+    });
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(comes_true([&] { return metrics_.running == 0 && metrics_.waiting == 0 && metrics_.cache_bytes == 0; }));
+  EXPECT_GT(metrics_.prefix_hits, 0);
+  EXPECT_TRUE(engine_->drain(10));
+}
+
+TEST_F(RoutesTest, AnAnswerIsBoundedByWhatItEchoes) {
+  open();
+  const std::string megabyte(1 << 20, 'x');
+  served_.context = 1 << 22;
+  const json many =
+      complete({{"prompt", json::array({megabyte, megabyte})}, {"echo", true}, {"n", 16}, {"max_tokens", 0}});
+  EXPECT_EQ(many["error"]["message"], "echo: more than 16777216 bytes with these prompts and n: fewer of either");
+  const json ids(std::vector<int>((1 << 18) + 1, 65));
+  const json long_text = json::parse(body_of(asked(post("/detokenize", {{"tokens", ids}}))));
+  EXPECT_EQ(long_text["error"]["message"], "tokens: 262145, want at most 262144");
+}
+
+TEST_F(RoutesTest, WhatIsDrawnHoldsNoRequestUp) {
+  open();
+  std::promise<void> begun, waits;
+  served_.attention = [&](std::span<const int32_t>) {
+    begun.set_value(), waits.get_future().wait();
+    return json::object();
+  };
+  std::thread drawing([&] { asked(post("/motet/attention", {{"text", "a"}})); });
+  begun.get_future().wait();
+  EXPECT_EQ(status_of(asked(post("/v1/completions", {{"prompt", "b"}}))), "200");
+  waits.set_value();
+  drawing.join();
+}
+
+}  // namespace
+}  // namespace motet
