@@ -422,6 +422,7 @@ def soaked(model, requests, *flags, **options):
     assert found["answers that are whole"] + found["left by their client"] == requests
     for nothing in ("lost", "wrong", "still running", "still waiting", "bytes of keys"):
         assert found[nothing] == 0, found
+    assert found["tokens of kept prompts"] >= 64 * requests // 10, found  # a third of the prompts have 64 tokens
     return found
 
 

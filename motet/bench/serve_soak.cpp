@@ -75,6 +75,7 @@ SoakResult soak_server(const SoakLoad& load, const std::function<void(int64_t)>&
     result.running = static_cast<int64_t>(metric(text, "motet:num_requests_running"));
     result.waiting = static_cast<int64_t>(metric(text, "motet:num_requests_waiting"));
     result.cache_bytes = static_cast<int64_t>(metric(text, "motet:cache_bytes"));
+    result.kept_tokens = static_cast<int64_t>(metric(text, "motet:prefix_cache_hits_total"));
     if (result.running + result.waiting + result.cache_bytes == 0) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

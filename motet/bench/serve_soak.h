@@ -22,6 +22,7 @@ struct SoakResult {
   std::string first_error;                            // of a lost one
   int64_t warm_bytes = 0, end_bytes = 0;              // resident: after the warm-up, at the end
   int64_t running = 0, waiting = 0, cache_bytes = 0;  // by /metrics, once all clients are gone
+  int64_t kept_tokens = 0;                            // of prompts, that were not computed again
 };
 
 /// Which requests are left is the same in every run. `on_request` gets the number that have ended, from any thread.

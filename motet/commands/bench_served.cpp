@@ -7,8 +7,8 @@
 namespace motet {
 
 ServedFolder::ServedFolder(const std::filesystem::path& folder, const SamplingRequest& sampling, int64_t threads,
-                           int64_t tokens)
-    : server({.port = 0, .no_prefix_cache = true, .no_request_log = true}, {}, ApiKeys({})) {
+                           int64_t tokens, bool keeps_prompts)
+    : server({.port = 0, .no_prefix_cache = !keeps_prompts, .no_request_log = true}, {}, ApiKeys({})) {
   LoadedModel loaded = load_for_inference(folder, sampling);
   tokenizer = load_tokenizer(folder, loaded.model->config());
   model = loaded.model;

@@ -4,10 +4,12 @@
 
 namespace motet {
 
-/// A model's folder behind HTTP in this process, for measurements; it keeps no keys of prompts that have ended.
+/// A model's folder behind HTTP in this process.
 struct ServedFolder {
-  /// Throws as load_for_inference and ModelServer; UsageError when requests of `tokens` do not fit the context.
-  ServedFolder(const std::filesystem::path&, const SamplingRequest&, int64_t threads, int64_t tokens);
+  /// Without `keeps_prompts` each prompt is computed anew. Throws as load_for_inference and ModelServer; UsageError
+  /// when requests of `tokens` do not fit the context.
+  ServedFolder(const std::filesystem::path&, const SamplingRequest&, int64_t threads, int64_t tokens,
+               bool keeps_prompts = false);
 
   ModelServer server;
   std::shared_ptr<const Tokenizer> tokenizer;

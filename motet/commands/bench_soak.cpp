@@ -15,7 +15,7 @@ int bench_soak(const nlohmann::json& request) {
   const int64_t threads = decoding_threads(request);
   SamplingRequest sampling{.device = asked.device};
   if (!asked.weights.empty()) sampling.weights = parse_weight_type(asked.weights);
-  ServedFolder own(model_folder(request, "model"), sampling, threads, SoakLoad().max_tokens + 1);
+  ServedFolder own(model_folder(request, "model"), sampling, threads, SoakLoad().max_tokens + 1, true);
   SoakLoad load{.port = own.server.port(), .requests = asked.soak};
   const int64_t length = std::min<int64_t>(100, own.model->config().context - load.max_tokens);
   load.prompts = drawn_prompts(64, length, own.tokenizer->vocabulary_size());
@@ -38,11 +38,15 @@ int bench_soak(const nlohmann::json& request) {
   add("still running", result.running);
   add("still waiting", result.waiting);
   add("bytes of keys", result.cache_bytes);
+  add("tokens of kept prompts", result.kept_tokens);
   table.rows.push_back({"growth of memory, %", {fixed(100 * growth, 2), 100 * growth}});
   add_setup(table, {.threads = threads, .repeats = 1, .device = own.model->device()}, request);
   print_table(table, request);
   if (result.lost > 0) fail("bench serve: ", result.lost, " requests were lost, the first one: ", result.first_error);
   if (result.wrong > 0) fail("bench serve: ", result.wrong, " answers have another text than alone");
+  if (result.running + result.waiting + result.cache_bytes > 0)
+    fail("bench serve: ", result.running, " requests still run, ", result.waiting, " wait and ", result.cache_bytes,
+         " bytes of keys are held after the last one");
   return 0;
 }
 

@@ -30,7 +30,7 @@ void Prefixes::keep(const std::string& owner, std::vector<int32_t> prompt, std::
       return kept_.splice(kept_.end(), kept_, one);
     one = next;
   }
-  const int64_t bytes = sequence->bytes();
+  const int64_t bytes = sequence->bytes() + tokens * static_cast<int64_t>(sizeof(int32_t));
   kept_.push_back({owner, std::move(prompt), std::move(sequence), bytes});
   bytes_ += bytes;
 }

@@ -15,6 +15,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr size_t kMostQueued = 256;    // requests that wait for a worker
+constexpr size_t kMostDrawn = 16;      // and texts whose attention is to be drawn
 constexpr int64_t kChatTokens = 1024;  // of an answer whose length nobody gave
 constexpr int64_t kTextTokens = 16;
 constexpr int64_t kDrawnTokens = 128;    // of the text whose attention is drawn
@@ -124,7 +125,7 @@ const std::vector<Routes::Route>& Routes::table() {
        [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->tokenizer_info); }},
       {"GET", "/motet/model", false, true, nullptr,
        [](Routes& r, Q, HttpReply reply, Owner) { r.send(reply, r.served_.load()->about); }},
-      {"POST", "/motet/attention", false, true, &Routes::answers_,
+      {"POST", "/motet/attention", false, true, &Routes::drawings_,
        [](Routes& r, Q q, HttpReply reply, Owner) { r.attention(q, reply); }},
       {"POST", "/tokenize", false, true, &Routes::workers_,
        [](Routes& r, Q q, HttpReply reply, Owner) { r.tokenize(q, reply); }},
@@ -142,7 +143,8 @@ Routes::Routes(RouteOptions options, ApiKeys keys, Metrics& metrics)
       keys_(std::move(keys)),
       metrics_(metrics),
       workers_(1, kMostQueued),
-      answers_(1, kMostQueued) {}
+      answers_(1, kMostQueued),
+      drawings_(1, kMostDrawn) {}
 
 Routes::~Routes() = default;
 
@@ -150,6 +152,7 @@ void Routes::close() {
   drain();
   workers_.stop();
   answers_.stop();
+  drawings_.stop();
 }
 
 void Routes::open(const Served& served, Engine& engine) {

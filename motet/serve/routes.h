@@ -82,6 +82,7 @@ class Routes {
   std::set<std::string> warned_;
   Workers workers_;  // of what is asked
   Workers answers_;  // and of large answers
+  Workers drawings_;
 };
 
 }  // namespace motet

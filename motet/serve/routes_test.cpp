@@ -130,6 +130,8 @@ TEST_F(RoutesTest, WhatIsDrawnHoldsNoRequestUp) {
   std::thread drawing([&] { asked(post("/motet/attention", {{"text", "a"}})); });
   begun.get_future().wait();
   EXPECT_EQ(status_of(asked(post("/v1/completions", {{"prompt", "b"}}))), "200");
+  const json large{{"prompt", std::string(5000, 'b')}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}};
+  EXPECT_EQ(status_of(asked(post("/v1/completions", large))), "200");  // which a worker writes
   waits.set_value();
   drawing.join();
 }

@@ -32,6 +32,11 @@ struct Scheduler::Request {
   bool ended = false;
 
   int64_t planned() const { return static_cast<int64_t>(job.prompt.size()) + job.max_tokens; }
+  /// Between two steps: a sample that has not ended gives it up.
+  void take_prompt_back() {
+    for (Draft& draft : drafts)
+      if (!prompt) prompt = std::move(draft.held);
+  }
 };
 
 struct Scheduler::Target {
@@ -87,12 +92,12 @@ void Scheduler::drop_ended() {
     for (auto one = list->begin(); one != list->end();) {
       if (!one->ended && one->job.answer->gone()) {
         one->ended = true, ++metrics_.gone;
-        for (Draft& draft : one->drafts)  // a page's Stop button: the next message has the same beginning
-          if (!one->prompt) one->prompt = std::move(draft.held);
+        one->take_prompt_back();  // a page's Stop button: the next message has the same beginning
         one->job.answer->left(one->usage);
       }
       if (!one->ended && now - one->job.since > limits_.request_seconds)
-        fail(*one, 503, text("the request took more than ", limits_.request_seconds, " seconds"));
+        fail(*one, 503, text("the request took more than ", limits_.request_seconds, " seconds")),
+            one->take_prompt_back();
       if (!one->ended) {
         ++one;
         continue;

@@ -11,7 +11,7 @@ namespace motet {
 struct SchedulerLimits {
   int64_t batch_tokens = 512;       // of prompts and running requests in one step
   int64_t cache_bytes = 1LL << 30;  // of all sequences, kept prefixes among them
-  double request_seconds = 600;     // from its submission to its end
+  double request_seconds = 600;     // from Job::since to its end
   bool prefix_cache = true;
 };
 

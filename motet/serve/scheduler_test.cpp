@@ -164,7 +164,7 @@ TEST_F(SchedulerTest, KeptPrefixesGiveWayToRequests) {
 TEST_F(SchedulerTest, ALongAnswerIsNotKeptWithItsPrompt) {
   submit(prompt(130), 300);
   run();
-  EXPECT_EQ(metrics_.prefix_bytes, 10 * 128);
+  EXPECT_EQ(metrics_.prefix_bytes, (10 + 4) * 128);  // keys and ids
   const auto again = submit(prompt(130), 4);
   run();
   EXPECT_EQ(again->usage.cached_tokens, 128);
@@ -215,7 +215,7 @@ TEST_F(SchedulerTest, WhatCannotBeTakenOverIsComputedAnew) {
 }
 
 TEST_F(SchedulerTest, WhatIsTakenOverMakesRoomLast) {
-  start({.cache_bytes = 5000});
+  start({.cache_bytes = 5500});
   submit(prompt(128), 1), submit(prompt(128, 5), 1);
   run();
   std::vector<int32_t> longer = prompt(128);
@@ -308,14 +308,15 @@ TEST_F(SchedulerTest, ASlowReaderKeepsItsPlaceAndHoldsNobodyUp) {
 
 TEST_F(SchedulerTest, ARequestHasItsTimeAlone) {
   start({.request_seconds = 10});
-  const auto answer = submit(prompt(10), 1000);
+  const auto answer = submit(prompt(100), 1000);
   scheduler_->step();
   now_ = 11;
-  const auto other = submit(prompt(10), 3);
+  const auto other = submit(prompt(100), 3);
   run();
   EXPECT_EQ(answer->status, 503);
   EXPECT_EQ(answer->message, "the request took more than 10 seconds");
-  EXPECT_EQ(answer->usage.prompt_tokens, 10);
+  EXPECT_EQ(other->usage.cached_tokens, 64);  // another try does not compute it again
+  EXPECT_EQ(answer->usage.prompt_tokens, 100);
   EXPECT_EQ(answer->usage.completion_tokens, 1);
   EXPECT_TRUE(other->finished);
 }
