@@ -33,7 +33,8 @@ def test_every_block_is_sh_or_console():
 
 @pytest.mark.parametrize("script", scripts())
 def test_block_runs(script):
-    variables = environment(PATH=f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}")
+    built = {name: os.environ[name] for name in ["MOTET_CUDA_ARCHITECTURES"] if name in os.environ}  # or it is built anew
+    variables = environment(PATH=f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}", **built)
     done = subprocess.run(
         ["bash", "-e"], input=script, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900
     )
