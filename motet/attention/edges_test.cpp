@@ -111,12 +111,16 @@ TEST(Edges, NanReachesExactlyWhatSeesIt) {
   const std::vector<Spoilt> all{{kQ, {1, 2, 3, 0}, {1, 2, 3, -1}, {1, 2, -1, -1}},  // a query: its row
                                 {kK, {0, 4, 1, 2}, {0, -1, 1, -1}, {0, -1, -1, -1}},
                                 {kV, {0, 4, 2, 5}, {0, -1, 2, 5}, {0, -1, 2, 5}}};  // a value: its column
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16})
+  for (const auto& [queries, type] :
+       std::vector<std::pair<int64_t, at::ScalarType>>{{5, at::kFloat},
+                                                       {5, at::kDouble},
+                                                       {5, at::kBFloat16},
+                                                       {20, at::kFloat}})  // beyond 16 none is a decoding one
     for (const bool mixes : {false, true})
       for (const Spoilt& spoilt : all) {
         at::manual_seed(6);
         const Mixing mixing = mixes ? Mixing{kDcmha, kDcmha} : Mixing{};
-        Arguments a = arguments({.B = 2, .T = 5, .S = 6, .D = 8, .E = 8}, mixing, type);
+        Arguments a = arguments({.B = 2, .T = queries, .S = 6, .D = 8, .E = 8}, mixing, type);
         const auto at = spoilt.place;
         a.input[spoilt.input] = a.input[spoilt.input].clone();
         a.input[spoilt.input][at[0]][at[1]][at[2]][at[3]].fill_(NAN);

@@ -95,9 +95,10 @@ void Scheduler::drop_ended() {
         one->take_prompt_back();  // a page's Stop button: the next message has the same beginning
         one->job.answer->left(one->usage);
       }
-      if (!one->ended && now - one->job.since > limits_.request_seconds)
-        fail(*one, 503, text("the request took more than ", limits_.request_seconds, " seconds")),
-            one->take_prompt_back();
+      if (!one->ended && now - one->job.since > limits_.request_seconds) {
+        one->take_prompt_back();
+        fail(*one, 503, text("the request took more than ", limits_.request_seconds, " seconds"));
+      }
       if (!one->ended) {
         ++one;
         continue;

@@ -64,7 +64,7 @@ class LossInParts : public torch::autograd::Function<LossInParts> {
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     const auto saved = context->get_saved_variables();
     const auto times = [&](const Tensor& own) { return own.defined() ? own * gradients[0] : Tensor(); };
-    return {times(saved[0]), times(saved[1]), times(saved[2]), Tensor(), Tensor(), Tensor()};
+    return {times(saved[0]), times(saved[1]), times(saved[2]), Tensor(), Tensor()};
   }
 };
 

@@ -23,9 +23,10 @@ class Seen(typing.NamedTuple):
 
 def seen(x, past, attention_mask, position_ids, documents=None):
     """Seen of x [B,T,C]. attention_mask: None; [B,S], 0 at padding anywhere; or [B or 1,1 or H,T,S], bool or added to the
-    logits, in which a causal model sees no later token even so. position_ids: [T] or [B,T], by default counted from each sequence's first token on. documents [B,S]:
-    integers, tokens of another number are not seen. Without a past and a mask of four dimensions, position_ids that
-    begin anew or leap begin another document (in transformers without any mask alone)."""
+    logits, in which a causal model sees no later token even so. position_ids: [T] or [B,T], by default counted from each
+    sequence's first token on. documents [B,S]: integers, tokens of another number are not seen. Without a past and a
+    mask of four dimensions, position_ids that begin anew or leap begin another document (in transformers without any
+    mask alone)."""
     batch, count = x.shape[:2]
     total = past + count
     hidden, real = {}, None
