@@ -149,6 +149,18 @@ def test_templates_give_the_text_of_jinja2(name, tmp_path):
             assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
 
 
+def test_numbers_are_printed_as_python_prints_them(tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text("{{ x }} {{ [x] }} {{ x | tojson }}")
+    numbers = [0.0001, 0.00012345678901234567, 0.0009, 1e-5, 9.999999999999999e-05, 0.0, -0.0, 0.1, -2.5, 100.0,
+               0.1 + 0.2, 1e15, 9999999999999998.0, 1e16, 123456789012345680.0, 1e22, 1e300, 5e-324]  # fmt: skip
+    lines = "".join(json.dumps({"x": number}) + "\n" for number in numbers).encode()
+    done = subprocess.run([MOTET, "tokenize", "--chat-template", path], input=lines, capture_output=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    texts = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert texts == [f"{number} {[number]} {json.dumps(number)}" for number in numbers]
+
+
 @pytest.mark.parametrize(
     "template, wanted",
     [

@@ -61,11 +61,26 @@ def test_eval_masked_scores_texts(trained, text, tmp_path):
     assert whole["tokens"] == pytest.approx(0.15 * text.stat().st_size, rel=0.1)
     short = tmp_path / "short.txt"
     short.write_text("no longer\n")
-    assert json.loads(run("eval", "masked", "-m", trained, short, "-o", "json").stdout)[0]["window"] == 9
+    assert json.loads(run("eval", "masked", "-m", trained, short, "-o", "json").stdout)[0]["window"] == 10
     assert "masked" in run("eval", "--list").stdout
     for flag in (["--stride", "3"], ["--positions", "4"], ["--limit", "2"], ["--logit-bits", "4"]):
         assert refused(2, "eval", "masked", "-m", trained, text, *flag) == f"motet: {flag[0]}: has no meaning for masked"
     assert "learned positions for 24 tokens" in refused(2, "eval", "masked", "-m", trained, text, "-c", "25")
+
+
+def test_eval_masked_leaves_out_no_token_of_a_text(trained, tmp_path):
+    def score(text, *flags):
+        (tmp_path / "text.txt").write_text(text)
+        done = run("eval", "masked", "-m", trained, tmp_path / "text.txt", *flags, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)[0]
+
+    text = "line 7 of 49 words, more" * 4  # as many tokens as four windows have
+    full, longer = score(text), score(text + "line 8")
+    assert full["window"] == longer["window"] == 24 and 4 <= full["tokens"] < longer["tokens"]
+    assert score(text[:-1] + "Q")["nats_per_token"] != full["nats_per_token"]
+    assert score(text + "QZXQZX")["nats_per_token"] != longer["nats_per_token"]
+    assert score("line", "-c", "24")["tokens"] >= 1
 
 
 def test_what_continues_a_text_refuses_an_encoder_in_a_line(trained, text):

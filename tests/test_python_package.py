@@ -203,7 +203,7 @@ def test_a_model_folder_gives_the_engines_loss(mechanism, given, tmp_path):
     model.load_state_dict(weights)  # strict: every name and shape is the engine's
     golden_layers.write_safetensors(folder / "model.safetensors", weights)
     text = (ROOT / "LICENSE").read_bytes()[500 : 500 + 321]
-    (tmp_path / "text.txt").write_bytes(text)
+    (tmp_path / "text.txt").write_bytes(text[:320] if masked else text)  # a hidden token needs none behind it
     scored = run("eval", *(["masked"] if masked else []), "-m", folder, tmp_path / "text.txt", "--json", "-t", "1")
     assert scored.returncode == 0, scored.stderr
     ids = torch.tensor(list(text))

@@ -239,6 +239,27 @@ def test_llama2_is_sentencepieces():
 
 
 @needs_data
+@pytest.mark.parametrize("name", ["llama2_tokenizer.model", "collapsing.model", "tok512.bin"])
+def test_a_sentencepiece_tokenizer_keeps_its_ids_as_tokenizer_json(name, tmp_path):
+    if name == "collapsing.model":  # that of LLaMA 2, with remove_extra_whitespaces
+        model = (DATA / "tokenizer" / "llama2_tokenizer.model").read_bytes()
+        at = model.index(b"\x20\x00", model.rindex(b"identity"))
+        path = tmp_path / name
+        path.write_bytes(model[:at] + b"\x20\x01" + model[at + 2 :])
+    else:
+        path = DATA / ("model" if name == "tok512.bin" else "tokenizer") / name
+    (tmp_path / "text.txt").write_text("To be, or not to be.\n")
+    done = run("data", "prepare", tmp_path / "text.txt", "-m", path, "--out", tmp_path / "data", "--validation", "0")
+    assert done.returncode == 0, done.stderr
+    written = tmp_path / "data" / "tokenizer.json"
+    texts = ["  a  b ", "   ", "\n a  \n", *hard_texts(2000, 6)]
+    ids = [row["ids"] for row in described(path, texts, "--add-special")]
+    assert [row["ids"] for row in described(written, texts, "--add-special")] == ids
+    reference = tokenizers.Tokenizer.from_file(str(written))
+    assert [reference.encode(text).ids for text in texts] == ids
+
+
+@needs_data
 @pytest.mark.parametrize(
     "corpus", ["tinyshakespeare.txt", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("wikitext2.valid.txt", "books.valid.txt"))]
 )

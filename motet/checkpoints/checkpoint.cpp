@@ -29,19 +29,9 @@ bool ignorable(const Layout& layout, const std::string& name) {
                      [&](const std::string& ending) { return name.ends_with(ending); });
 }
 
-// Which tensor of ours a stored one repeats, "" for none: the output matrix of tied embeddings, and what a layout
-// names.
-std::string repeated_by(const Checkpoint& c, const std::string& name) {
-  const std::string embedding = "model.embed_tokens.weight";
-  for (const auto& [stored, ours] : c.layout->repeated)
-    if (stored == name && (ours != embedding || c.config.options.tie_embeddings)) return ours;
-  const bool output = name == "lm_head.weight" || name == "embed_out.weight" || name == "output.weight";
-  return output && c.config.options.tie_embeddings ? embedding : "";
-}
-
 // A tensor that is stored twice must be the same both times.
 bool repeats_another(const Checkpoint& c, const std::string& name) {
-  const std::string ours = repeated_by(c, name);
+  const std::string ours = repeated_by(*c.layout, c.config, name);
   if (ours.empty()) return false;
   for (const Row& row : c.rows) {
     if (row.ours[0] != ours) continue;

@@ -46,6 +46,9 @@ struct Placement {
   /// widened.
   bool mapped = false;
 };
+/// Throws Error as load_model does where the tensors are not those that config.json asks for, by name, shape or type;
+/// reads none of them.
+void check_tensors(const Checkpoint&);
 /// The model with its values. Throws Error before memory is taken for sizes that the stored shapes do not have.
 Model load_model(const Checkpoint&, const Placement& = {});
 

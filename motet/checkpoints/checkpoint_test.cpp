@@ -7,7 +7,7 @@
 #include <random>
 #include <sstream>
 
-#include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/convert.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/process.h"
@@ -54,6 +54,11 @@ class PublishedFolder : public ::testing::Test {
   std::string refusal(const std::string& mechanism = "") {
     const std::string message = message_of<Error>([&] { load_model(open_checkpoint(path(), mechanism)); });
     EXPECT_EQ(message.find(folder_.path().string()), 0u) << message;
+    const fs::path never = folder_.path() / "never";
+    EXPECT_EQ(
+        message_of<Error>([&] { convert_checkpoint(open_checkpoint(path(), mechanism), find_layout("motet"), never); }),
+        message);
+    EXPECT_FALSE(fs::exists(never));
     return message;
   }
   std::string refusal(const char* key, const json& value) {
@@ -180,6 +185,7 @@ TEST(PublishedConfig, ScaledContextsAreLongerAndComeBack) {
                {"num_attention_heads", 6}, {"intermediate_size", 128},
                {"vocab_size", 384},        {"max_position_embeddings", 100}};
     const ModelConfig c = read_config(find_layout("llama"), given, "c");
+    if (scaling.value("rope_type", "") == "ntk") return c;
     const json back = write_config(find_layout("llama"), c);
     EXPECT_EQ(back["max_position_embeddings"], 100) << scaling;
     EXPECT_EQ(back["rope_scaling"]["rope_type"], scaling.value("rope_type", scaling.value("type", ""))) << scaling;
@@ -187,7 +193,11 @@ TEST(PublishedConfig, ScaledContextsAreLongerAndComeBack) {
     return c;
   };
   EXPECT_EQ(read({{"type", "linear"}, {"factor", 2.5}}).context, 250);
-  EXPECT_EQ(read({{"rope_type", "ntk"}, {"factor", 3.0}}).context, 300);
+  const ModelConfig ntk = read({{"rope_type", "ntk"}, {"factor", 3.0}});
+  EXPECT_EQ(ntk.context, 300);
+  for (const char* layout : {"llama", "gpt_neox"})
+    EXPECT_EQ(message_of<Error>([&] { find_layout(layout).write(ntk); }),
+              "attention.rope_scaling is ntk, which transformers does not know, want none, linear, dynamic or llama3");
   const ModelConfig dynamic = read({{"rope_type", "dynamic"}, {"factor", 4.0}});
   EXPECT_EQ(dynamic.context, 400);
   EXPECT_EQ(dynamic.attention.at("rope_trained_length"), 100);

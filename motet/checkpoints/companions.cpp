@@ -15,8 +15,8 @@ using nlohmann::json;
 // How tokens are used, and the tokens themselves.
 constexpr const char* kUse[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                 "chat_template.jinja"};
-constexpr const char* kVocabulary[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",
-                                       "added_tokens.json"};
+constexpr const char* kVocabulary[] = {"tokenizer.json", "tokenizer.model", "vocab.json",       "merges.txt",
+                                       "encoder.json",   "vocab.bpe",       "added_tokens.json"};
 
 void add_files(Companions& to, const fs::path& folder, std::span<const char* const> names) {
   for (const char* name : names)

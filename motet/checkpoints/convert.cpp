@@ -87,6 +87,53 @@ std::vector<TensorPromise> promises_of(const Adaptation& a, const std::vector<Ro
   return out;
 }
 
+// The published tensors that are no parameters; one that repeats a parameter is that one as it is written now.
+void add_published(std::vector<TensorPromise>& tensors, const Tensors& published, const Layout& to, const Adaptation& a,
+                   const std::vector<Row>& rows) {
+  const auto named = [](const std::string& name) {
+    return [&name](const TensorPromise& tensor) { return tensor.name == name; };
+  };
+  for (const auto& [name, stored] : published.all) {
+    TensorPromise own = promised(name, stored, {});
+    const std::string repeated = repeated_by(to, a.config, name);
+    for (const Row& row : rows)
+      if (row.ours[0] == repeated) own = *std::find_if(tensors.begin(), tensors.end(), named(row.stored));
+    own.name = name;
+    std::erase_if(tensors, named(name));
+    tensors.push_back(std::move(own));
+  }
+}
+
+// The word for the type of all numbers where a conversion changes that, else "".
+std::string changed_dtype(const Checkpoint& c, const ConvertOptions& options) {
+  if (!options.dtype && options.weights != WeightType::int8) return "";
+  const at::ScalarType dtype = options.dtype.value_or(at::kFloat);  // of what 8 bits stand for
+  const bool same = std::all_of(c.rows.begin(), c.rows.end(),
+                                [&](const Row& row) { return c.tensors.all.at(row.stored).dtype == dtype; });
+  return same ? "" : word_for(stored_dtype_of(dtype));
+}
+
+// A published config.json with that word; byte for byte the same where there is none.
+std::string with_dtype(const std::string& published, const std::string& word, const std::string& where) {
+  if (word.empty()) return published;
+  json config = parse_json(published, where);
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (config.contains(key)) config[key] = word;
+  return config.dump(2) + "\n";
+}
+
+// What a folder of ours needs to become the published one again.
+void keep_published(const fs::path& folder, const Checkpoint& c, const std::string& dtype) {
+  const fs::path config = c.folder / (c.layout->rows ? "config.json" : kConfig), buffers = c.folder / kBuffers;
+  if (c.folder.empty() || !fs::exists(config)) return;
+  write_file_atomic(folder / kConfig, with_dtype(read_file(config), dtype, config.string()));
+  if (!c.layout->rows && fs::exists(buffers)) write_file_atomic(folder / kBuffers, read_file(buffers));
+  if (!c.layout->rows || c.ignored.empty()) return;
+  std::vector<TensorPromise> kept;
+  for (const std::string& name : c.ignored) kept.push_back(promised(name, c.tensors.all.at(name), {}));
+  write_safetensors((folder / kBuffers).string(), kept, {{"format", "pt"}});
+}
+
 std::vector<Row> rows_of(const Layout& to, const Adaptation& a) {
   if (to.rows) return expanded(to.rows(a.config), a.config.num_layers());
   std::vector<Row> rows;
@@ -101,11 +148,14 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
   at::NoGradGuard no_grad;
   if (options.weights == WeightType::int8 && to.rows)
     fail_usage("the layout ", to.name, " holds no weights in 8 bits, want motet");
+  check_tensors(c);
   const Adaptation a = adapted(c, to);
+  const std::vector<Row> rows = rows_of(to, a);
+  const std::string dtype = changed_dtype(c, options);
   const Companions companions = companions_of(c);
   json config = write_config(to, a.config);
   const std::string published = published_text(c, to, a.config);
-  std::vector<TensorPromise> tensors = promises_of(a, rows_of(to, a), options);
+  std::vector<TensorPromise> tensors = promises_of(a, rows, options);
   config["torch_dtype"] = word_for(tensors.empty() ? "F32" : tensors.front().dtype);
   if (options.weights == WeightType::int8) declare_8_bits(config, a.config);
   const json padding = config.value("pad_token_id", json());
@@ -116,30 +166,17 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
          ", want model.first_position = pad_token_id + 1");
 
   AtomicFolder folder(out);
-  std::optional<Tensors> buffers;
-  if (!published.empty() && fs::exists(c.folder / kBuffers)) {
-    buffers = safetensors_tensors((c.folder / kBuffers).string());
-    for (const auto& [name, stored] : buffers->all) {
-      std::erase_if(tensors, [&](const TensorPromise& tensor) { return tensor.name == name; });
-      tensors.push_back(promised(name, stored, {}));
-    }
-  }
+  if (!published.empty() && fs::exists(c.folder / kBuffers))
+    add_published(tensors, safetensors_tensors((c.folder / kBuffers).string()), to, a, rows);
   for (TensorPromise& tensor : tensors)
     tensor.give = [give = std::move(tensor.give)](const TensorPromise::Take& take) {
       check_interrupt();
       give(take);
     };
   write_safetensors((folder.path() / "model.safetensors").string(), tensors, {{"format", "pt"}});
-  write_file_atomic(folder.path() / "config.json", published.empty() ? config.dump(2) + "\n" : published);
-  if (!to.rows && c.layout->rows && !c.folder.empty()) {
-    write_file_atomic(folder.path() / kConfig, read_file(c.folder / "config.json"));
-    std::vector<TensorPromise> kept;
-    for (const std::string& name : c.ignored) kept.push_back(promised(name, c.tensors.all.at(name), {}));
-    if (!kept.empty()) write_safetensors((folder.path() / kBuffers).string(), kept, {{"format", "pt"}});
-  }
-  if (!to.rows && !c.layout->rows)
-    for (const char* name : {kConfig, kBuffers})
-      if (fs::exists(c.folder / name)) write_file_atomic(folder.path() / name, read_file(c.folder / name));
+  write_file_atomic(folder.path() / "config.json",
+                    published.empty() ? config.dump(2) + "\n" : with_dtype(published, dtype, kConfig));
+  if (!to.rows) keep_published(folder.path(), c, dtype);
   for (const ExtraFiles& files : {companions.files, options.extra})
     for (const auto& [name, bytes] : files) write_file_atomic(folder.path() / name, bytes);
   folder.commit();

@@ -26,13 +26,14 @@ struct ConvertOptions {
 /// Writes the folder `out`: config.json and model.safetensors in the layout `to`, and the companions of the source.
 /// Into our layout, config.json and the tensors that are no parameters come along as published_config.json and
 /// published_buffers.safetensors; back in their own layout they are put where they were, so that the round trip gives
-/// the same bytes. One tensor at a time is in memory. The folder appears whole or not at all. Throws Error naming the
-/// tensor whose finite numbers `dtype` cannot hold, or that 8 bits cannot: one with infinite numbers or NaN; UsageError
-/// for 8 bits in another layout than ours.
+/// the same bytes; a tensor that repeats a parameter follows it into another type. One tensor at a time is in memory.
+/// The folder appears whole or not at all. Throws Error as check_tensors does, and naming the tensor whose finite
+/// numbers `dtype` cannot hold, or that 8 bits cannot: one with infinite numbers or NaN; UsageError for 8 bits in
+/// another layout than ours.
 struct Converted {
   size_t tensors = 0;
   int64_t numbers = 0;
-  bool restored = false;  // config.json is the published one
+  bool restored = false;  // config.json is the published one, with another torch_dtype where that changed
 };
 Converted convert_checkpoint(const Checkpoint&, const Layout& to, const std::filesystem::path& out,
                              const ConvertOptions& options = {});

@@ -43,12 +43,29 @@ class Convert : public ::testing::Test {
                const ConvertOptions& options = {}) {
     convert_checkpoint(open_checkpoint(from), find_layout(to), path(name), options);
   }
+  // A LLaMA whose tied output matrix is stored too.
+  fs::path stored_twice() const {
+    const fs::path from = kModels + "llama_mha", to = path("stored_twice");
+    fs::create_directory(to);
+    nlohmann::json config = read_json((from / "config.json").string());
+    config["tie_word_embeddings"] = true;
+    write_file_atomic(to / "config.json", config.dump(4));
+    const Tensors own = safetensors_tensors((from / "model.safetensors").string());
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, stored] : own.all)
+      tensors.emplace_back(name,
+                           name == "lm_head.weight" ? own.all.at("model.embed_tokens.weight").load() : stored.load());
+    write_tensors(to / "model.safetensors", tensors);
+    return to;
+  }
   TemporaryFolder folder_;
 };
 
 TEST_F(Convert, ThroughOursAndBackGivesTheSameConfigAndTensors) {
-  for (const std::string& name : recorded_models()) {
-    const fs::path source = kModels + name;
+  std::vector<fs::path> sources{stored_twice()};
+  for (const std::string& name : recorded_models()) sources.push_back(kModels + name);
+  for (const fs::path& source : sources) {
+    const std::string name = source.filename().string();
     convert(source, "motet", name + "_ours");
     convert(path(name + "_ours"), open_checkpoint(source).layout->name, name + "_back");
     EXPECT_EQ(read_file(source / "config.json"), read_file(path(name + "_back") / "config.json")) << name;
@@ -57,6 +74,52 @@ TEST_F(Convert, ThroughOursAndBackGivesTheSameConfigAndTensors) {
         << name;
     EXPECT_TRUE(logits(path(name + "_ours")).equal(logits(source))) << name;
   }
+}
+
+TEST_F(Convert, ATiedOutputThatIsStoredTwiceFollowsTheEmbedding) {
+  const fs::path source = stored_twice();
+  convert(source, "motet", "ours");
+  convert(source, "motet", "half", {.dtype = at::kHalf});
+  convert(source, "motet", "small", {.weights = WeightType::int8});
+  for (const auto& [ours, dtype] :
+       {std::pair<std::string, const char*>("ours", "float32"), {"half", "float16"}, {"small", "float32"}}) {
+    convert(path(ours), "llama", ours + "_back");
+    convert(path(ours), "llama", ours + "_brain", {.dtype = at::kBFloat16});
+    for (const auto& [folder, word] : {std::pair(ours + "_back", dtype), {ours + "_brain", "bfloat16"}}) {
+      const Checkpoint back = open_checkpoint(path(folder));  // refuses an output that differs from the embedding
+      EXPECT_EQ(back.ignored, std::vector<std::string>{"lm_head.weight"}) << folder;
+      EXPECT_EQ(back.published["torch_dtype"], word) << folder;
+      EXPECT_EQ(back.tensors.all.at("lm_head.weight").dtype,
+                back.tensors.all.at("model.layers.0.mlp.up_proj.weight").dtype)
+          << folder;
+    }
+    for (const auto& [name, stored] : open_checkpoint(path(ours + "_brain")).tensors.all)
+      EXPECT_EQ(stored.stored_as, "BF16") << name;
+  }
+}
+
+TEST_F(Convert, TensorsThatDoNotFitTheConfigAreRefused) {
+  struct Case {
+    const char* key;
+    int more;
+    const char* message;
+  };
+  save_model_folder(path("ours"), *fresh(tiny()), {});
+  fs::copy(kModels + "llama_mha", path("published"));
+  for (const char* folder : {"ours", "published"}) {
+    const nlohmann::json good = read_json((path(folder) / "config.json").string());
+    for (const Case& wrong : {Case{"vocab_size", 10, "tensor model.embed_tokens.weight has shape ["},
+                              Case{"num_hidden_layers", 1, "is missing"},
+                              Case{"num_hidden_layers", -1, "belongs to no part of the model"}}) {
+      nlohmann::json config = good;
+      config[wrong.key] = good[wrong.key].get<int>() + wrong.more;
+      write_file_atomic(path(folder) / "config.json", config.dump());
+      for (const char* to : {"motet", "llama"})
+        EXPECT_NE(message_of<Error>([&] { convert(path(folder), to, "never"); }).find(wrong.message), std::string::npos)
+            << folder << wrong.message << to;
+    }
+  }
+  EXPECT_FALSE(fs::exists(path("never")));
 }
 
 TEST_F(Convert, AConfigThatWeWriteMeansTheSame) {
@@ -195,9 +258,9 @@ TEST_F(Convert, SeveralLostNumbersAreCounted) {
 
 TEST_F(Convert, WhatLiesBesideAModelComesAlong) {
   fs::copy(kModels + "llama_mha", path("m"));
-  const char* const beside[] = {"tokenizer.json",      "tokenizer.model",        "tokenizer_config.json",
-                                "merges.txt",          "generation_config.json", "vocab.json",
-                                "chat_template.jinja", "added_tokens.json",      "special_tokens_map.json"};
+  const char* const beside[] = {"tokenizer.json",         "tokenizer.model",   "tokenizer_config.json",  "merges.txt",
+                                "generation_config.json", "vocab.json",        "encoder.json",           "vocab.bpe",
+                                "chat_template.jinja",    "added_tokens.json", "special_tokens_map.json"};
   for (const char* name : beside) write_file_atomic(path("m") / name, std::string("{\"is\": \"") + name + "\"}");
   convert(path("m"), "motet", "ours");
   convert(path("ours"), "llama", "back");

@@ -103,6 +103,14 @@ json write_config(const Layout& layout, const ModelConfig& config) {
   return written;
 }
 
+std::string repeated_by(const Layout& layout, const ModelConfig& config, const std::string& name) {
+  const std::string embedding = "model.embed_tokens.weight";
+  for (const auto& [stored, ours] : layout.repeated)
+    if (stored == name && (ours != embedding || config.options.tie_embeddings)) return ours;
+  const bool output = name == "lm_head.weight" || name == "embed_out.weight" || name == "output.weight";
+  return output && config.options.tie_embeddings ? embedding : "";
+}
+
 ModelConfig resolved(const json& options, const json& attention, int64_t vocab_size, int64_t context,
                      const std::string& where) {
   try {

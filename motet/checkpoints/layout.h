@@ -36,6 +36,10 @@ nlohmann::json write_config(const Layout&, const ModelConfig&);
 /// Throws Error naming the first option in which the two differ in what they compute.
 void check_same_function(const ModelConfig& wanted, const ModelConfig& got, const std::string& what);
 
+/// Which tensor of ours a stored one repeats, "" for none: the output matrix of tied embeddings, and what a layout
+/// names.
+std::string repeated_by(const Layout&, const ModelConfig&, const std::string& stored);
+
 /// What several families share: a model around an attention layer, by the names that LLaMA's files and ours have.
 ModelConfig resolved(const nlohmann::json& options, const nlohmann::json& attention, int64_t vocab_size,
                      int64_t context, const std::string& where);

@@ -74,39 +74,51 @@ void check_type(const Checkpoint& c, const std::string& name, bool matrix) {
   if (c.weights == WeightType::int8 && matrix && !stored.kept) wrong("I8, as quantization_config in config.json says");
 }
 
+// Every tensor is one of the model's, of its shape and a type that is read, and none is missing.
+void check_fit(const Checkpoint& c, ModelImpl& model) {
+  const std::map<std::string, LinearImpl*> matrices = matrices_of(model);
+  std::map<std::string, Tensor> left;
+  for (const auto& item : model.named_parameters())
+    left[item.key()] = at::empty_like(item.value(), at::TensorOptions(at::kMeta));
+  for (const Row& row : c.rows) {
+    std::vector<Tensor> shapes;
+    for (const std::string& name : row.ours) {
+      const auto found = left.find(name);
+      if (found == left.end()) fail(c.tensors.where, ": tensor ", row.stored, " belongs to no part of the model");
+      shapes.push_back(found->second);
+      left.erase(found);
+    }
+    want_shape(c, row.stored, row.given(shapes).sizes());
+    check_type(c, row.stored, matrices.contains(row.ours[0]));
+  }
+  if (!left.empty()) fail(c.tensors.where, ": tensor ", left.begin()->first, " is missing");
+}
+
 }  // namespace
+
+void check_tensors(const Checkpoint& c) {
+  check_sizes(c);
+  check_fit(c, *built(c, at::kMeta));
+}
 
 Model load_model(const Checkpoint& c, const Placement& placement) {
   check_sizes(c);
   at::NoGradGuard no_grad;
   Model model = built(c, placement.device);
+  check_fit(c, *model);
   model->to(placement.dtype);
   const bool mapped = placement.mapped && placement.dtype == at::kFloat;
   const std::map<std::string, LinearImpl*> matrices = matrices_of(*model);
   auto parameters = model->named_parameters();
-  std::map<std::string, Tensor> left;
-  for (auto& item : parameters) left[item.key()] = item.value();
   for (const Row& row : c.rows) {
     const StoredTensor& stored = c.tensors.all.at(row.stored);
-    std::vector<Tensor> own, shapes;
-    for (const std::string& name : row.ours) {
-      const auto found = left.find(name);
-      if (found == left.end()) fail(c.tensors.where, ": tensor ", row.stored, " belongs to no part of the model");
-      own.push_back(found->second);
-      shapes.push_back(at::empty_like(own.back(), at::TensorOptions(at::kMeta)));
-      left.erase(found);
-    }
-    want_shape(c, row.stored, row.given(shapes).sizes());
-    const auto matrix = matrices.find(row.ours[0]);
-    check_type(c, row.stored, matrix != matrices.end());
     if (mapped && stored.kept) {
-      matrix->second->keep(stored.kept());
+      matrices.at(row.ours[0])->keep(stored.kept());
       continue;
     }
     const std::vector<Tensor> values = row.taken(stored.load());
-    for (size_t i = 0; i < own.size(); ++i) own[i].copy_(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) parameters[row.ours[i]].copy_(values[i]);
   }
-  if (!left.empty()) fail(c.tensors.where, ": tensor ", left.begin()->first, " is missing");
   return model;
 }
 

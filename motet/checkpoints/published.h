@@ -59,10 +59,10 @@ struct RopeKeys {
   double fraction_otherwise = 1;
 };
 /// Adds rope_base, rope_fraction and the scaling to the attention options, from rope_parameters or the older keys;
-/// both with different values is an Error. Returns the longest input: max_position, stretched by linear and dynamic
-/// scaling.
+/// both with different values is an Error. Returns the longest input: max_position, stretched by linear, ntk
+/// and dynamic scaling.
 int64_t read_rope(Published&, const RopeKeys&, int64_t max_position, nlohmann::json& attention);
-/// The older spelling; sets max_position_embeddings too.
+/// The older spelling; sets max_position_embeddings too. Throws Error for the scaling ntk, which we alone have.
 void write_rope(const ModelConfig&, const RopeKeys&, nlohmann::json& out);
 
 /// A config with everything that is derived written out and everything without effect at its default, so that two are

@@ -26,7 +26,8 @@ constexpr int64_t kTokensAtOnce = 8192;
 
 struct Scored {
   std::string name;
-  std::shared_ptr<const TokenSequence> tokens;
+  std::shared_ptr<const TokenSequence> tokens;  // and one behind them, which is not scored
+  bool whole;                                   // a text, of which no token is left out
 };
 
 Scored read_texts(const std::vector<std::string>& texts, const std::shared_ptr<const Tokenizer>& tokenizer,
@@ -37,13 +38,33 @@ Scored read_texts(const std::vector<std::string>& texts, const std::shared_ptr<c
   if (!prepared) {
     if (texts.size() == 1 && is_examples(texts[0])) fail_usage(texts[0], " has examples, want a text for masked");
     const Corpus corpus = load_corpus(texts);
-    return {corpus.name, std::make_shared<MemoryTokens>(tokenizer->encode(corpus.text))};
+    std::vector<int32_t> ids = tokenizer->encode(corpus.text);
+    if (ids.empty()) fail("eval: ", corpus.name, " has no tokens, want at least 1");
+    ids.push_back(0);
+    return {corpus.name, std::make_shared<MemoryTokens>(std::move(ids)), true};
   }
   const PreparedData data = open_prepared_data(texts[0]);
   tokenizer_of(data, tokenizer);
   return {data.name + (data.validation ? " (validation)" : ""),
           std::make_shared<BoundedTokens>(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(),
-                                          data.name)};
+                                          data.name),
+          false};
+}
+
+// The windows side by side; of a text, a shorter one behind them has the tokens that are left.
+WindowScore score_all(ModelImpl& model, const Scored& scored, const ScoredTokens& what, int64_t rows) {
+  const auto all = static_cast<int64_t>(scored.tokens->size()) - 1;
+  const int64_t windows = scored.whole ? all / what.context : num_eval_windows(what.tokens, what.context),
+                left = scored.whole ? all % what.context : 0;
+  Progress progress("masked", windows + (left > 0));
+  WindowLosses losses =
+      window_losses(model, what, spread_windows(windows, windows), rows, [&](int64_t done) { progress.update(done); });
+  if (left > 0) {
+    const TokenPart rest(scored.tokens, static_cast<uint64_t>(all - left), static_cast<uint64_t>(left) + 1);
+    losses.append(window_losses(model, {rest, {}, left, false, what.masks}, spread_windows(1, 1), 1));
+  }
+  progress.finish();
+  return losses.score();
 }
 
 Table masked_table(const std::string& name, int64_t window, const WindowScore& score) {
@@ -79,19 +100,15 @@ int run_eval_masked(const json& request, const std::vector<std::string>& texts) 
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const Scored scored = read_texts(texts, tokenizer, asked.documents);
   Model model = load_for_scoring(checkpoint, asked, parse_device(asked.device));
-  const auto all = static_cast<int64_t>(scored.tokens->size());  // a window has one token behind it
-  const int64_t window = given > 0 ? given : std::clamp<int64_t>(all - 1, 1, checkpoint.config.context);
+  const auto all = static_cast<int64_t>(scored.tokens->size()) - 1;
+  const int64_t window = given > 0 ? given : std::clamp<int64_t>(all, 1, checkpoint.config.context);
   const int64_t rows = asked.batch_size > 0 ? asked.batch_size : std::max<int64_t>(1, kTokensAtOnce / window);
-  const int64_t windows = num_eval_windows(*scored.tokens, window);
-  Progress progress("masked", windows);
   const ScoredTokens what{*scored.tokens,
                           {},
                           window,
                           asked.documents == Documents::apart,
                           scored_masks(checkpoint.config, tokenizer.get())};
-  const WindowScore score =
-      score_windows(*model, what, spread_windows(windows, windows), rows, [&](int64_t done) { progress.update(done); });
-  progress.finish();
+  const WindowScore score = score_all(*model, scored, what, rows);
   if (!std::isfinite(score.loss))
     fail("eval: ", scored.name, " has ", score.loss, " nats a token, want a finite number");
   if (!fs::exists(request.value("model", ""))) log_info("model: " + folder.string());  // a run's :best or :average

@@ -40,26 +40,24 @@ class OutputFolder {
     if (descriptor_ < 0) fail("cannot write ", quote(path.string()), ": ", std::strerror(errno));
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0)
       fail("cannot write ", quote(path.string()), ": another process prepares data there");
-    remove_unfinished();
   }
   ~OutputFolder() { ::close(descriptor_); }
   OutputFolder(const OutputFolder&) = delete;
 
   bool has(const char* file) const { return fs::exists(path_ / file); }
-  bool empty() const { return fs::is_empty(path_); }
+  // Whether there is nothing but what processes that are gone left of an AtomicFile, which is then removed.
+  bool take_empty() const {
+    for (const auto& entry : fs::directory_iterator(path_)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with('.') || name.find(".tmp-") == name.npos) return false;
+    }
+    remove_leftovers(path_);
+    return fs::is_empty(path_);
+  }
   fs::path operator/(const char* file) const { return path_ / file; }
   const fs::path& path() const { return path_; }
 
  private:
-  // What a killed process has left of AtomicFile.
-  void remove_unfinished() {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(path_, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with('.') && name.find(".tmp-") != name.npos) fs::remove(entry.path(), ignored);
-    }
-  }
-
   fs::path path_;
   int descriptor_ = -1;
 };
@@ -151,7 +149,8 @@ class Preparation {
         if (train.shards + validation.shards > 0 && saved["settings"].value(key, json()) != value)
           fail_usage("--out: ", name, " holds the beginning of other data, the ", key,
                      " differ, want the same command or a new folder");
-    } else if (!folder_->empty()) {
+      remove_leftovers(folder_->path());
+    } else if (!folder_->take_empty()) {
       fail_usage("--out: ", name, " is not empty, want a new folder");
     }
     const auto save = [this] { save_progress(); };

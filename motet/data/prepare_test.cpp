@@ -1,5 +1,7 @@
 #include "motet/data/prepare.h"
 
+#include <sys/wait.h>
+
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
@@ -191,6 +193,32 @@ TEST(Prepare, FoldersThatHoldSomethingElseAreRefused) {
   std::filesystem::create_directory(folder / "other");
   write_file_atomic(folder / "other/file", "");
   EXPECT_EQ(refused("other"), "--out: " + folder / "other" + " is not empty, want a new folder");
+}
+
+TEST(Prepare, OnlyWhatDeadProcessesLeftIsTakenAndOnlyWithItsFolder) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "a.txt", "text");
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  const std::string dead = text(".a.tmp-", gone, "-0"), alive = text(".a.tmp-", ::getpid(), "-0");
+  const auto there = [&](const std::string& out, const std::string& name) {
+    return std::filesystem::exists(folder.path() / out / name);
+  };
+  const auto prepare = [&](const std::string& out, const std::vector<std::string>& names) {
+    std::filesystem::create_directory(folder / out);
+    for (const std::string& name : names) write_file_atomic(folder.path() / out / name, "half");
+    prepare_data(trained(), {.inputs = {folder / "a.txt"}, .folder = folder / out});
+  };
+  for (const std::vector<std::string>& names : {std::vector<std::string>{alive, dead, "file"}, {alive}}) {
+    const std::string out = std::to_string(names.size());
+    EXPECT_EQ(message_of<UsageError>([&] { prepare(out, names); }),
+              "--out: " + folder / out + " is not empty, want a new folder");
+    for (const std::string& name : names) EXPECT_TRUE(there(out, name)) << name;
+  }
+  prepare("left", {dead});
+  EXPECT_FALSE(there("left", dead));
+  EXPECT_TRUE(there("left", kManifestFile));
 }
 
 TEST(PreparedData, AChangedFolderIsFound) {

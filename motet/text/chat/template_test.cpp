@@ -26,6 +26,27 @@ TEST(ChatTemplate, MessagesBecomeText) {
   EXPECT_EQ(ChatTemplate(kChat).render(chat()), "<|user|>\nHi<|assistant|>\nHo<|assistant|>");
 }
 
+TEST(ChatTemplate, NumbersAreThoseOfPythonsRepr) {
+  const ChatTemplate form("{{ x }} {{ {'a': x} }} {{ x | tojson }}");
+  for (const auto& [value, text] : {std::pair(0.0001, "0.0001"),
+                                    {0.00012345678901234567, "0.00012345678901234567"},
+                                    {0.0009, "0.0009"},
+                                    {1e-5, "1e-05"},
+                                    {9.999999999999999e-05, "9.999999999999999e-05"},
+                                    {0.0, "0.0"},
+                                    {-0.0, "-0.0"},
+                                    {-2.5, "-2.5"},
+                                    {100.0, "100.0"},
+                                    {0.1 + 0.2, "0.30000000000000004"},
+                                    {1e15, "1000000000000000.0"},
+                                    {9999999999999998.0, "9999999999999998.0"},
+                                    {1e16, "1e+16"},
+                                    {123456789012345680.0, "1.2345678901234568e+17"},
+                                    {1e300, "1e+300"},
+                                    {5e-324, "5e-324"}})
+    EXPECT_EQ(form.render({{"x", value}}), motet::text(text, " {'a': ", text, "} ", text));
+}
+
 TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
   const auto refused = [](const std::string& source) {
     return message_of<Error>([&] { ChatTemplate(source, "t").render(Json::object()); });

@@ -28,15 +28,14 @@ std::string repr(const Value& value) {
   return out + sign;
 }
 
+// As Python's repr writes it: the fewest digits that give the number back, an exponent below 1e-4 and from 1e16 on.
 std::string number_text(double value) {
-  if (std::isfinite(value) && value == std::floor(value) && std::abs(value) < 1e16) {
-    char buffer[32];
-    std::snprintf(buffer, sizeof buffer, "%.1f", value);
-    return buffer;
-  }
+  const double size = std::abs(value);
+  const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
   char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return {buffer, end.ptr};
+  const auto form = fixed ? std::chars_format::fixed : std::chars_format::scientific;
+  std::string out(buffer, std::to_chars(buffer, buffer + sizeof buffer, value, form).ptr);
+  return fixed && out.find('.') == out.npos ? out + ".0" : out;
 }
 
 }  // namespace

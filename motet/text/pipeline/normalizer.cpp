@@ -114,9 +114,9 @@ class CollapseSpaces : public Normalizer {
     const std::string_view from = text.text();
     std::string out;
     std::vector<TextSpan> spans;
-    for (size_t at = 0; at < from.size(); ++at) {
-      const size_t next = from.find_first_not_of(' ', at);
-      if (from[at] == ' ' && (out.empty() || out.back() == ' ' || next == from.npos)) continue;
+    const size_t end = from.find_last_not_of(' ') + 1;  // 0 when there is nothing else
+    for (size_t at = 0; at < end; ++at) {
+      if (from[at] == ' ' && (out.empty() || out.back() == ' ')) continue;
       out += from[at];
       if (text.tracked()) spans.push_back(text.origin()[at]);
     }

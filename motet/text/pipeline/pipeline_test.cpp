@@ -118,6 +118,15 @@ TEST(Pipeline, JsonComesBack) {
   EXPECT_EQ(again->encode("hello the hell"), tokenizer->encode("hello the hell"));
 }
 
+TEST(Pipeline, MergesOfPiecesThatAreNoBytesComeBack) {
+  json value = small();
+  value["model"]["vocab"]["\u20AC"] = 300, value["model"]["vocab"]["h\u20AC"] = 301;
+  value["model"]["merges"].push_back("h \u20AC");
+  const json again = read(value)->to_json();
+  EXPECT_EQ(again["model"]["merges"].back(), json::array({"h", "\u20AC"}));
+  EXPECT_EQ(read(again)->encode("hello h\u20AC"), read(small())->encode("hello h\u20AC"));
+}
+
 TEST(Pipeline, LongTextsOfOneKindTakeLinearTime) {
   const auto tokenizer = read(small());
   for (const char* piece : {"a", " ", "1", "\xCC\x81", "h", "\n", " \n"}) {

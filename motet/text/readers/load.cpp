@@ -38,7 +38,8 @@ std::unique_ptr<Tokenizer> read_gpt2(const fs::path& vocabulary_path, const fs::
   const std::string merges = read_file(merges_path);
   for (size_t begin = 0, line = 0; begin < merges.size(); ++line) {
     const size_t end = std::min(merges.find('\n', begin), merges.size());
-    const std::string_view row = std::string_view(merges).substr(begin, end - begin);
+    std::string_view row = std::string_view(merges).substr(begin, end - begin);
+    if (row.ends_with('\r')) row.remove_suffix(1);
     if (!row.empty() && !(line == 0 && row.starts_with("#version"))) vectors.merges.emplace_back(row);
     begin = end + 1;
   }

@@ -35,6 +35,8 @@ class VocabularyReader {
       fail(where_, ": the piece ", quote(piece), " is there twice");
   }
 
+  Vocabulary take_others() { return std::move(others_); }
+
  private:
   BpeModel& model_;
   const std::string& where_;
@@ -42,7 +44,8 @@ class VocabularyReader {
   Vocabulary others_;  // pieces that are no bytes
 };
 
-void read_vocabulary(BpeModel& model, const json& vocabulary, const PieceList* pieces, const std::string& where) {
+// Gives the pieces that are no bytes where the model begins with bytes.
+Vocabulary read_vocabulary(BpeModel& model, const json& vocabulary, const PieceList* pieces, const std::string& where) {
   if (!vocabulary.is_object()) fail(where, ": model.vocab is no object");
   VocabularyReader reader(model, pieces ? pieces->size() : vocabulary.size(), where);
   if (pieces) {
@@ -50,6 +53,7 @@ void read_vocabulary(BpeModel& model, const json& vocabulary, const PieceList* p
   } else {
     for (const auto& [piece, id] : vocabulary.items()) reader.add(piece, id);
   }
+  return reader.take_others();
 }
 
 // The two sides of a merge, "a b" or ["a", "b"].
@@ -66,28 +70,24 @@ std::pair<std::string_view, std::string_view> sides(const json& merge, size_t in
   fail(where, ": merge ", index, " is ", quote(merge.dump().substr(0, 200)), ", want two pieces");
 }
 
-void read_merges(BpeModel& model, const json& merges, const std::string& where) {
+// Every piece of a merge is one of the vocabulary, as the reference wants it; `others` are those that are no bytes.
+void read_merges(BpeModel& model, const Vocabulary& others, const json& merges, const std::string& where) {
   if (!merges.is_array()) fail(where, ": model.merges is no array");
   model.merges.reserve(merges.size());
-  std::string left_bytes, right_bytes;
+  const bool as_bytes = model.start == BpeModel::Start::bytes;
+  std::string bytes;
   for (size_t i = 0; i < merges.size(); ++i) {
-    auto [left, right] = sides(merges[i], i, where);
-    if (model.start == BpeModel::Start::bytes) {
-      // Pieces that are no bytes can never meet: they are not made from bytes.
-      if (!bytes_of_characters(left, left_bytes) || !bytes_of_characters(right, right_bytes)) continue;
-      left = left_bytes;
-      right = right_bytes;
-    }
+    const auto [left, right] = sides(merges[i], i, where);
     const auto id = [&](std::string_view piece) {
-      const int32_t found = model.id_of(piece);
+      const bool other = as_bytes && !bytes_of_characters(piece, bytes);
+      const int32_t found = other ? others.find(piece) : model.id_of(as_bytes ? bytes : piece);
       if (found < 0)
         fail(where, ": merge ", i, " is ", quote(merges[i].dump().substr(0, 200)), ", and ", quote(piece),
              " is not in the vocabulary");
       return found;
     };
-    const int32_t left_id = id(left), right_id = id(right);
-    const std::string both = std::string(left).append(right);
-    model.merges.set(left_id, right_id, {static_cast<uint32_t>(i), id(both)});
+    const int32_t left_id = id(left), right_id = id(right), both = id(std::string(left).append(right));
+    model.merges.set(left_id, right_id, {static_cast<uint32_t>(i), both});
   }
 }
 
@@ -108,8 +108,8 @@ void read_model(BpeModel& model, const json& json, const PieceList* pieces, bool
   for (const char* name : {"vocab", "merges"}) {
     if (!json.contains(name)) fail(where, ": has no model.", name);
   }
-  read_vocabulary(model, json["vocab"], pieces, where);
-  read_merges(model, json["merges"], where);
+  const Vocabulary others = read_vocabulary(model, json["vocab"], pieces, where);
+  read_merges(model, others, json["merges"], where);
   for (int byte = 0; byte < 256; ++byte) {
     char name[8];
     std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));

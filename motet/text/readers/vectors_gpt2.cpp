@@ -53,7 +53,7 @@ const Pre& find_pre(const std::string& name, const std::string& where) {
 
 std::unique_ptr<Tokenizer> gpt2_from_vectors(const TokenizerVectors& vectors, const std::string& where) {
   const Pre& pre = find_pre(vectors.pre, where);
-  json vocabulary = json::object(), added = json::array(), steps = json::array(), around = json::array();
+  json vocabulary = json::object(), added = json::array(), steps = json::array();
   for (size_t id = 0; id < vectors.tokens.size(); ++id) {
     const std::string& token = vectors.tokens[id];
     const int32_t type = vectors.types.empty() ? TokenizerVectors::normal : vectors.types[id];
@@ -71,29 +71,13 @@ std::unique_ptr<Tokenizer> gpt2_from_vectors(const TokenizerVectors& vectors, co
   }
   for (const char* pattern : pre.patterns) steps.push_back(split(pattern));
   steps.push_back(byte_level(false));
-  json post = nullptr;
-  if (vectors.bos >= 0 || vectors.eos >= 0) {
-    json names = json::object();
-    const auto add = [&](int32_t id) {
-      if (id < 0) return;
-      if (static_cast<size_t>(id) >= vectors.tokens.size())
-        fail(where, ": the special id ", id, " is outside of the vocabulary");
-      const std::string& name = vectors.tokens[static_cast<size_t>(id)];
-      names[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
-      around.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
-    };
-    add(vectors.bos);
-    around.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-    add(vectors.eos);
-    post = {{"type", "TemplateProcessing"}, {"single", around}, {"pair", around}, {"special_tokens", names}};
-  }
   return read_pipeline({{"version", "1.0"},
                         {"truncation", nullptr},
                         {"padding", nullptr},
                         {"added_tokens", added},
                         {"normalizer", nullptr},
                         {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}},
-                        {"post_processor", post},
+                        {"post_processor", post_processor_of(vectors, where)},
                         {"decoder", byte_level(true)},
                         {"model",
                          {{"type", "BPE"},

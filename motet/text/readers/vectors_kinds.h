@@ -1,6 +1,8 @@
 // The two kinds of tokenizer_from_vectors, and what they share with other files.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "motet/text/bpe/bpe.h"
 #include "motet/text/readers/vectors.h"
 
@@ -8,6 +10,10 @@ namespace motet {
 
 std::unique_ptr<Tokenizer> gpt2_from_vectors(const TokenizerVectors& vectors, const std::string& where);
 std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, const std::string& where);
+
+// "post_processor" of a tokenizer.json: the tokens around a text; null for none. Throws Error for ids that are no
+// tokens.
+nlohmann::json post_processor_of(const TokenizerVectors& vectors, const std::string& where);
 
 // A piece that merging may make: every pair of symbols that it consists of merges with its rank.
 struct RankedPiece {

@@ -34,7 +34,14 @@ json replace(const std::string& from, const std::string& to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
-json frame_of(const TokenizerVectors& vectors, const std::vector<AddedToken>& added, const BpeModel& model) {
+json replace_regex(const char* pattern, const char* content) {
+  return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
+}
+
+// tokenizer.json without the vocabulary and the merges. Its normalizers give the text of the live ones; their places
+// differ, for there SentencePiece's hold.
+json frame_of(const TokenizerVectors& vectors, const std::vector<AddedToken>& added, const BpeModel& model,
+              const json& post_processor) {
   json tokens = json::array(), normalizers = json::array();
   for (const AddedToken& token : added) {
     tokens.push_back({{"id", token.id},
@@ -45,6 +52,8 @@ json frame_of(const TokenizerVectors& vectors, const std::vector<AddedToken>& ad
                       {"rstrip", false},
                       {"normalized", false}});
   }
+  // collapse_spaces() in words of the format, whose Strip would take line ends too.
+  if (vectors.collapse_spaces) normalizers = {replace_regex(" {2,}", " "), replace_regex("\\A | \\z", "")};
   if (vectors.add_space_prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
   normalizers.push_back(replace(" ", kSpace));
   json decoders = {replace(kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
@@ -57,7 +66,7 @@ json frame_of(const TokenizerVectors& vectors, const std::vector<AddedToken>& ad
           {"added_tokens", tokens},
           {"normalizer", {{"type", "Sequence"}, {"normalizers", normalizers}}},
           {"pre_tokenizer", nullptr},
-          {"post_processor", nullptr},
+          {"post_processor", post_processor},
           {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
           {"model",
            {{"type", "BPE"},
@@ -101,6 +110,23 @@ void merges_from_ranks(BpeModel& model, const std::vector<RankedPiece>& pieces,
       if (right >= 0) model.merges.set(left, right, {piece.rank, piece.symbol});
     }
   }
+}
+
+json post_processor_of(const TokenizerVectors& vectors, const std::string& where) {
+  if (vectors.bos < 0 && vectors.eos < 0) return nullptr;
+  json names = json::object(), around = json::array();
+  const auto add = [&](int32_t id) {
+    if (id < 0) return;
+    if (static_cast<size_t>(id) >= vectors.tokens.size())
+      fail(where, ": the special id ", id, " is outside of the vocabulary");
+    const std::string& name = vectors.tokens[static_cast<size_t>(id)];
+    names[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+    around.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+  };
+  add(vectors.bos);
+  around.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  add(vectors.eos);
+  return {{"type", "TemplateProcessing"}, {"single", around}, {"pair", around}, {"special_tokens", names}};
 }
 
 std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, const std::string& where) {
@@ -169,9 +195,9 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
     }
   }
   merges_from_ranks(model, pieces, character_size, where);
-  if (vectors.bos >= 0) parts.post_processor.before = {vectors.bos};
-  if (vectors.eos >= 0) parts.post_processor.after = {vectors.eos};
-  parts.frame = frame_of(vectors, parts.added, model);
+  const json around = post_processor_of(vectors, where);
+  parts.post_processor = read_post_processor(around, where);
+  parts.frame = frame_of(vectors, parts.added, model, around);
   if (vectors.collapse_spaces) parts.normalizers.push_back(collapse_spaces());
   if (vectors.add_space_prefix && vectors.parse_control) {
     for (const auto& step : read_normalizers({{"type", "Prepend"}, {"prepend", " "}}, where))

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/text/pipeline/stream_decoder.h"
 #include "motet/text/readers/load.h"
@@ -58,6 +59,30 @@ TEST(Vectors, LlamaMergesByScore) {
   EXPECT_EQ(tokenizer->tokens("ab", {.add_special = true})[0].id, 1);
 }
 
+Ids with_special(const Tokenizer& tokenizer, const std::string& text) {
+  Ids ids;
+  for (const TextToken& token : tokenizer.tokens(text, {.add_special = true})) ids.push_back(token.id);
+  return ids;
+}
+
+TEST(Vectors, RulesOfSentencePieceAreInItsTokenizerJson) {
+  for (const bool collapse : {false, true}) {
+    for (const bool prefix : {false, true}) {
+      for (const int32_t eos : {-1, 2}) {
+        TokenizerVectors vectors = llama();
+        vectors.collapse_spaces = collapse, vectors.add_space_prefix = prefix, vectors.eos = eos;
+        const auto own = tokenizer_from_vectors(vectors, "f"), read = tokenizer_from_json(own->to_json());
+        for (const char* text : {"  a  b ", "ab", "   ", "\n a  \n", ""})
+          EXPECT_EQ(with_special(*read, text), with_special(*own, text)) << text << collapse << prefix << eos;
+      }
+    }
+  }
+  TokenizerVectors vectors = llama();
+  vectors.collapse_spaces = true, vectors.eos = 2;
+  const auto read = tokenizer_from_json(tokenizer_from_vectors(vectors, "f")->to_json());
+  EXPECT_EQ(with_special(*read, "  a  b "), (Ids{1, 263, 259, 261, 2}));
+}
+
 TEST(Vectors, LlamaStreamsTheTextOfTheWhole) {
   const auto tokenizer = tokenizer_from_vectors(llama(), "f");
   std::mt19937 random(1);
@@ -80,6 +105,19 @@ TEST(Vectors, Gpt2CutsAsItsNameSays) {
   EXPECT_EQ(tokenizer_from_vectors(other, "f")->encode("ab12"), (Ids{4, 5}));
 }
 
+TEST(Vectors, LinesOfMergesMayEndAsWindowsEndsThem) {
+  for (const auto& [vocabulary, merges] :
+       {std::pair("vocab.json", "merges.txt"), std::pair("encoder.json", "vocab.bpe")}) {
+    for (const std::string end : {"\n", "\r\n"}) {
+      const testing::TemporaryFolder folder;
+      write_file_atomic(folder / vocabulary, R"({"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4})");
+      write_file_atomic(folder / merges, "#version: 0.2" + end + "a b" + end + "ab c" + end);
+      EXPECT_EQ(load_tokenizer(folder.path().string())->encode("abcab"), (Ids{4, 3})) << merges;
+      EXPECT_EQ(load_tokenizer(folder / merges)->encode("abcab"), (Ids{4, 3})) << merges;
+    }
+  }
+}
+
 TEST(Vectors, BrokenListsAreRefused) {
   TokenizerVectors vectors = llama();
   vectors.kind = "bert";
@@ -90,9 +128,14 @@ TEST(Vectors, BrokenListsAreRefused) {
   vectors = gpt2();
   vectors.merges.push_back("b a");
   EXPECT_EQ(refused(vectors), "f: merge 2 is '\"b a\"', and 'ba' is not in the vocabulary");
+  vectors.merges.back() = "a \u20AC";  // no bytes
+  EXPECT_EQ(refused(vectors), "f: merge 2 is '\"a \u20AC\"', and '\u20AC' is not in the vocabulary");
   vectors = llama();
   vectors.scores.pop_back();
   EXPECT_EQ(refused(vectors), "f: 265 scores for 266 tokens");
+  vectors = llama();
+  vectors.bos = 266;
+  EXPECT_EQ(refused(vectors), "f: the special id 266 is outside of the vocabulary");
   vectors = llama();
   vectors.scores[5] = NAN;
   EXPECT_EQ(refused(vectors), "f: a score is nan, want a number");
