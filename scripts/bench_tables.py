@@ -15,6 +15,7 @@ INFER, MECHANISMS = ROOT / "bench/results/infer-2core.json", ROOT / "bench/resul
 TRAIN, STEP_MEMORY, CHECKPOINT = (ROOT / f"bench/results/{name}.json" for name in ("train-2core", "memory-train", "checkpoint-2core"))
 PROCESSES = ROOT / "bench/results/processes-2core.json"
 SERVE = [ROOT / "bench/results" / f"serve-{name}.json" for name in ("2core", "zen3")]
+TURN = ROOT / "bench/results/serve-turn.json"
 HARNESS = ROOT / "bench/results/serve-lm-eval.jsonl"
 MODELS = {"10M": 10.4e6, "124M": 124e6, "1.3B": 1.3e9, "7B": 6.7e9}  # parameters
 LINKS = (1, 10, 100, 400)  # Gb/s
@@ -120,6 +121,15 @@ def serving_on(path):
             others.append(f"| {beside.get(way, '8 streams: ' + way)} | {weights} | {found:.2f} |")
     lines += ["", "| to `serve` with as many streams | weights | tokens/s |", "|---|---|---|", *others]
     return "\n".join(lines) + "\n"
+
+
+def turn():
+    """The first token of a conversation's second turn, beside the first turn's."""
+    rows = json.loads(TURN.read_text())
+    lines = ["| weights | turn | prompt | of it kept | first token | to the first turn's |", "|---|---|---|---|---|---|"]
+    lines += [f"| {row['weights']} | {row['turn']} | {row['prompt_tokens']} | {row['kept_tokens']} | {row['first_token_ms'] / 1e3:.2f} s | "
+              f"{row['over_first_turn']:.2f} |" for row in rows]
+    return "\n".join(lines) + f"\n\n{rows[0]['threads']} threads of {rows[0]['processor']}, medians of {rows[0]['repeats']}.\n"
 
 
 def harness():
@@ -272,7 +282,7 @@ def main():
               kernels: with_sections(kernels, {"cuda": on_gpu(ROOT / "bench/results"), "cpus": on_cpus(ROOT / "bench/results")}),
               ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
               ROOT / "docs/scale.md": with_sections(ROOT / "docs/scale.md", {"several": several(), "exchanged": at_scale()}),
-              ROOT / "docs/serving.md": with_sections(ROOT / "docs/serving.md", {"serving": serving(), "harness": harness()}),
+              ROOT / "docs/serving.md": with_sections(ROOT / "docs/serving.md", {"serving": serving(), "harness": harness(), "turn": turn()}),
               readme: with_sections(readme, {"speed": table(found)}),
               generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:

@@ -431,6 +431,18 @@ def test_a_soak_loses_nothing_and_keeps_nothing(small):
     assert "--repeats is given with --soak" in refused(2, "bench", "serve", "-m", small, "--soak", 300, "--repeats", 2)
 
 
+def test_a_second_turn_takes_over_the_whole_pieces_of_the_first(small):
+    done = run("bench", "serve", "-m", small, "--turn", 200, "--repeats", 2, "-t", 1, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["prompt_tokens"], row["kept_tokens"]) for row in rows] == [(200, 0), (264, 192), (264, 0)]
+    for row in rows:
+        assert row["first_token_ms"] > 0 and row["repeats"] == 2
+        assert row["over_first_turn"] == pytest.approx(row["first_token_ms"] / rows[0]["first_token_ms"])
+    assert "are more than the context of 512" in refused(2, "bench", "serve", "-m", small, "--turn", 500)
+    assert "--soak is given with --turn" in refused(2, "bench", "serve", "-m", small, "--turn", 200, "--soak", 300)
+
+
 # ---- documents ---------------------------------------------------------------------------------------------------------
 
 

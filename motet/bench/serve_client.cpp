@@ -76,8 +76,10 @@ ServedAnswer read_events(const std::string& bytes) {
     const json event = json::parse(line, nullptr, false);
     if (!event.is_object() || event.contains("error")) fail("bench serve: the server answered ", quote(line));
     for (const json& choice : event.at("choices")) answer.text += choice.at("text").get<std::string>();
-    if (event.contains("usage") && event["usage"].is_object())
-      answer.tokens = event["usage"].at("completion_tokens").get<int64_t>();
+    if (!event.contains("usage") || !event["usage"].is_object()) continue;
+    const json& usage = event["usage"];
+    answer.tokens = usage.at("completion_tokens").get<int64_t>();
+    answer.cached = usage.value("/prompt_tokens_details/cached_tokens"_json_pointer, int64_t{0});
   }
   return answer;
 }

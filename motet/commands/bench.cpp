@@ -112,6 +112,7 @@ int run_bench(const nlohmann::json& request) {
                                                                        {"model", {"infer", "serve"}},
                                                                        {"beside", {"serve"}},
                                                                        {"soak", {"serve"}},
+                                                                       {"turn", {"serve"}},
                                                                        {"processes", {"processes"}},
                                                                        {"weights", {"infer", "serve"}}};
   const std::string what = request.value("what", "");

@@ -110,6 +110,7 @@ Table serve_table(const std::vector<Way>& ways, WeightType weights) {
 
 int bench_serve(const nlohmann::json& request) {
   const BenchRequest asked = read_request(bench_options(), request);
+  if (asked.turn > 0) return bench_turn(request);
   if (asked.soak > 0) return bench_soak(request);
   const int64_t repeats = repeats_of(asked, 1, 3);
   const ServeShape shape = read_shape(asked.shape, serve_shape_options());

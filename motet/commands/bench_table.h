@@ -41,5 +41,6 @@ int bench_processes(const nlohmann::json& request);
 int bench_infer(const nlohmann::json& request);
 int bench_serve(const nlohmann::json& request);
 int bench_soak(const nlohmann::json& request);
+int bench_turn(const nlohmann::json& request);
 
 }  // namespace motet

@@ -232,7 +232,11 @@ const Fields<BenchRequest>& bench_options() {
       {"soak",
        &B::soak,
        {0, 1e9},
-       "serve: so many requests with answers of 16 tokens, 5 % of which are left; what is lost, wrong or grows"}};
+       "serve: so many requests with answers of 16 tokens, 5 % of which are left; what is lost, wrong or grows"},
+      {"turn",
+       &B::turn,
+       {0, 1e6},
+       "serve: the time to the first token of a conversation's second turn, whose first prompt has so many tokens"}};
   return table;
 }
 

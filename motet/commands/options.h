@@ -119,7 +119,7 @@ struct BenchRequest {
   std::string rivals;               // "": torch; llama_cpp and transformers; of serve none
   std::string beside;               // a second model's folder
   std::string device = "auto", python;
-  int64_t processes = 0, soak = 0;
+  int64_t processes = 0, soak = 0, turn = 0;
 };
 const Fields<BenchRequest>& bench_options();
 
