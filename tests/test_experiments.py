@@ -310,7 +310,23 @@ def test_a_cell_goes_on_with_other_positions_as_train_does(folder, tmp_path):
 
 def test_the_time_that_is_given_is_kept(folder):
     done = good(motet(folder, "run", "T1", "-t", 1, "--minutes", "0.00001"))
-    assert "the time is up; " in done.stderr and len(results(folder)["cells"] if (folder / "results.json").exists() else {}) < 4
+    assert "the time is up; 0 cells have ended" in done.stderr and not (folder / "results.json").exists()
+    good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--scale", "xs"))
+    stored = results(folder)
+    for cell in stored["cells"].values():
+        cell["seconds"] = 7200
+    (folder / "results.json").write_text(json.dumps(stored))
+    text = SMALL.replace("seeds = 2", "seeds = 3")
+    written(folder, text)
+    done = good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--scale", "xs", "--minutes", 100))
+    assert "the time is up; 0 cells have ended" in done.stderr, "as long as the other seeds took"
+    written(folder, text.replace('name = "two, talking"', 'name = "two, talking"\ntrain = { steps = 100000000 }'))
+    done = good(motet(folder, "run", "T1", "-t", 1, "--scale", "s", "--minutes", 1))
+    assert "the time is up" in done.stderr, "as a few steps tell"
+    assert {cell["arm"] for cell in results(folder)["cells"].values() if cell["scale"] == "s"} <= {"one"}
+    written(folder, text)
+    done = good(motet(folder, "run", "T1", "-t", 1, "--scale", "s", "--minutes", 100))
+    assert "the time is up" not in done.stderr and len(results(folder)["cells"]) == 2 + 6
 
 
 def test_mistakes_are_one_line(folder):

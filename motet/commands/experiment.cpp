@@ -191,8 +191,12 @@ class CellRuns {
     const size_t before = ended_;
     std::set<std::tuple<const Experiment*, std::string, double>> checked;
     for (const OpenCell& one : open_)
-      if (checked.insert({one.experiment, one.cell.arm, one.cell.rate}).second)
-        check_configuration(lab_, one, read_results(*one.experiment));
+      if (checked.insert({one.experiment, one.cell.arm, one.cell.rate}).second) {
+        const ExperimentResults stored = read_results(*one.experiment);
+        check_configuration(lab_, one, stored);
+        for (const auto& [hash, cell] : stored.cells)
+          if (cell.machine == lab_.machine()) took(one.experiment->id, cell.scale, cell.arm, cell.seconds);
+      }
     progress_.emplace("cells", static_cast<int64_t>(before + open_.size()));
     std::vector<std::thread> workers;
     for (int64_t i = 0; i < jobs; ++i) workers.emplace_back([&] { worker(); });
@@ -206,11 +210,35 @@ class CellRuns {
   bool was_interrupted() const { return interrupted_; }
 
  private:
-  bool time_is_left(const OpenCell& next) const {
+  using Alike = std::tuple<std::string, std::string, std::string>;  // experiment, scale, arm
+
+  void took(const std::string& experiment, const std::string& scale, const std::string& arm, double seconds) {
+    double& longest = seconds_[{experiment, scale, arm}];
+    longest = std::max(longest, seconds);
+  }
+
+  // What a cell will take: as the longest of its arm did on this machine, else as a few steps tell; where they cannot,
+  // as the longest of all.
+  double expected_seconds(const OpenCell& next) {
+    const Alike alike{next.experiment->id, next.cell.scale, next.cell.arm};
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto known = seconds_.find(alike); known != seconds_.end()) return known->second;
+    }
+    const std::optional<double> measured = lab_.seconds(*next.experiment, next.cell);
+    const std::scoped_lock lock(mutex_);
+    if (measured) return seconds_[alike] = *measured;
+    double longest = 0;
+    for (const auto& [of, seconds] : seconds_) longest = std::max(longest, seconds);
+    return longest;
+  }
+
+  bool time_is_left(const OpenCell& next) {
     if (action_.asked.minutes <= 0) return true;
-    const double gone = std::chrono::duration<double>(Clock::now() - start_).count();
-    const auto known = seconds_.find({next.experiment->id, next.cell.arm});
-    return gone + (known == seconds_.end() ? longest_ : known->second) < action_.asked.minutes * 60;
+    const auto left = [&] {
+      return action_.asked.minutes * 60 - std::chrono::duration<double>(Clock::now() - start_).count();
+    };
+    return left() > 0 && expected_seconds(next) < left();
   }
 
   void worker() {
@@ -219,11 +247,16 @@ class CellRuns {
       size_t next;
       {
         const std::scoped_lock lock(mutex_);
-        if (failure_ || interrupted_ || next_ == open_.size() || !time_is_left(open_[next_])) return;
+        if (failure_ || interrupted_ || time_is_up_ || next_ == open_.size()) return;
         next = next_++;
       }
       try {
-        run(next);
+        if (time_is_left(open_[next])) {
+          run(next);
+          continue;
+        }
+        const std::scoped_lock lock(mutex_);
+        time_is_up_ = true;
       } catch (const Interrupted&) {
         const std::scoped_lock lock(mutex_);
         interrupted_ = true;
@@ -246,8 +279,7 @@ class CellRuns {
     const std::scoped_lock lock(mutex_);
     add_results(*experiment,
                 {.cells = {{cell.hash, result}}, .configurations = {{{cell.scale, cell.arm}, configuration}}});
-    seconds_[{experiment->id, cell.arm}] = result.seconds;
-    longest_ = std::max(longest_, result.seconds);
+    took(experiment->id, cell.scale, cell.arm, result.seconds);
     progress_->update(static_cast<int64_t>(++ended_), called(open_[number]) + " ended");
     if (!missing.empty()) fail(experiment->id, ", ", cell.arm, ": ", missing);
     if (!result.failure.empty()) log_warn(called(open_[number]) + ": " + result.failure);
@@ -260,9 +292,8 @@ class CellRuns {
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;
   std::exception_ptr failure_;
-  std::map<std::pair<std::string, std::string>, double> seconds_;  // of a cell, by experiment and arm
-  double longest_ = 0;                                             // of those
-  bool interrupted_ = false;
+  std::map<Alike, double> seconds_;  // of the longest cell
+  bool interrupted_ = false, time_is_up_ = false;
   size_t next_ = 0, ended_ = 0;
 };
 

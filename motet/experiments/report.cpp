@@ -107,7 +107,7 @@ const Finding* deciding(const Verdict& verdict) {
 std::string shown_finding(const Finding& f) {
   if (f.difference.pairs == 0) return "-";
   std::string out = f.of + " " + number(f.difference.mean, "%+.3g");
-  if (f.difference.pairs > 1)
+  if (f.difference.pairs > 1 && !std::isnan(f.p))  // an exact claim is of the seeds that ran, not of others
     out += " [" + number(f.difference.low, "%.3g") + ", " + number(f.difference.high, "%.3g") + "]";
   return out;
 }

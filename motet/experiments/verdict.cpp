@@ -78,8 +78,8 @@ std::vector<Compared> compared(const Evidence& evidence, const Claim& claim) {
 }
 
 double p_of(const Claim& claim, const std::vector<double>& differences) {
-  if (claim.kind == ClaimKind::equal) return equivalence(differences, claim.margin);
   if (claim.test == ClaimTest::exact) return std::numeric_limits<double>::quiet_NaN();
+  if (claim.kind == ClaimKind::equal) return equivalence(differences, claim.margin);
   return claim.test == ClaimTest::sign_flip ? sign_flip(differences) : difference_of(differences).p;
 }
 

@@ -86,6 +86,7 @@ TEST(Verdict, ALimitIsOneSampleAndNumbersWithoutNoiseNeedNoTest) {
   above.kind = ClaimKind::above;
   EXPECT_EQ(word(above, 1), W::confirmed);
   EXPECT_EQ(decide(evidence(above, ratios, 1)).at(0).why, "dcmha - 0.745 = 0.155 (exact)");
+  EXPECT_TRUE(std::isnan(decide(evidence(above, ratios, 1)).at(0).findings[0].p));
   above.margin = 0.2;
   EXPECT_EQ(word(above, 1), W::no_effect);
   EXPECT_EQ(word(above, 5), W::undecided) << "a cell is missing";

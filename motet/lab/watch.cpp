@@ -1,6 +1,8 @@
 #include "motet/lab/watch.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "motet/statistics/statistics.h"
 
@@ -20,9 +22,10 @@ std::map<std::string, double> watched(const Watched& w) {
   const auto made = static_cast<int64_t>(w.losses.size());
   std::map<std::string, double> out{{"diverged", w.diverged ? 1 : 0}};
   out["spikes"] = static_cast<double>(spikes(w.losses) + (w.diverged ? w.planned - made : 0));
-  if (std::ssize(w.gradient_norms) > w.warmup)
-    out["largest_gradient"] =
-        *std::max_element(w.gradient_norms.begin() + static_cast<std::ptrdiff_t>(w.warmup), w.gradient_norms.end());
+  std::optional<double> largest;
+  for (size_t i = static_cast<size_t>(w.warmup); i < w.gradient_norms.size(); ++i)
+    if (std::isfinite(w.gradient_norms[i])) largest = std::max(largest.value_or(0), w.gradient_norms[i]);
+  if (largest) out["largest_gradient"] = *largest;
   return out;
 }
 

@@ -67,6 +67,8 @@ TEST(Watched, IsBehindTheWarmupAndCountsWhatWasNoLongerTrained) {
   EXPECT_EQ(watched(run), (Numbers{{"diverged", 0}, {"largest_gradient", 7}, {"spikes", 0}}));
   run.gradient_norms[99] = 8, run.losses[80] += 1;
   EXPECT_EQ(watched(run), (Numbers{{"diverged", 0}, {"largest_gradient", 8}, {"spikes", 1}}));
+  run.gradient_norms[50] = INFINITY, run.gradient_norms[51] = NAN;
+  EXPECT_EQ(watched(run), (Numbers{{"diverged", 0}, {"largest_gradient", 8}, {"spikes", 1}}));
   run.diverged = true, run.planned = 130;
   EXPECT_EQ(watched(run), (Numbers{{"diverged", 1}, {"largest_gradient", 8}, {"spikes", 31}}));
   run.losses.resize(10), run.gradient_norms.resize(10);
