@@ -370,7 +370,7 @@ def test_coca_is_said_not_to_start_equal(model, tmp_path):
 
 
 def test_train_init_takes_sizes_from_the_checkpoint_and_freezes(model, tmp_path):
-    training = ["--init", model, "--steps", "2", "--ctx-size", "32", "--batch-size", "2", "-t", "1"]
+    training = ["--init", model, "--steps", "2", "--ctx-size", "16", "--batch-size", "2", "-t", "1"]
     assert "comes from the checkpoint" in refused(2, "train", *training, "--num-layers", "3")
     assert "names no parameter" in refused(2, "train", *training, "--freeze", "nothing")
     done = run("train", *training, "--freeze", "*.mlp.*", "--out", tmp_path / "run")
@@ -379,3 +379,4 @@ def test_train_init_takes_sizes_from_the_checkpoint_and_freezes(model, tmp_path)
     after = safetensors_torch.load_file(last_checkpoint(tmp_path / "run") / "model.safetensors")
     for name, tensor in after.items():
         assert torch.equal(tensor, before[name]) == (".mlp." in name), name
+    assert " -c 16<" in (tmp_path / "run" / "report.html").read_text(), "eval of the model's own, longer context is another number"

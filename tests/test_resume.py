@@ -454,6 +454,8 @@ def test_a_comparison_that_is_killed_goes_on(tmp_path):
     line = refused(2, "compare", "--resume", tmp_path / "killed", "--learning-rate", "1e-2")
     assert line == "motet: compare: --resume: train.learning_rate was 0.003 and is 0.01, want it as it was"
     assert refused(2, "compare", "--resume", tmp_path / "killed", "--seeds", "1") == "motet: compare: --resume: --seeds was 3 and is 1, want at least that"
+    line = refused(2, "compare", "--resume", tmp_path / "killed", "--seeds", "4", "--set", "model.attention.window=16")
+    assert line == "motet: compare: --resume: model.attention.window was not given and is 16, want it as it was"
 
 
 BOOKS = ROOT.parent / "shared" / "data" / "corpus" / "books10M.train.txt"

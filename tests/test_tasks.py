@@ -121,6 +121,12 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(task, tmp_path):
     steps = [[row["loss"] for row in records(folder) if "loss" in row] for folder in (larger, tmp_path / "at once")]
     assert steps[0] == steps[1] and len(steps[0]) == 60
     assert records(parts) == records(whole)
+    for row in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines()):
+        if "peak_flops_per_second" in row:
+            machine = row
+        elif "loss" in row:  # logits are computed of answers alone
+            used = row["tokens_per_second"] * machine["flops_per_token"] / machine["peak_flops_per_second"]
+            assert 0.1 * used < row["utilization"] < 0.99 * used
     for name in ("model.safetensors", "optimizer.safetensors", "config.json", "task.json"):
         assert (last_checkpoint(parts) / name).read_bytes() == (last_checkpoint(whole) / name).read_bytes(), name
     name = task[1]

@@ -131,6 +131,7 @@ CompareRequest joined_request(const nlohmann::json& request, const std::optional
   if (request.contains("match") && asked.match != match)
     refuse("--match was ", word_of(match_words(), match), ", want it as it was");
   asked.match = match;
+  if (!request.contains("margin")) asked.margin = was.value("margin", asked.margin);  // earlier versions kept none
   const std::string sweep = was.value("sweep", "");
   if (!asked.sweep.empty() && (sweep.empty() || parse_sweep(asked.sweep).text() != sweep))
     refuse("--sweep was ", sweep.empty() ? "not given" : sweep, ", want it as it was");
@@ -138,6 +139,18 @@ CompareRequest joined_request(const nlohmann::json& request, const std::optional
   if (!asked.sizes.empty() && !was.contains("sizes")) refuse("--sizes was not given, want it as it was");
   if (was.contains("sizes")) asked.sizes = joined(was["sizes"], asked.sizes);
   return asked;
+}
+
+// `was` and `is` hold the options of attention that were given alone, so one that is new changes every contender.
+void check_no_new_options(const nlohmann::json& was, const nlohmann::json& is) {
+  const auto of = [](const nlohmann::json& run) {
+    return run.at("model").value("attention", nlohmann::json::object());
+  };
+  const nlohmann::json before = of(was), now = of(is);
+  for (const auto& option : now.items())
+    if (!before.contains(option.key()))
+      fail_usage("compare: --resume: model.attention.", option.key(), " was not given and is ", option.value().dump(),
+                 ", want it as it was");
 }
 
 CompareOptions options_of(const CompareRequest& asked, const RunConfig& run, int64_t threads) {
@@ -206,8 +219,11 @@ int run_compare(const nlohmann::json& request) {
   const TableFormat format = output_format(request);
   const RunConfig run =
       read_run_config(request, from ? read_toml((from->folder / "config.toml").string()) : compare_defaults());
-  if (from)
-    check_unchanged("compare", from->results.comparison.at("run"), run.as_given(), {"data.text", "train.device"});
+  if (from) {
+    const nlohmann::json& was = from->results.comparison.at("run");
+    check_unchanged("compare", was, run.as_given(), {"data.text", "train.device"});
+    check_no_new_options(was, run.as_given());
+  }
   if (!run.task.is_null()) fail_usage("data.task: compare reads texts, want motet train --task or motet experiment");
   if (!run.train.average.empty()) fail_usage("compare: train.average is of a single training, want it left out");
   if (request.contains("prompt") && !run.model.causal)

@@ -45,14 +45,14 @@ std::vector<std::pair<std::string, double>> scalars_of(const nlohmann::json& rec
 
 }  // namespace
 
-RunMachine measured_machine(const TrainOptions& train, int64_t threads, int64_t processes,
-                            double forward_flops_per_token) {
+RunMachine measured_machine(const TrainOptions& train, int64_t threads, int64_t processes, const ModelCost& cost) {
   const at::ScalarType products =
       autocast_of(train.dtype).value_or(train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   const at::Device device = parse_device(train.device);
   const double peak = peak_flops_per_second(products, device);
   reset_peak_memory(device);
-  return {device, threads, static_cast<double>(processes) * peak, 3 * forward_flops_per_token};
+  return {device, threads, static_cast<double>(processes) * peak, 3 * cost.flops_per_token,
+          3 * cost.output_flops_per_token};
 }
 
 RunMetrics::RunMetrics(const std::filesystem::path& run, const RunMachine& machine, double seconds_before)
@@ -75,7 +75,8 @@ void RunMetrics::write(const StepRecord& r) {
   nlohmann::json record = metrics_record(r);
   const double speed = static_cast<double>(r.tokens_seen) / static_cast<double>(r.step) / r.seconds;
   record["tokens_per_second"] = speed;
-  record["utilization"] = speed * machine_.flops_per_token / machine_.peak_flops_per_second;
+  const double flops = machine_.flops_per_token - (1 - r.decoded) * machine_.output_flops_per_token;
+  record["utilization"] = speed * flops / machine_.peak_flops_per_second;
   peak_bytes_ = std::max(peak_bytes_, peak_memory(machine_.device));  // Linux forgets some pages of its own
   if (peak_bytes_ > 0) record["peak_bytes"] = peak_bytes_;
   write(record);

@@ -1,4 +1,5 @@
 #pragma once
+#include "motet/models/cost.h"
 #include "motet/report/metrics.h"
 #include "motet/report/tensorboard.h"
 #include "motet/train/trainer.h"
@@ -10,11 +11,12 @@ namespace motet {
 struct RunMachine {
   at::Device device = at::kCPU;
   int64_t threads = 1;
-  double peak_flops_per_second = 0;  // of matrix products in the run's dtype
-  double flops_per_token = 0;        // of training: three times those of a forward pass
+  double peak_flops_per_second = 0;   // of matrix products in the run's dtype
+  double flops_per_token = 0;         // of training: three times those of a forward pass
+  double output_flops_per_token = 0;  // of them: for logits
 };
 /// Measures the peak, of so many processes at once; what the measuring took does not count as the run's memory.
-RunMachine measured_machine(const TrainOptions&, int64_t threads, int64_t processes, double forward_flops_per_token);
+RunMachine measured_machine(const TrainOptions&, int64_t threads, int64_t processes, const ModelCost&);
 
 /// metrics.jsonl, and every number of it for TensorBoard: "train/loss", "validation/loss", "machine/flops_per_token"
 /// ... The event files are written anew from the lines that a resumed run has.

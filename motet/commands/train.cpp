@@ -317,7 +317,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
                   " steps; a larger budget goes on"));
     return 0;
   }
-  const RunMachine machine = measured_machine(run.train, threads, processes->size(), plan.cost.flops_per_token);
+  const RunMachine machine = measured_machine(run.train, threads, processes->size(), plan.cost);
   if (!processes->first()) {
     training.run(machine, [](const std::string&) {});
     return 0;

@@ -170,7 +170,8 @@ void add_facts(ReportData& report, const Lines& lines, const RunConfig& run, con
     report.facts.emplace_back("Memory at most", fixed(bytes * 1e-6, 0) + " MB");
 }
 
-void add_commands(ReportData& report, const std::filesystem::path& run, const RunConfig& config,
+// `context`: of the model, which may be longer than that of the run.
+void add_commands(ReportData& report, const std::filesystem::path& run, const RunConfig& config, int64_t context,
                   const TrainPresentation& shown) {
   const std::string folder = shell_quoted(run.string());
   const TrainOptions& train = config.train;
@@ -184,6 +185,7 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
   const std::string task = config.task.is_null() ? "" : config.task.at("name").get<std::string>() + " ";
   if (!config.mixture.empty()) texts = " " + shell_quoted(config.mixture.front().path);
   if (config.data.documents == Documents::apart) texts += " --documents apart";
+  if (task.empty() && context > train.context) texts += text(" -c ", train.context);
   report.command = shown.command;
   report.further_commands = {
       {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},
@@ -208,7 +210,7 @@ ReportData train_report(const std::filesystem::path& run, const RunConfig& confi
   report.baseline = mechanism;
   report.configuration = toml_text(resolved);
   if (!shown.sample.empty()) report.sample_prompt = shown.prompt, report.samples = {{mechanism, shown.sample}};
-  add_commands(report, run, config, shown);
+  add_commands(report, run, config, model.config().context, shown);
   if (lines.steps.empty()) return report;
   report.summary = summary_of(lines, shown);
   add_facts(report, lines, config, data, model);

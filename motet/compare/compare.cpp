@@ -12,12 +12,13 @@
 namespace motet {
 namespace {
 
-// Of a comparison that goes on what was measured stays, unless there are new arms: only times of one run compare.
+// Of a comparison that goes on what was measured stays, unless there are new arms or other threads: only times of one
+// run compare.
 void measure(Comparison& all, const RunConfig& run, const TextData& data, Results& results) {
   bool known = true;
   for (const ArmResult& arm : all.arms) {
     const auto before = results.measured.find({arm.arm.label, all.size});
-    known = known && before != results.measured.end();
+    known = known && before != results.measured.end() && before->second.threads == all.threads;
     if (before == results.measured.end() || before->second.intermediate_size == arm.config.intermediate_size())
       continue;
     fail_usage("--mechanisms: the feed-forward of ", arm.arm.label, " was ", before->second.intermediate_size,
@@ -27,7 +28,7 @@ void measure(Comparison& all, const RunConfig& run, const TextData& data, Result
   for (ArmResult& arm : all.arms) {
     Measured& own = results.measured[{arm.arm.label, all.size}];
     if (known) arm.tokens_per_second = own.tokens_per_second, arm.peak_bytes = own.peak_bytes;
-    own = {arm.config.intermediate_size(), arm.tokens_per_second, arm.peak_bytes};
+    own = {arm.config.intermediate_size(), arm.tokens_per_second, arm.peak_bytes, all.threads};
   }
 }
 
@@ -58,11 +59,9 @@ bool any_finished(const std::vector<Comparison>& comparisons) {
 nlohmann::json comparison_record(const RunConfig& run, const TextData& data, const CompareOptions& options) {
   nlohmann::json labels = nlohmann::json::array();
   for (const Arm& arm : options.arms) labels.push_back(arm.label);
-  nlohmann::json record{{"mechanisms", labels},
-                        {"seeds", options.seeds},
-                        {"match", word_of(match_words(), options.match)},
-                        {"run", run.as_given()},
-                        {"data", data.hashes}};
+  nlohmann::json record{
+      {"mechanisms", labels},     {"seeds", options.seeds}, {"match", word_of(match_words(), options.match)},
+      {"margin", options.margin}, {"run", run.as_given()},  {"data", data.hashes}};
   if (options.sweep) record["sweep"] = options.sweep->text();
   for (const ModelSize& size : options.sizes) record["sizes"].push_back(size.name);
   return record;

@@ -1,5 +1,6 @@
 #include "motet/compare/comparison.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "motet/core/error.h"
@@ -98,9 +99,16 @@ std::vector<double> ArmResult::finished() const {
 }
 
 const ArmResult* Comparison::lowest() const {
+  const bool paired = std::ranges::any_of(arms, [](const ArmResult& arm) { return arm.difference.pairs > 0; });
+  const auto height = [&](const ArmResult& arm) {
+    if (!paired) return mean(arm.finished());
+    return &arm == &arms[baseline] ? 0 : arm.difference.mean;
+  };
   const ArmResult* lowest = nullptr;
-  for (const ArmResult& arm : arms)
-    if (!arm.finished().empty() && (!lowest || mean(arm.finished()) < mean(lowest->finished()))) lowest = &arm;
+  for (const ArmResult& arm : arms) {
+    const bool known = paired ? arm.difference.pairs > 0 || &arm == &arms[baseline] : !arm.finished().empty();
+    if (known && (!lowest || height(arm) < height(*lowest))) lowest = &arm;
+  }
   return lowest;
 }
 

@@ -56,8 +56,10 @@ struct Comparison {
   bool interrupted = false;    // some runs did not end
 
   size_t first_reported() const { return sweep ? 1 : 0; }  // number of the first seed in ArmResult::runs
-  const ArmResult* lowest() const;  // by mean loss, of the arms that have one; null when none has
-  std::string failures() const;     // "dcmha diverged: seed 1, step 3: ...; ..."; "" when there are none
+  /// By the mean difference to the baseline, which judge() makes of the seeds that both have ended; by mean loss where
+  /// none has such a seed. Null when no run has ended.
+  const ArmResult* lowest() const;
+  std::string failures() const;  // "dcmha diverged: seed 1, step 3: ...; ..."; "" when there are none
 };
 
 /// The configurations, matched in size, without training anything (--dry-run): one comparison, or one for each size.

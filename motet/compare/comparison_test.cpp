@@ -86,6 +86,18 @@ TEST(Comparison, OneSeedGivesNoVerdict) {
       "difference may be noise.");
 }
 
+TEST(Comparison, TheLowestIsSoOfTheSeedsThatBothHave) {
+  const Comparison interrupted = judged({2.30, 2.40}, {2.32, NAN});
+  EXPECT_EQ(interrupted.lowest(), &interrupted.arms[0]);
+  EXPECT_NE(comparison_summary(interrupted).find("mha has the lowest validation loss, 2.3500 nats a token; no other"),
+            std::string::npos)
+      << comparison_summary(interrupted);
+  const Comparison lower = judged({2.30, NAN}, {2.28, 2.40});
+  EXPECT_EQ(lower.lowest(), &lower.arms[1]);
+  const Comparison apart = judged({NAN, 2.40}, {2.32, NAN});
+  EXPECT_EQ(apart.lowest(), &apart.arms[1]) << "without a pair, by mean loss";
+}
+
 TEST(Comparison, FewSeedsGiveAVerdictBeyondTheMarginAlone) {
   // Differences -1, -1.01, -1.02 and their mirror.
   const Comparison better = judged({2, 2.01, 2.02}, {1, 1, 1}), worse = judged({1, 1, 1}, {2, 2.01, 2.02});

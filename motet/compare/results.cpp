@@ -1,5 +1,6 @@
 #include "motet/compare/results.h"
 
+#include <cmath>
 #include <fstream>
 
 #include "motet/core/error.h"
@@ -14,11 +15,14 @@ using nlohmann::json;
 
 constexpr int kResultsVersion = 2;
 
+// JSON has no word for a number that is not finite, as the norm of a step that was skipped.
+double number(const json& r) { return r.is_null() ? NAN : r.get<double>(); }
+
 StepRecord step_in(const json& r) {
   return {.step = r.at("step"),
-          .loss = r.at("loss"),
+          .loss = number(r.at("loss")),
           .learning_rate = r.at("learning_rate"),
-          .gradient_norm = r.at("gradient_norm"),
+          .gradient_norm = number(r.at("gradient_norm")),
           .seconds = r.at("seconds"),
           .skipped = r.value("skipped", false)};
 }
@@ -72,7 +76,8 @@ void Results::write(const fs::path& folder) const {
     json one{{"mechanism", name.first},
              {"intermediate_size", m.intermediate_size},
              {"tokens_per_second", m.tokens_per_second},
-             {"peak_bytes", m.peak_bytes}};
+             {"peak_bytes", m.peak_bytes},
+             {"threads", m.threads}};
     if (!name.second.empty()) one["size"] = name.second;
     all["measured"].push_back(one);
   }
@@ -98,8 +103,10 @@ Results read_results(const fs::path& folder) {
     results.comparison = all.at("comparison");
     results.commands = all.value("commands", std::vector<std::string>());  // earlier versions wrote none
     for (const json& m : all.at("measured"))
-      results.measured[{m.at("mechanism"), m.value("size", "")}] = {m.at("intermediate_size"),
-                                                                    m.at("tokens_per_second"), m.at("peak_bytes")};
+      results.measured[{m.at("mechanism"), m.value("size", "")}] = {.intermediate_size = m.at("intermediate_size"),
+                                                                    .tokens_per_second = m.at("tokens_per_second"),
+                                                                    .peak_bytes = m.at("peak_bytes"),
+                                                                    .threads = m.value("threads", int64_t{0})};
     for (const json& run : all.at("runs")) {
       EndedRun& own = results.ended[RunName::of(run)];
       own.failure = run.value("failure", "");

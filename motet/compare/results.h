@@ -31,6 +31,7 @@ struct Measured {
   int64_t intermediate_size = 0;
   double tokens_per_second = 0;
   int64_t peak_bytes = 0;
+  int64_t threads = 0;  // of each run; 0: earlier versions did not say
 };
 
 /// A run that ended: it trained to its end, or diverged.

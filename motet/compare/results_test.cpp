@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "motet/compare/compare.h"
 #include "motet/core/file.h"
 #include "motet/core/interrupt.h"
@@ -69,6 +71,10 @@ TEST(Results, AComparisonThatEndedIsReadBackWithoutTraining) {
   EXPECT_EQ(again.arms[1].tokens_per_second, whole.arms[1].tokens_per_second);
   EXPECT_EQ(read_file(folder.path() / "metrics.jsonl"), metrics);
   EXPECT_EQ(read_file(folder.path() / "results.json"), results);
+  Results other = read_results(folder.path());
+  for (auto& [name, measured] : other.measured) measured.tokens_per_second = 1, ++measured.threads;
+  EXPECT_GT(compared.made(compared.options(folder.path()), other).arms[1].tokens_per_second, 1)
+      << "of other threads, it is measured anew";
 }
 
 TEST(Results, TheCommandsAreReadBack) {
@@ -153,6 +159,20 @@ TEST(Results, AnEvaluationThatIsMadeAgainIsNotInTheMetrics) {
     EXPECT_EQ(begun.at(mha).steps.size(), 1u);
     EXPECT_EQ(begun.at(mha).evals.size(), evaluated ? 1u : 0u);
   }
+}
+
+TEST(Results, AStepWhoseNormWasNotFiniteIsRead) {
+  const TemporaryFolder folder;
+  write_file_atomic(
+      folder.path() / "metrics.jsonl",
+      R"({"step":1,"loss":1.0,"learning_rate":1.0,"gradient_norm":null,"skipped":true,"seconds":1.0,"mechanism":"mha","seed":1})"
+      "\n");
+  Results results;
+  const RunName mha{.label = "mha", .size = "", .setting = "", .seed = 1};
+  const auto begun = cut_metrics(folder.path(), results, {{mha, {1, true}}});
+  ASSERT_EQ(begun.at(mha).steps.size(), 1u);
+  EXPECT_TRUE(begun.at(mha).steps[0].skipped);
+  EXPECT_TRUE(std::isnan(begun.at(mha).steps[0].gradient_norm));
 }
 
 TEST(Results, DamageIsNamed) {

@@ -52,16 +52,17 @@ ModelCost model_cost(ModelImpl& model) {
   at::NoGradGuard no_grad;
   ModelCost cost;
   const ModelConfig& c = model.config();
-  double work = 0;  // multiply-adds of one token: each matrix element once; vectors are not worth counting
+  double work = 0, output = 0;  // multiply-adds of one token: a matrix element once; vectors are not worth counting
   for (const auto& item : model.named_parameters()) {
     const Tensor& p = item.value();
     cost.parameters += p.numel();
     cost.parts[model_part(item.key())] += p.numel();
     const bool layered = item.key().starts_with("model.layers.");
     const int64_t times = layered ? c.num_layers() / c.num_blocks() : 1;  // shared layers are used again
-    if (p.dim() >= 2 && !Embedding::is_table(item.key())) work += static_cast<double>(times * p.numel());
+    if (p.dim() < 2 || Embedding::is_table(item.key())) continue;
+    (model_part(item.key()) == "output" ? output : work) += static_cast<double>(times * p.numel());
   }
-  if (c.options.tie_embeddings) work += static_cast<double>(c.vocab_size * c.embedding_width());
+  if (c.options.tie_embeddings) output += static_cast<double>(c.vocab_size * c.embedding_width());
   const Positions at = Positions::range(0, 1, 1, model.device());
   const Tensor x = at::zeros({1, 1, c.hidden_size()}, at::TensorOptions(model.dtype()).device(model.device()));
   for (const Block& block : model.blocks()) {
@@ -71,7 +72,7 @@ ModelCost model_cost(ModelImpl& model) {
     work += pair_work(q, k, a) * mean_visible(a.visibility, c.context);
     cost.cache_bytes_per_token += stored_elements(k) * 4;
   }
-  cost.flops_per_token = 2 * work;
+  cost.flops_per_token = 2 * (work + output), cost.output_flops_per_token = 2 * output;
   return cost;
 }
 

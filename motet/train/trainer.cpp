@@ -179,12 +179,15 @@ void Trainer::backward(StepRecord& record) {
   const bool leaves_out = batches_.leaves_out() || masks_, parted = train_.micro_batch_size > 0 || !processes_->alone();
   const int64_t all_learned = parted && leaves_out ? rows(0, train_.batch_size).learned() : -1;
   Tensor sum;
+  double decoded = 0, tokens_of_all = 0;
   for (int64_t first = begin, rows = 0; first < end; first += rows) {
     const Clock::time_point asked = Clock::now();
     const TokenTensors tokens = micro_batch(first);
     record.data_seconds += seconds_since(asked);
     rows = tokens.inputs.size(0);
     const int64_t learned = tokens.asked.defined() ? tokens.asked.size(0) : -1;
+    tokens_of_all += static_cast<double>(tokens.inputs.numel());
+    decoded += static_cast<double>(learned < 0 ? tokens.inputs.numel() : learned);
     const bool last = first + rows == end;
     if (learned == 0 && (processes_->alone() || !last || all_learned == 0)) continue;
     if (last) mean_gradients_.prepare();
@@ -204,6 +207,7 @@ void Trainer::backward(StepRecord& record) {
     sum = sum.defined() ? sum + loss.cross_entropy : loss.cross_entropy;
   }
   if (!sum.defined()) fail("step ", record.step, ": no token of the batch is learned; it has ", data_of_step());
+  record.decoded = decoded / tokens_of_all;
   loss_scale_.unscale(optimizer_.gradients());
   std::tie(record.loss, record.gradient_norm) = on_the_host(sum, optimizer_.gradient_norm());
   if (processes_->alone()) return;

@@ -20,6 +20,7 @@ struct StepRecord {
   double loss = 0, learning_rate = 0, gradient_norm = 0, seconds = 0;
   double data_seconds = 0;  // of them: until the batch was made
   int64_t tokens_seen = 0;  // since the run began
+  double decoded = 1;       // the part of this process's tokens whose logits were computed: those that are learned
   bool skipped = false;     // an outlier, or float16 gradients that were not finite: nothing was changed
   double loss_scale = 0;    // of float16 (loss_scale.h); 0: none
 };
