@@ -79,6 +79,7 @@ ServedAnswer read_events(const std::string& bytes) {
     if (!event.contains("usage") || !event["usage"].is_object()) continue;
     const json& usage = event["usage"];
     answer.tokens = usage.at("completion_tokens").get<int64_t>();
+    answer.prompt = usage.at("prompt_tokens").get<int64_t>();
     answer.cached = usage.value("/prompt_tokens_details/cached_tokens"_json_pointer, int64_t{0});
   }
   return answer;

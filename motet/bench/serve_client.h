@@ -10,8 +10,8 @@ namespace motet {
 
 struct ServedAnswer {
   std::string text;
-  int64_t tokens = 0, cached = 0;  // of the answer; of the prompt, that the server had kept
-  double first = 0;                // seconds from the request to the first token
+  int64_t tokens = 0, prompt = 0, cached = 0;  // of the answer, of the prompt, and of that what the server had kept
+  double first = 0;                            // seconds from the request to the first token
 };
 
 /// A greedy stream without an end token. Throws Error for anything but a whole stream.

@@ -18,13 +18,13 @@ struct Turn {
   int port;
   int64_t tokens;
   std::vector<double> first_tokens = {};
-  int64_t cached = 0;
+  int64_t read = 0, cached = 0;  // tokens of the prompt, as the server counts them
 
   std::string ask(const std::vector<int32_t>& conversation) {
     check_interrupt();
     const auto end = conversation.begin() + static_cast<std::ptrdiff_t>(tokens);
     const ServedAnswer answer = ask_server(port, {conversation.begin(), end}, kAnswer);
-    first_tokens.push_back(answer.first), cached = answer.cached;
+    first_tokens.push_back(answer.first), read = answer.prompt, cached = answer.cached;
     return answer.text;
   }
 };
@@ -67,7 +67,7 @@ int bench_turn(const nlohmann::json& request) {
   const double first = median(turns[0].first_tokens);
   for (const Turn& turn : turns) {
     const double time = median(turn.first_tokens);
-    table.rows.push_back({turn.name, count(turn.tokens), count(turn.cached), milliseconds(time), ratio(time / first),
+    table.rows.push_back({turn.name, count(turn.read), count(turn.cached), milliseconds(time), ratio(time / first),
                           name(keeps.weights)});
   }
   if (for_people(request))

@@ -194,8 +194,11 @@ class CellRuns {
       if (checked.insert({one.experiment, one.cell.arm, one.cell.rate}).second) {
         const ExperimentResults stored = read_results(*one.experiment);
         check_configuration(lab_, one, stored);
-        for (const auto& [hash, cell] : stored.cells)
-          if (cell.machine == lab_.machine()) took(one.experiment->id, cell.scale, cell.arm, cell.seconds);
+        for (const ExperimentCell& cell : cells_of(*one.experiment, one.experiment->scale(one.cell.scale))) {
+          const auto found = stored.cells.find(cell.hash);
+          if (found != stored.cells.end() && found->second.failure.empty() && found->second.machine == lab_.machine())
+            took({one.experiment->id, cell.scale, cell.arm}, found->second.seconds);
+        }
       }
     progress_.emplace("cells", static_cast<int64_t>(before + open_.size()));
     std::vector<std::thread> workers;
@@ -212,25 +215,23 @@ class CellRuns {
  private:
   using Alike = std::tuple<std::string, std::string, std::string>;  // experiment, scale, arm
 
-  void took(const std::string& experiment, const std::string& scale, const std::string& arm, double seconds) {
-    double& longest = seconds_[{experiment, scale, arm}];
+  void took(const Alike& alike, double seconds) {
+    double& longest = seconds_[alike];
     longest = std::max(longest, seconds);
   }
 
   // What a cell will take: as the longest of its arm did on this machine, else as a few steps tell; where they cannot,
-  // as the longest of all.
+  // as the longest that has ended meanwhile.
   double expected_seconds(const OpenCell& next) {
     const Alike alike{next.experiment->id, next.cell.scale, next.cell.arm};
     {
       const std::scoped_lock lock(mutex_);
-      if (const auto known = seconds_.find(alike); known != seconds_.end()) return known->second;
+      for (const auto* known : {&seconds_, &measured_})
+        if (const auto found = known->find(alike); found != known->end()) return found->second;
     }
     const std::optional<double> measured = lab_.seconds(*next.experiment, next.cell);
     const std::scoped_lock lock(mutex_);
-    if (measured) return seconds_[alike] = *measured;
-    double longest = 0;
-    for (const auto& [of, seconds] : seconds_) longest = std::max(longest, seconds);
-    return longest;
+    return measured ? measured_[alike] = *measured : longest_;
   }
 
   bool time_is_left(const OpenCell& next) {
@@ -279,7 +280,8 @@ class CellRuns {
     const std::scoped_lock lock(mutex_);
     add_results(*experiment,
                 {.cells = {{cell.hash, result}}, .configurations = {{{cell.scale, cell.arm}, configuration}}});
-    took(experiment->id, cell.scale, cell.arm, result.seconds);
+    if (result.failure.empty()) took({experiment->id, cell.scale, cell.arm}, result.seconds);
+    longest_ = std::max(longest_, result.seconds);
     progress_->update(static_cast<int64_t>(++ended_), called(open_[number]) + " ended");
     if (!missing.empty()) fail(experiment->id, ", ", cell.arm, ": ", missing);
     if (!result.failure.empty()) log_warn(called(open_[number]) + ": " + result.failure);
@@ -292,7 +294,8 @@ class CellRuns {
   const Clock::time_point start_ = Clock::now();
   std::mutex mutex_;
   std::exception_ptr failure_;
-  std::map<Alike, double> seconds_;  // of the longest cell
+  std::map<Alike, double> seconds_, measured_;  // of the longest cell; what a few steps tell
+  double longest_ = 0;                          // of the cells that ended here
   bool interrupted_ = false, time_is_up_ = false;
   size_t next_ = 0, ended_ = 0;
 };

@@ -45,12 +45,17 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
 
   bool has(const char* file) const { return fs::exists(path_ / file); }
+  // What a killed process has left of an AtomicFile here. The folder is this process's own and nothing is written yet,
+  // so that none of them has a maker, whatever its number says: in a container the next process may have the same one.
+  void remove_unfinished() const {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(path_, ignored))
+      if (is_unfinished(entry)) fs::remove(entry.path(), ignored);
+  }
   // Whether there is nothing but what processes that are gone left of an AtomicFile, which is then removed.
   bool take_empty() const {
-    for (const auto& entry : fs::directory_iterator(path_)) {
-      const std::string name = entry.path().filename().string();
-      if (!name.starts_with('.') || name.find(".tmp-") == name.npos) return false;
-    }
+    for (const auto& entry : fs::directory_iterator(path_))
+      if (!is_unfinished(entry)) return false;
     remove_leftovers(path_);
     return fs::is_empty(path_);
   }
@@ -58,6 +63,11 @@ class OutputFolder {
   const fs::path& path() const { return path_; }
 
  private:
+  static bool is_unfinished(const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name.starts_with('.') && name.find(".tmp-") != name.npos;
+  }
+
   fs::path path_;
   int descriptor_ = -1;
 };
@@ -149,7 +159,7 @@ class Preparation {
         if (train.shards + validation.shards > 0 && saved["settings"].value(key, json()) != value)
           fail_usage("--out: ", name, " holds the beginning of other data, the ", key,
                      " differ, want the same command or a new folder");
-      remove_leftovers(folder_->path());
+      folder_->remove_unfinished();
     } else if (!folder_->take_empty()) {
       fail_usage("--out: ", name, " is not empty, want a new folder");
     }

@@ -219,6 +219,14 @@ TEST(Prepare, OnlyWhatDeadProcessesLeftIsTakenAndOnlyWithItsFolder) {
   prepare("left", {dead});
   EXPECT_FALSE(there("left", dead));
   EXPECT_TRUE(there("left", kManifestFile));
+  // In a container the process that goes on has the number of the one that was killed.
+  const std::string none = R"({"shards":0,"part":0,"tokens":0,"chain":0})";
+  std::filesystem::create_directory(folder / "killed");
+  write_file_atomic(folder / "killed/progress.json",
+                    R"({"settings":{},"train":)" + none + R"(,"validation":)" + none + "}");
+  prepare("killed", {alive});
+  EXPECT_FALSE(there("killed", alive));
+  EXPECT_TRUE(there("killed", kManifestFile));
 }
 
 TEST(PreparedData, AChangedFolderIsFound) {

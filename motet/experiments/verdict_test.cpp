@@ -86,7 +86,14 @@ TEST(Verdict, ALimitIsOneSampleAndNumbersWithoutNoiseNeedNoTest) {
   above.kind = ClaimKind::above;
   EXPECT_EQ(word(above, 1), W::confirmed);
   EXPECT_EQ(decide(evidence(above, ratios, 1)).at(0).why, "dcmha - 0.745 = 0.155 (exact)");
-  EXPECT_TRUE(std::isnan(decide(evidence(above, ratios, 1)).at(0).findings[0].p));
+  const Claim same{.says = "alike",
+                   .metric = "loss",
+                   .kind = ClaimKind::equal,
+                   .arms = {"dcmha", "slow"},
+                   .margin = 1,
+                   .test = ClaimTest::exact};
+  for (const Claim& exact : {above, same})
+    EXPECT_TRUE(std::isnan(decide(evidence(exact, ratios, 4)).at(0).findings[0].p)) << exact.says;
   above.margin = 0.2;
   EXPECT_EQ(word(above, 1), W::no_effect);
   EXPECT_EQ(word(above, 5), W::undecided) << "a cell is missing";
