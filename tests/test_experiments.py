@@ -320,7 +320,7 @@ def test_the_time_that_is_given_is_kept(folder):
     written(folder, text)
     done = good(motet(folder, "run", "T1", "-t", 1, "--arms", "one", "--scale", "xs", "--minutes", 100))
     assert "the time is up; 0 cells have ended" in done.stderr, "as long as the other seeds took"
-    written(folder, text.replace('name = "two, talking"', 'name = "two, talking"\ntrain = { steps = 100000 }'))
+    written(folder, text.replace('name = "two, talking"', 'name = "two, talking"\ntrain = { steps = 20000 }'))
     done = good(motet(folder, "run", "T1", "-t", 1, "--scale", "s", "--minutes", 0.1))
     assert "the time is up" in done.stderr, "as a few steps tell"
     assert {cell["arm"] for cell in results(folder)["cells"].values() if cell["scale"] == "s"} <= {"one"}
