@@ -118,8 +118,7 @@ int bench_serve(const nlohmann::json& request) {
   if (!asked.rivals.empty() && asked.rivals != "llama_server" && asked.rivals != "none")
     throw UsageError(unknown_name("rival", asked.rivals, {"llama_server", "none"}));
   const int64_t threads = decoding_threads(request), length = shape.prompt + shape.generate;
-  SamplingRequest sampling{.device = asked.device};
-  if (!asked.weights.empty()) sampling.weights = parse_weight_type(asked.weights);
+  const SamplingRequest sampling = sampling_of(asked);
   const std::filesystem::path folder = model_folder(request, "model");
 
   ServedFolder own(folder, sampling, threads, length);

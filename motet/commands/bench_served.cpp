@@ -19,6 +19,12 @@ ServedFolder::ServedFolder(const std::filesystem::path& folder, const SamplingRe
   server.open(folder, std::move(loaded), {}, threads);
 }
 
+SamplingRequest sampling_of(const BenchRequest& asked) {
+  SamplingRequest sampling{.device = asked.device};
+  if (!asked.weights.empty()) sampling.weights = parse_weight_type(asked.weights);
+  return sampling;
+}
+
 std::vector<std::vector<int32_t>> drawn_prompts(int64_t count, int64_t tokens, int64_t vocabulary) {
   std::mt19937_64 random(1);
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(count));

@@ -17,6 +17,9 @@ struct ServedFolder {
   WeightType weights;  // as they are kept
 };
 
+/// The device and the weights that are asked for. Throws UsageError for other weights than there are.
+SamplingRequest sampling_of(const BenchRequest&);
+
 /// Prompts of drawn tokens: none begins as another does.
 std::vector<std::vector<int32_t>> drawn_prompts(int64_t count, int64_t tokens, int64_t vocabulary);
 

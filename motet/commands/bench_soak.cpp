@@ -13,8 +13,7 @@ int bench_soak(const nlohmann::json& request) {
     if (request.contains(field)) fail_usage("--", field, " is given with --soak, which has its own");
   output_format(request);  // refused before anything runs
   const int64_t threads = decoding_threads(request);
-  SamplingRequest sampling{.device = asked.device};
-  if (!asked.weights.empty()) sampling.weights = parse_weight_type(asked.weights);
+  const SamplingRequest sampling = sampling_of(asked);
   ServedFolder own(model_folder(request, "model"), sampling, threads, SoakLoad().max_tokens + 1, true);
   SoakLoad load{.port = own.server.port(), .requests = asked.soak};
   const int64_t length = std::min<int64_t>(100, own.model->config().context - load.max_tokens);

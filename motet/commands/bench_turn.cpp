@@ -39,8 +39,7 @@ int bench_turn(const nlohmann::json& request) {
   output_format(request);  // refused before anything runs
   const int64_t threads = decoding_threads(request), repeats = repeats_of(asked, 1, 5),
                 second = asked.turn + kAnswer + kMessage;
-  SamplingRequest sampling{.device = asked.device};
-  if (!asked.weights.empty()) sampling.weights = parse_weight_type(asked.weights);
+  const SamplingRequest sampling = sampling_of(asked);
   const std::filesystem::path folder = model_folder(request, "model");
   ServedFolder keeps(folder, sampling, threads, second + kAnswer, true),
       forgets(folder, sampling, threads, second + kAnswer);

@@ -15,14 +15,12 @@ using nlohmann::json;
 
 constexpr int kResultsVersion = 2;
 
-// JSON has no word for a number that is not finite, as the norm of a step that was skipped.
-double number(const json& r) { return r.is_null() ? NAN : r.get<double>(); }
-
 StepRecord step_in(const json& r) {
+  const json& norm = r.at("gradient_norm");  // JSON has no word for that of a skipped step which is not finite
   return {.step = r.at("step"),
-          .loss = number(r.at("loss")),
+          .loss = r.at("loss"),
           .learning_rate = r.at("learning_rate"),
-          .gradient_norm = number(r.at("gradient_norm")),
+          .gradient_norm = norm.is_null() ? NAN : norm.get<double>(),
           .seconds = r.at("seconds"),
           .skipped = r.value("skipped", false)};
 }

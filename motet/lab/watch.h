@@ -21,9 +21,12 @@ struct Watched {
   int64_t warmup = 0;                          // of them: while the rate rises
   bool diverged = false;                       // it ended early, at a number that is not finite
 };
-/// largest_gradient: the largest norm behind the warm-up, nothing when there is no step. One that is not finite is
-/// passed over: it is that of a step that was skipped, as float16 does where its scale is too large, or of the last
-/// one. spikes: see above; where the training diverged also every step that it no longer made. diverged: 1 or 0.
+/// largest_gradient: the largest finite norm behind the warm-up, nothing when there is none. A step whose norm is not
+/// finite was skipped, as float16 does where its scale is too large, or the last one.
+///
+/// spikes: see above; where the training diverged also every step that it no longer made.
+///
+/// diverged: 1 or 0.
 std::map<std::string, double> watched(const Watched&);
 
 }  // namespace motet
