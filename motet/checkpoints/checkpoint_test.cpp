@@ -197,7 +197,8 @@ TEST(PublishedConfig, ScaledContextsAreLongerAndComeBack) {
   EXPECT_EQ(ntk.context, 300);
   for (const char* layout : {"llama", "gpt_neox"})
     EXPECT_EQ(message_of<Error>([&] { find_layout(layout).write(ntk); }),
-              "attention.rope_scaling is ntk, which transformers does not know, want none, linear, dynamic or llama3");
+              "attention.rope_scaling is ntk, which the code of published models does not know, want none, linear, "
+              "dynamic or llama3");
   const ModelConfig dynamic = read({{"rope_type", "dynamic"}, {"factor", 4.0}});
   EXPECT_EQ(dynamic.context, 400);
   EXPECT_EQ(dynamic.attention.at("rope_trained_length"), 100);

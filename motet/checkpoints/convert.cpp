@@ -153,8 +153,8 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
   const std::vector<Row> rows = rows_of(to, a);
   const std::string dtype = changed_dtype(c, options);
   const Companions companions = companions_of(c);
-  json config = write_config(to, a.config);
   const std::string published = published_text(c, to, a.config);
+  json config = published.empty() ? write_config(to, a.config) : json::object();  // the published one may say more
   std::vector<TensorPromise> tensors = promises_of(a, rows, options);
   config["torch_dtype"] = word_for(tensors.empty() ? "F32" : tensors.front().dtype);
   if (options.weights == WeightType::int8) declare_8_bits(config, a.config);

@@ -58,11 +58,21 @@ class Convert : public ::testing::Test {
     write_tensors(to / "model.safetensors", tensors);
     return to;
   }
+  // A LLaMA whose config.json has a scaling that we read and do not write.
+  fs::path stretched() const {
+    const fs::path from = kModels + "llama_mha", to = path("stretched");
+    fs::create_directory(to);
+    nlohmann::json config = read_json((from / "config.json").string());
+    config["rope_scaling"] = {{"rope_type", "ntk"}, {"factor", 2.0}};
+    write_file_atomic(to / "config.json", config.dump(4));
+    fs::copy_file(from / "model.safetensors", to / "model.safetensors");
+    return to;
+  }
   TemporaryFolder folder_;
 };
 
 TEST_F(Convert, ThroughOursAndBackGivesTheSameConfigAndTensors) {
-  std::vector<fs::path> sources{stored_twice()};
+  std::vector<fs::path> sources{stored_twice(), stretched()};
   for (const std::string& name : recorded_models()) sources.push_back(kModels + name);
   for (const fs::path& source : sources) {
     const std::string name = source.filename().string();

@@ -76,7 +76,9 @@ void write_rope(const ModelConfig& config, const RopeKeys& keys, json& out) {
     out[keys.fraction] = a.at("rope_fraction");
   if (type == "none") return;
   if (type == "ntk")
-    fail("attention.rope_scaling is ntk, which transformers does not know, want none, linear, dynamic or llama3");
+    fail(
+        "attention.rope_scaling is ntk, which the code of published models does not know, want none, linear, dynamic "
+        "or llama3");
   json scaling{{"rope_type", type}, {"factor", factor}};
   if (type == "llama3") {
     scaling["low_freq_factor"] = a.at("rope_low_freq_factor");
