@@ -27,6 +27,11 @@ OF_THE_MACHINE = {"seconds", "data_seconds", "tokens_per_second", "utilization",
 PEAK = "peak_flops_per_second"
 
 
+def slow(*cases):
+    """More cases of what the other ones of the test show: for -m slow."""
+    return [pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
 def environment(**extra):
     """The environment without our own variables and colours."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MOTET_")}

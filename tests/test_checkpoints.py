@@ -8,7 +8,7 @@ import time
 
 import numpy
 import pytest
-from conftest import MOTET, ROOT, environment, last_checkpoint, refused, run
+from conftest import MOTET, ROOT, environment, last_checkpoint, refused, run, slow
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
@@ -341,7 +341,7 @@ def test_every_type_of_a_gguf_is_the_gguf_packages(name, tmp_path):
 # ---- another mechanism for a trained model
 
 
-@pytest.mark.parametrize("mechanism", ["dcmha", "talking_heads", "differential_v2", "key_size"])
+@pytest.mark.parametrize("mechanism", ["dcmha", *slow("talking_heads", "differential_v2", "key_size")])
 def test_a_retrofitted_model_starts_equal_and_learns(mechanism, model, tmp_path):
     out = tmp_path / "new"
     done = run("convert", model, "--retrofit", mechanism, "--out", out)

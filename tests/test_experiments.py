@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import MOTET, ROOT, environment, records, refused, run
+from conftest import MOTET, ROOT, environment, records, refused, run, slow
 
 SMALL = """
 claim = "a second layer lowers the loss"
@@ -432,7 +432,11 @@ def test_a_bench_cell_measures(folder):
     assert all(cell["metrics"]["speed"] > 0 for cell in results(folder)["cells"].values())
 
 
-@pytest.mark.parametrize("id", sorted(path.name.split("_")[0] for path in (ROOT / "experiments").iterdir() if path.is_dir()))
+IDS = {path.name.split("_")[0] for path in (ROOT / "experiments").iterdir() if path.is_dir()}
+LARGE = {"C2", "D6", "F5"}  # a few steps of each are timed, for what all of them would take
+
+
+@pytest.mark.parametrize("id", [*sorted(IDS - LARGE), *slow(*sorted(LARGE))])
 def test_the_projects_own_experiments_say_what_would_run(id, tmp_path):
     """Those of a text without it: what is missing is named."""
     shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
@@ -458,7 +462,7 @@ def small_books(tmp_path_factory):
     return place / "data"
 
 
-@pytest.mark.parametrize("id", sorted(path.name.split("_")[0] for path in (ROOT / "experiments").iterdir() if path.is_dir()))
+@pytest.mark.parametrize("id", sorted(IDS))
 def test_the_projects_own_experiments_have_options_that_are_known(id, small_books, tmp_path):
     """Every arm at every scale and rate is resolved before the first cell, for which there is no time."""
     (folder,) = (ROOT / "experiments").glob(f"{id}_*")

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, last_checkpoint, records, refused, run
+from conftest import ROOT, last_checkpoint, records, refused, run, slow
 
 GOLDEN = ROOT / "tests" / "golden" / "encoder"
 MASKED = ["--set", "train.objective=masked", "--set", "model.causal=false"]
@@ -147,7 +147,7 @@ def test_roberta_has_no_ordinary_token_for_padding(text, tmp_path):
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
+@pytest.mark.parametrize("name", ["bert", *slow("roberta", "albert")])
 def test_transformers_reads_what_is_written(name, tmp_path):
     pytest.importorskip("transformers")
     ours, back = tmp_path / "ours", tmp_path / "back"

@@ -93,6 +93,7 @@ def peak_of_training(data, out):
     return [row["peak_bytes"] for row in rows if "peak_bytes" in row][-1]
 
 
+@pytest.mark.slow
 def test_a_training_on_books_holds_as_much_memory_as_on_a_page(tmp_path):
     """Within 300 MB: 100 MB of text are 200 MB of tokens, which are mapped; what is read of them counts as resident."""
     if not BOOKS.exists():

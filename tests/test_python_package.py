@@ -448,7 +448,6 @@ def test_a_missing_or_wrong_library_is_one_clear_error(library, words, tmp_path)
     assert last.startswith("ImportError: motet: ") and words in last and "--no-build-isolation" in last
 
 
-@pytest.mark.slow
 def test_pip_installs_a_package_that_works(tmp_path):
     command = [sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index"]
     built_for = {name: value for name, value in os.environ.items() if name == "MOTET_CUDA_ARCHITECTURES"}  # minutes each

@@ -35,6 +35,7 @@ def losses(text):
     return [float(line.split()[3]) for line in text.splitlines() if line.startswith("step ")]
 
 
+@pytest.mark.slow
 def test_two_processes_of_fsdp2_are_one_with_every_mechanism(tmp_path):
     worker = ROOT / "tests/fsdp2_worker.py"
     for output in ended(*(started(worker, rank, tmp_path) for rank in range(2))):
@@ -43,6 +44,7 @@ def test_two_processes_of_fsdp2_are_one_with_every_mechanism(tmp_path):
         assert all(float(difference) < 1e-10 for difference in found.values()), found
 
 
+@pytest.mark.slow
 def test_the_lora_example_adapts_a_model_of_the_engine(tmp_path):
     pytest.importorskip("peft", reason="peft is not installed: pip install peft")
     sizes = "--hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 64 --batch-size 2 --steps 2 -t 1".split() + FEW_WINDOWS

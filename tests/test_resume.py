@@ -10,7 +10,7 @@ import time
 
 import pytest
 import safetensors.torch
-from conftest import MOTET, PEAK, ROOT, SIZES, environment, last_checkpoint, records, refused, run
+from conftest import MOTET, PEAK, ROOT, SIZES, environment, last_checkpoint, records, refused, run, slow
 
 KILLS = int(os.environ.get("KILLS", "1"))  # for each variant; scripts/nightly sets more
 STEPS = 240
@@ -32,6 +32,7 @@ VARIANTS = {
     "outliers, asynchronous": ["--steps", STEPS, "--set", "train.skip_outliers=3", "--set", "train.async_checkpoint=true",
                                "--set", "train.optimizer=sgd", "--learning-rate", "0.3"],
 }
+OFTEN = ["adamw", "float64", "bfloat16", "documents apart", "masked"]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def stopped(arguments, folder, step, number):
     return process.returncode, (errors.splitlines() or [""])[-1]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*OFTEN, *slow(*(name for name in VARIANTS if name not in OFTEN))])
 def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(variant, data, never_stopped, tmp_path):
     whole, rng = never_stopped(variant), random.Random(variant)
     for kill in range(KILLS):
@@ -391,7 +392,7 @@ def without_times(results):  # nor the commands, which are others
 SWEEP = ["--sweep", "train.learning_rate=1e-3,4e-3"]
 
 
-@pytest.mark.parametrize("more", [SWEEP, ["--sizes", "16x1,32x2"], [*SWEEP, "--sizes", "16x1,32x2"]])
+@pytest.mark.parametrize("more", [SWEEP, *slow(["--sizes", "16x1,32x2"], [*SWEEP, "--sizes", "16x1,32x2"])])
 def test_a_sweep_and_sizes_that_are_killed_end_as_if_they_had_not_been(more, tmp_path):
     sizes = [*WIDER, "--steps", "40", "--mechanisms", "mha,coca", "--seeds", "3", "-n", "3", "--eval-every", "20", "--jobs", "1", *more]
     assert run("compare", *sizes, "--out", tmp_path / "whole").returncode == 0
