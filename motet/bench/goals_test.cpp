@@ -250,7 +250,7 @@ TrainBench tiny_training() {
 }
 
 TEST(TrainGoals, AreOfTheModelOfTheGoals) {
-  const TrainShape s = train_goal_shape();
+  const TrainShape s = gpu_train_goals().shape;
   EXPECT_EQ(train_shape_options().write(s)["tied"], true);
   EXPECT_EQ(s.T * s.B, 16384);
   EXPECT_EQ(s.vocab, 50304);
@@ -268,7 +268,7 @@ TEST(TrainGoals, EachHasBothTimesOfAsManyTokens) {
   const StandIn python(facts("softmax"), facts("dcmha"));
   TrainBench bench = tiny_training();
   bench.python = python.path();
-  const std::vector<Goal> goals = measure_train_goals(bench);
+  const std::vector<Goal> goals = measure_train_goals(bench, gpu_train_goals());
   ASSERT_EQ(goals.size(), 4u);
   for (const Goal& goal : goals) EXPECT_EQ(goal.why_not, "") << goal.what;
   const Goal flash = of(goals, "mha over compiled PyTorch with flash, tokens/s");
@@ -295,12 +295,26 @@ TEST(TrainGoals, EachHasBothTimesOfAsManyTokens) {
   EXPECT_EQ(asked[1]["attention"], "authors_dcmha");
 }
 
+TEST(TrainGoals, OfACpuAreInFloat32BesideEagerPyTorch) {
+  const StandIn python(facts("softmax"));
+  TrainBench bench = tiny_training();
+  bench.python = python.path();
+  const std::vector<Goal> goals = measure_train_goals(bench, cpu_train_goals(kAmx));
+  ASSERT_EQ(goals.size(), 3u);
+  for (const Goal& goal : goals) EXPECT_EQ(goal.why_not, "") << goal.what;
+  EXPECT_EQ(of(goals, "mha over eager PyTorch, tokens/s").of_time.wall, 1);
+  EXPECT_EQ(of(goals, "dcmha over mha, tokens/s").limit, 0.92);
+  ASSERT_EQ(python.asked().size(), 1u);
+  EXPECT_EQ(python.asked()[0]["dtype"], "float32");
+  EXPECT_EQ(cpu_train_goals(kAvx512).rates[1].limit, 0);
+}
+
 TEST(TrainGoals, ARivalOfAnotherModelIsNotMeasured) {
   const std::string plain = facts("softmax");
   const StandIn python(plain, plain);
   TrainBench bench = tiny_training();
   bench.python = python.path();
-  const std::vector<Goal> goals = measure_train_goals(bench);
+  const std::vector<Goal> goals = measure_train_goals(bench, gpu_train_goals());
   EXPECT_NE(of(goals, "dcmha over the authors' DCMHA, compiled, tokens/s").why_not.find("want the same model"),
             std::string::npos);
   EXPECT_EQ(of(goals, "dcmha over mha, tokens/s").why_not, "");

@@ -1,23 +1,13 @@
 #include "motet/bench/train_goals.h"
 
+#include "motet/bench/machine.h"
 #include "motet/core/error.h"
 
 namespace motet {
 namespace {
 
-// Rates of `of` over `over`, at least. No limit: a figure beside the others.
-struct GoalRow {
-  const char* of;
-  const char* over;
-  double limit;
-};
-constexpr const char *kNanoGpt = "compiled PyTorch with flash", *kAuthors = "the authors' DCMHA, compiled";
-constexpr GoalRow kRows[] = {
-    {"mha", kNanoGpt, 0.95},
-    {"dcmha", "mha", 0.75},
-    {"dcmha", kAuthors, 0},
-    {"differential_v1", "mha", 0.93},
-};
+constexpr const char *kNanoGpt = "compiled PyTorch with flash", *kAuthors = "the authors' DCMHA, compiled",
+                     *kEager = "eager PyTorch";
 
 std::vector<Contender> contenders(int64_t heads) {
   const auto with_heads = [&](nlohmann::json attention) {
@@ -30,7 +20,7 @@ std::vector<Contender> contenders(int64_t heads) {
 }
 
 // The authors' weights of all heads and keys stay for the backward pass: half of the rows, as many tokens as fit.
-std::vector<TrainRival> rivals(int64_t rows) {
+std::vector<TrainRival> compiled(int64_t rows) {
   return {{kNanoGpt, {{"compile", true}, {"backend", "flash"}}, "mha"},
           {kAuthors,
            {{"compile", true}, {"attention", "authors_dcmha"}, {"batch_size", std::max<int64_t>(1, rows / 2)}},
@@ -39,16 +29,28 @@ std::vector<TrainRival> rivals(int64_t rows) {
 
 }  // namespace
 
-TrainShape train_goal_shape() {
-  return {.hidden = 768, .layers = 12, .heads = 12, .vocab = 50304, .T = 1024, .B = 16, .tied = true};
+TrainGoals gpu_train_goals() {
+  return {
+      .shape = {.hidden = 768, .layers = 12, .heads = 12, .vocab = 50304, .T = 1024, .B = 16, .tied = true},
+      .dtype = TrainDtype::bfloat16,
+      .rivals = compiled,
+      .rates = {
+          {"mha", kNanoGpt, 0.95}, {"dcmha", "mha", 0.75}, {"dcmha", kAuthors, 0}, {"differential_v1", "mha", 0.93}}};
 }
 
-std::vector<Goal> measure_train_goals(const TrainBench& base) {
+TrainGoals cpu_train_goals(const std::string& kind) {
+  return {.shape = {},
+          .dtype = TrainDtype::float32,
+          .rivals = [](int64_t) { return std::vector<TrainRival>{{kEager}}; },
+          .rates = {{"mha", kEager, 0}, {"dcmha", "mha", kind == kAmx ? 0.92 : 0}, {"differential_v1", "mha", 0}}};
+}
+
+std::vector<Goal> measure_train_goals(const TrainBench& base, const TrainGoals& wanted) {
   TrainBench bench = base;
   bench.contenders = contenders(base.shape.heads);
-  bench.rivals = rivals(base.shape.B);
+  bench.rivals = wanted.rivals(base.shape.B);
   bench.without_missing = true;
-  bench.dtype = TrainDtype::bfloat16;
+  bench.dtype = wanted.dtype;
   const TrainTimes times = measure_training(bench);
   const auto tokens = static_cast<double>(base.shape.T * base.shape.B);
   std::vector<Goal> goals;
@@ -58,7 +60,7 @@ std::vector<Goal> measure_train_goals(const TrainBench& base) {
         if (t.name == name) return t;
     fail("bench train: no contender ", name);
   };
-  for (const GoalRow& row : kRows) {
+  for (const RateGoal& row : wanted.rates) {
     const TrainTime ours = find(row.of), theirs = find(row.over);
     const auto time = [&](const TrainTime& t) {
       const double share = tokens / static_cast<double>(t.tokens);

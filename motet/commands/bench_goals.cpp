@@ -60,6 +60,8 @@ void add_stretch(Table& table, const std::vector<Goal>& goals) {
   for (size_t i = 0; i < goals.size(); ++i) table.rows[i].push_back(limit(goals[i], goals[i].stretch));
 }
 
+std::string of_kind(const std::string& cpu) { return cpu.empty() ? "" : text("Goals of a CPU with ", cpu, ". "); }
+
 }  // namespace
 
 int show_goals(const std::vector<Goal>& goals, const std::string& note, const Setup& setup,
@@ -104,7 +106,7 @@ int bench_attention_goals(const nlohmann::json& request, const BenchRequest& ask
   const auto show = [&] {
     progress.finish();
     return show_goals(goals,
-                      text(run.kind.empty() ? "" : text("Goals of a CPU with ", run.kind, ". "), "Ratio: of ", clock,
+                      text(of_kind(run.kind), "Ratio: of ", clock,
                            ". Reached: within 5 %. Every operator was first checked against float64.\n"),
                       setup, request);
   };
@@ -119,21 +121,24 @@ int bench_attention_goals(const nlohmann::json& request, const BenchRequest& ask
 
 int bench_train_goals(const nlohmann::json& request, const BenchRequest& asked) {
   if (!asked.mechanisms.empty()) fail_usage("--mechanisms is given with --goals, which have their own");
+  const at::Device device = parse_device(asked.device);
   OptionTable sizes = train_shape_options().table();
-  const nlohmann::json goal = train_shape_options().write(train_goal_shape());
+  const std::string kind = device.is_cpu() ? cpu_kind(instruction_names()) : "";
+  const TrainGoals goals = device.is_cpu() ? cpu_train_goals(kind) : gpu_train_goals();
+  const nlohmann::json goal = train_shape_options().write(goals.shape);
   for (Option& option : sizes) option.default_value = goal.at(option.name);
   TrainBench bench{.shape = train_shape_options().read(parse_shape(asked.shape, sizes)), .contenders = {}};
   output_format(request);  // refused before anything runs
-  const Setup setup{
-      .threads = request_threads(request), .repeats = repeats_of(asked, 7), .device = parse_device(asked.device)};
+  const Setup setup{.threads = request_threads(request), .repeats = repeats_of(asked, 7), .device = device};
   bench.python = asked.python;
   bench.threads = setup.threads;
   bench.device = setup.device;
   bench.turns = {.warmups = 2, .repeats = setup.repeats};
   const TrainShape& s = bench.shape;
-  return show_goals(measure_train_goals(bench),
-                    text("Ratio: of tokens/s of a training step as bfloat16 autocast, ", s.layers, " layers of width ",
-                         s.hidden, ", ", s.B, " rows of ", s.T, ". Times: of as many tokens. Reached: within 5 %.\n"),
+  return show_goals(measure_train_goals(bench, goals),
+                    text(of_kind(kind), "Ratio: of tokens/s of a training step in ",
+                         word_of(train_dtypes(), goals.dtype), ", ", s.layers, " layers of width ", s.hidden, ", ", s.B,
+                         " rows of ", s.T, ". Times: of as many tokens. Reached: within 5 %.\n"),
                     setup, request);
 }
 
