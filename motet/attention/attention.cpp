@@ -6,6 +6,8 @@
 #include <ATen/record_function.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include <array>
+
 #include "motet/attention/definition.h"
 #include "motet/attention/kernels.h"
 #include "motet/attention/stack.h"
@@ -15,12 +17,18 @@ namespace {
 
 using torch::jit::Stack;
 
+Problem checked_problem(const Arguments& a, const Heads& heads, const char* function) {
+  Problem p = checked_problem(a, function);
+  check_heads(heads, p, function);
+  return p;
+}
+
 Arguments checked(const Queries& queries, const Keys& keys, const Attention& attention, const char* function,
                   const char* kernel = nullptr) {
   Arguments a = flatten(queries, keys, attention);
   if (kernel) a.kernel = kernel;
   const Heads& heads = attention.heads;
-  if (heads.scores || heads.softmax || heads.outputs) check_heads(heads, checked_problem(a, function), function);
+  if (heads.scores || heads.softmax || heads.outputs) checked_problem(a, heads, function);
   return a;
 }
 
@@ -53,37 +61,46 @@ Attended composed_attention(const Queries& queries, const Keys& keys, const Atte
 
 Keys widened_keys(const Keys& keys, const KeyScales& scales) {
   Keys wide = keys;
-  wide.k_BSGD = keys.k_BSGD.to(at::kFloat).mul_(scales.k_BSG.unsqueeze(-1));
-  wide.v_BSGE = keys.v_BSGE.to(at::kFloat).mul_(scales.v_BSG.unsqueeze(-1));
+  std::array<const Tensor*, 10> of{};
+  size_t tensors = 0, next = 0;
+  for_each_scale(scales, [&](const Tensor& scale) { of[tensors++] = &scale; });
+  for_each_tensor(wide, [&](Tensor& x) {
+    if (const Tensor& scale = *of[next++]; scale.defined()) x = x.to(at::kFloat).mul_(scale.unsqueeze(-1));
+  });
   return wide;
 }
 
 namespace {
 
-void check_scales(const char* name, const Tensor& x, const Tensor& scale) {
-  TORCH_CHECK_VALUE(x.dim() == 4 && x.scalar_type() == at::kChar, "composed_attention: ", name, " has dtype ",
-                    x.scalar_type(), " and shape ", x.sizes(), ", want int8 of 4 dimensions beside its scales");
-  TORCH_CHECK_VALUE(scale.defined() && scale.scalar_type() == at::kFloat && scale.sizes() == x.sizes().slice(0, 3) &&
-                        scale.device() == x.device(),
-                    "composed_attention: the scales of ", name, " want float32 of shape ", x.sizes().slice(0, 3),
-                    " on ", x.device());
+void check_scale(int input, const Tensor& x, const Tensor& scale) {
+  TORCH_CHECK_VALUE(x.dim() > 0 && x.scalar_type() == at::kChar, "composed_attention: ", input_name(input),
+                    " has dtype ", x.scalar_type(), " and shape ", x.sizes(), ", want int8 beside its scales");
+  const at::IntArrayRef rows = x.sizes().slice(0, x.dim() - 1);
+  TORCH_CHECK_VALUE(
+      scale.defined() && scale.scalar_type() == at::kFloat && scale.sizes() == rows && scale.device() == x.device(),
+      "composed_attention: the scales of ", input_name(input), " want float32 of shape ", rows, " on ", x.device());
 }
 
 }  // namespace
 
 Attended composed_attention(const Queries& queries, const Keys& keys, const KeyScales& scales,
                             const Attention& attention) {
-  check_scales("k", keys.k_BSGD, scales.k_BSG);
-  check_scales("v", keys.v_BSGE, scales.v_BSG);
+  const char* const function = "composed_attention";
   TORCH_CHECK_VALUE(queries.q_BTHD.defined() && queries.q_BTHD.scalar_type() == at::kFloat &&
                         !(at::GradMode::is_enabled() && queries.q_BTHD.requires_grad()),
-                    "composed_attention: keys in 8 bits want q in float32, and no gradient");
+                    function, ": keys in 8 bits want q in float32, and no gradient");
+  Arguments a = flatten(queries, keys, attention);
+  const auto given = a.input, scale = flatten({}, {scales.k_BSG, scales.v_BSG, scales.pre, scales.post}, {}).input;
   // Everything else is checked on float32 tensors of their shapes, which hold one number.
-  Keys shapes = keys;
   const Tensor number = at::zeros({1}, queries.q_BTHD.options().requires_grad(false));
-  shapes.k_BSGD = number.expand(keys.k_BSGD.sizes()), shapes.v_BSGE = number.expand(keys.v_BSGE.sizes());
-  Problem p = checked_problem(checked(queries, shapes, attention, "composed_attention"), "composed_attention");
-  p.k_BSGD = keys.k_BSGD, p.v_BSGE = keys.v_BSGE, p.k_scale_BSG = scales.k_BSG, p.v_scale_BSG = scales.v_BSG;
+  for (int i = 0; i < kNumInputs; ++i) {
+    const bool in_8_bits = given[i].defined() && (scale[i].defined() || i == kK || i == kV);
+    if (in_8_bits) check_scale(i, given[i], scale[i]), a.input[i] = number.expand(given[i].sizes());
+  }
+  Problem p = checked_problem(a, attention.heads, function);
+  for (int i = 0; i < kNumInputs; ++i)
+    if (scale[i].defined()) p.input(i) = given[i];
+  p.scales = scale;
   const Kernel& kernel = choose(p, Form::attend, {});
   for (const Kernel* reads : {&kFused, &kFusedAmx, &kCuda})
     if (kernel.name == reads->name) return kernel.forward(p);

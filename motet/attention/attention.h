@@ -98,7 +98,7 @@ struct Attended {
 
 /// Composed attention with gradients for q, k, v, bias and every tensor of the mixes, lambda included.
 /// Dtypes  q: float32, bfloat16, float16 or float64; k and v as q, or in 16 bits under a float32 q (a cache in fewer
-///         bits); mix tensors, lambda and bias as q or float32.
+///         bits); mix tensors, lambda and bias as q or float32, those of the key side also as k and v may be.
 ///         Sums, softmax and mixing run in at least float32; but the row cuda, where q has 16 bits and tensor cores
 ///         take the problem, keeps scores, weights and the parts of mixes in float16 between products that sum in
 ///         float32.
@@ -121,15 +121,22 @@ struct Attended {
 Attended composed_attention(const Queries&, const Keys&, const Attention&, const char* kernel = nullptr);
 
 /// Scales of keys in 8 bits: k and v are int8, and a row of a stored head stands for its scale (float32) times its
-/// numbers.
+/// numbers. So may tensors of the mixes, for a row of their last dimension: scales in the shapes of the others.
 struct KeyScales {
   Tensor k_BSG, v_BSG;
+  KeyMix pre = {}, post = {};
 };
+/// for_each_tensor of the keys, of their scales.
+template <class S, class Function>
+void for_each_scale(S& scales, const Function& f) {
+  f(scales.k_BSG), f(scales.v_BSG);
+  for_each_part(scales.pre, f), for_each_part(scales.post, f);
+}
 
 /// Composed attention on such keys, inference alone; q in float32. The row fused reads them as they lie, and for up
-/// to 16 queries the row cuda; where those cannot run the problem they are widened first.
+/// to 16 queries the row cuda, mixes in 8 bits aside; where those cannot run the problem they are widened first.
 Attended composed_attention(const Queries&, const Keys&, const KeyScales&, const Attention&);
-/// k and v of such keys in float32.
+/// The same keys in float32, those of them that have scales.
 Keys widened_keys(const Keys&, const KeyScales&);
 
 /// Phase 1 of a split over keys: lse [B,Ha,T] of this part of the keys. Inference only.

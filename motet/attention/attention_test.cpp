@@ -243,22 +243,28 @@ TEST(Attention, KeysIn16BitsCountAsTheirWidenedSelves) {
     c10::Dispatcher::singleton().findSchemaOrThrow("motet::composed_attention", "").callBoxed(&stack);
     return stack[0].toTensor();
   };
-  const std::vector<Mixing> mixings{{}, {kDcmha, kDcmha}};
+  const std::vector<Mixing> mixings{{}, {kDcmha, kDcmha}, {{"key_full"}, kAllSquare}};
+  const auto is_cached = [](int i) {
+    return i == kK || i == kV || (i >= kPre && plain::by_key((i - kPre) % kNumMixParts));
+  };
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const Mixing& mixing : mixings)
       for (const auto [T, S, D] : {std::array<int64_t, 3>{1, 600, 16}, {3, 70, 12}, {40, 40, 16}}) {
         Arguments a = arguments({.T = T, .S = S, .Gk = 2, .Gv = 2, .D = D, .E = D}, mixing, at::kFloat);
         a.causal = true;
-        for (const int i : {kK, kV}) a.input[i] = a.input[i].to(type).requires_grad_();
+        std::vector<int> cached;
+        for (int i = 0; i < kNumInputs; ++i)
+          if (a.input[i].defined() && is_cached(i)) cached.push_back(i);
+        for (const int i : cached) a.input[i] = a.input[i].to(type).requires_grad_();
         Arguments wide = a;
-        for (const int i : {kK, kV}) wide.input[i] = a.input[i].detach().to(at::kFloat).requires_grad_();
+        for (const int i : cached) wide.input[i] = a.input[i].detach().to(at::kFloat).requires_grad_();
         const Tensor narrow_out = attend(a), wide_out = attend(wide);
         EXPECT_EQ(narrow_out.scalar_type(), at::kFloat);
         EXPECT_TRUE(at::equal(narrow_out, wide_out)) << type << " T " << T;
         narrow_out.sum().backward(), wide_out.sum().backward();
-        for (const int i : {kK, kV}) {
+        for (const int i : cached) {
           EXPECT_EQ(a.input[i].grad().scalar_type(), type);
-          EXPECT_TRUE(at::equal(a.input[i].grad(), wide.input[i].grad().to(type))) << type << " T " << T;
+          EXPECT_TRUE(at::equal(a.input[i].grad(), wide.input[i].grad().to(type))) << type << " T " << T << " " << i;
         }
       }
 }

@@ -36,7 +36,7 @@ std::string cuda_why_not(const Problem& p, const cuda::Api& api) {
   if (p.bias_BHTS.defined()) return "there is a bias";
   if (p.B == 0 || p.T == 0 || p.S == 0 || p.E == 0) return "empty";
   if (!ranks_fit(p.pre) || !ranks_fit(p.post)) return "a rank beyond 8";
-  if (p.k_scale_BSG.defined() && !api.has_own(ProblemCall(p, api).get(), cuda::Pass::forward))
+  if (p.scales[kK].defined() && !api.has_own(ProblemCall(p, api).get(), cuda::Pass::forward))
     return "keys in 8 bits beside what decoding takes";
   return api.why_not(plain_sizes(p));
 }

@@ -1,4 +1,4 @@
-// Keys in 8 bits: the same as their widened numbers, read as they lie or widened before.
+// Keys in 8 bits, and on a GPU in 16: the same as their widened numbers, read as they lie or widened before.
 #include <gtest/gtest.h>
 
 #include "motet/attention/attention.h"
@@ -16,19 +16,29 @@ struct Case {
   Attention attention;
 };
 
-// 6 score heads on 2 stored ones, mixed as DCMHA's gates do where asked for.
+Tensor bytes(std::vector<int64_t> shape) { return at::randint(-127, 128, shape, at::kChar); }
+
+// Everything that the key side of a mix can have.
+void add_mix(KeyMix& mix, KeyMix& scale, int64_t B, int64_t S, int64_t H) {
+  const int64_t R = 2;
+  mix = {bytes({B, S, R, H}), bytes({B, S, R, H}), bytes({B, S, H}), bytes({B, S, H, H})};
+  scale = {at::rand({B, S, R}) * 0.004, at::rand({B, S, R}) * 0.004, at::rand({B, S}) * 0.004,
+           at::rand({B, S, H}) * 0.004};
+}
+
+// 6 score heads on 2 stored ones, mixed as DCMHA's gates do where asked for, and by everything that a key has.
 Case drawn(int64_t T, bool mixed) {
   at::manual_seed(3);
   const int64_t B = 2, S = 150, H = 6, G = 2, D = 32;
   Case c;
   c.queries.q_BTHD = at::randn({B, T, H, D});
-  c.keys.k_BSGD = at::randint(-127, 128, {B, S, G, D}, at::kChar);
-  c.keys.v_BSGE = at::randint(-127, 128, {B, S, G, D}, at::kChar);
+  c.keys.k_BSGD = bytes({B, S, G, D}), c.keys.v_BSGE = bytes({B, S, G, D});
   c.scales = {at::rand({B, S, G}) * 0.02, at::rand({B, S, G}) * 0.02};
   c.attention.visibility.causal = true;
   if (mixed) {
     c.queries.pre.gate_BTH = at::randn({B, T, H});
     c.attention.pre.identity = true;
+    add_mix(c.keys.pre, c.scales.pre, B, S, H), add_mix(c.keys.post, c.scales.post, B, S, H);
   }
   return c;
 }
@@ -41,19 +51,19 @@ TEST(EightBits, KeysGiveWhatTheirWidenedNumbersGive) {
         if (biased) c.attention.visibility.bias_BHTS = at::randn({1, 1, T, 150});
         const Attended got = composed_attention(c.queries, c.keys, c.scales, c.attention),
                        want = composed_attention(c.queries, widened_keys(c.keys, c.scales), c.attention);
-        EXPECT_LE((got.out_BTHE - want.out_BTHE).abs().max().item<double>(), 2e-6) << T << mixed << biased;
-        EXPECT_LE((got.lse_BHT - want.lse_BHT).abs().max().item<double>(), 2e-6) << T << mixed << biased;
+        EXPECT_LE(testing::relative_error(got.out_BTHE, want.out_BTHE), 4e-6) << T << mixed << biased;
+        EXPECT_LE(testing::relative_error(got.lse_BHT, want.lse_BHT), 4e-6) << T << mixed << biased;
       }
 }
 
 // A cache's slice: scales of a longer memory, one sequence behind the other.
 TEST(EightBits, SlicesOfACacheAreReadInPlace) {
-  Case c = drawn(1, false), cut = c;
-  cut.keys = {c.keys.k_BSGD.slice(1, 0, 90), c.keys.v_BSGE.slice(1, 0, 90), {}, {}};
-  cut.scales = {c.scales.k_BSG.slice(1, 0, 90), c.scales.v_BSG.slice(1, 0, 90)};
+  Case cut = drawn(1, true);
+  const auto slice = [](Tensor& x) { x = x.slice(1, 0, 90); };
+  for_each_tensor(cut.keys, slice), for_each_scale(cut.scales, slice);
   const Tensor got = composed_attention(cut.queries, cut.keys, cut.scales, cut.attention).out_BTHE,
                want = composed_attention(cut.queries, widened_keys(cut.keys, cut.scales), cut.attention).out_BTHE;
-  EXPECT_LE((got - want).abs().max().item<double>(), 2e-6);
+  EXPECT_LE(testing::relative_error(got, want), 4e-6);
 }
 
 // The row cuda with emulated kernels: few queries are theirs, anything else is widened before.
@@ -65,21 +75,55 @@ TEST(EightBits, AGpuReadsThemAsTheyLieWhereItDecodes) {
     n.T = T;
     Arguments a = testing::arguments(n, {{"weight"}, {"query_gate"}}, at::kFloat);
     a.causal = true;
-    Keys keys;
-    keys.k_BSGD = at::randint(-127, 128, {n.B, n.S, n.Gk, n.D}, at::kChar);
-    keys.v_BSGE = at::randint(-127, 128, {n.B, n.S, n.Gv, n.E}, at::kChar);
-    const KeyScales scales{at::rand({n.B, n.S, n.Gk}) * 0.02, at::rand({n.B, n.S, n.Gv}) * 0.02};
-    const Keys wide = widened_keys(keys, scales);
-    a.input[kK] = wide.k_BSGD, a.input[kV] = wide.v_BSGE;
+    Case c;
+    c.keys.k_BSGD = bytes({n.B, n.S, n.Gk, n.D}), c.keys.v_BSGE = bytes({n.B, n.S, n.Gv, n.E});
+    c.scales = {at::rand({n.B, n.S, n.Gk}) * 0.02, at::rand({n.B, n.S, n.Gv}) * 0.02};
+    add_mix(c.keys.pre, c.scales.pre, n.B, n.S, n.Hs), add_mix(c.keys.post, c.scales.post, n.B, n.S, n.Hs);
+    const auto given = flatten({}, c.keys, {}).input, wide = flatten({}, widened_keys(c.keys, c.scales), {}).input,
+               scales = flatten({}, {c.scales.k_BSG, c.scales.v_BSG, c.scales.pre, c.scales.post}, {}).input;
+    for (int i = 0; i < kNumInputs; ++i)
+      if (wide[i].defined()) a.input[i] = wide[i];
     Problem p = checked_problem(a, "test");
     const Attended want = cuda_forward(p, cuda::attention());
-    p.k_BSGD = keys.k_BSGD, p.v_BSGE = keys.v_BSGE, p.k_scale_BSG = scales.k_BSG, p.v_scale_BSG = scales.v_BSG;
+    p.scales = scales;
+    for (int i = 0; i < kNumInputs; ++i)
+      if (given[i].defined()) p.input(i) = given[i];
     const std::string reason = cuda_why_not(p, cuda::attention());
     EXPECT_EQ(reason, T > 16 ? "keys in 8 bits beside what decoding takes" : "");
     if (!reason.empty()) continue;
     const Attended got = cuda_forward(p, cuda::attention());
-    EXPECT_LE((got.out_BTHE - want.out_BTHE).abs().max().item<double>(), 2e-5) << T;
-    EXPECT_LE((got.lse_BHT - want.lse_BHT).abs().max().item<double>(), 2e-5) << T;
+    EXPECT_LE(testing::relative_error(got.out_BTHE, want.out_BTHE), 2e-5) << T;
+    EXPECT_LE(testing::relative_error(got.lse_BHT, want.lse_BHT), 2e-5) << T;
+  }
+  EXPECT_EQ(cuda::emulated::take_fault(), "");
+}
+
+// Every part of the key side in 16 bits under queries of 32: by decoding's kernels, the general ones and between
+// products.
+TEST(EightBits, AGpuReadsSixteenBitsAsTheyLie) {
+  at::manual_seed(5);
+  testing::Shape n;
+  n.B = 1, n.S = 90, n.D = n.E = 16, n.Hs = n.Ha = n.Ho = 4, n.Gk = n.Gv = 2;
+  for (const int64_t T : {1, 6, 20}) {
+    n.T = T;
+    Arguments a = testing::arguments(n, {testing::kAllSquare, testing::kDcmha}, at::kFloat), wide = a;
+    for (int i = 0; i < kNumInputs; ++i) {
+      const bool cached = i == kK || i == kV || (i >= kPre && plain::by_key((i - kPre) % kNumMixParts));
+      if (!cached || !a.input[i].defined()) continue;
+      a.input[i] = a.input[i].to(at::kBFloat16), wide.input[i] = a.input[i].to(at::kFloat);
+    }
+    const Problem p = checked_problem(a, "test"), p_wide = checked_problem(wide, "test");
+    EXPECT_EQ(cuda_why_not(p, cuda::attention()), "");
+    const Attended got = cuda_forward(p, cuda::attention()), want = cuda_forward(p_wide, cuda::attention());
+    EXPECT_TRUE(got.out_BTHE.equal(want.out_BTHE) && got.lse_BHT.equal(want.lse_BHT)) << T;
+    const Tensor dout = at::randn_like(want.out_BTHE);
+    const Gradients back = cuda_backward(p, {dout, want.out_BTHE, want.lse_BHT, testing::all_wanted(a)},
+                                         cuda::attention()),
+                    expected = cuda_backward(p_wide, {dout, want.out_BTHE, want.lse_BHT, testing::all_wanted(a)},
+                                             cuda::attention());
+    for (int i = 0; i < kNumInputs; ++i)
+      if (back[i].defined())
+        EXPECT_TRUE(back[i].equal(expected[i].to(back[i].scalar_type()))) << T << " " << input_name(i);
   }
   EXPECT_EQ(cuda::emulated::take_fault(), "");
 }
@@ -92,6 +136,12 @@ TEST(EightBits, WithoutTheirScalesTheyAreRefused) {
       composed_attention(c.queries, c.keys, KeyScales{c.scales.k_BSG, c.scales.v_BSG.slice(1, 1)}, c.attention),
       c10::ValueError);
   EXPECT_THROW(composed_attention(c.queries, widened_keys(c.keys, c.scales), c.scales, c.attention), c10::ValueError);
+  c = drawn(1, true);
+  KeyScales some = c.scales;
+  some.post.gate_BSH = Tensor();
+  EXPECT_THROW(composed_attention(c.queries, c.keys, some, c.attention), c10::ValueError);
+  some.post.gate_BSH = c.scales.post.gate_BSH.slice(1, 1);
+  EXPECT_THROW(composed_attention(c.queries, c.keys, some, c.attention), c10::ValueError);
 }
 
 }  // namespace

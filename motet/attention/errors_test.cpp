@@ -25,6 +25,16 @@ const std::vector<Wrong>& wrongs() {
       {"k has dtype Float, want q's dtype Double", [](Arguments& a) { a.input[kK] = a.input[kK].to(at::kFloat); }},
       {"k has dtype Double, want q's dtype Float, bfloat16 or float16",
        [](Arguments& a) { a.input[kQ] = a.input[kQ].to(at::kFloat); }},
+      {"pre_query_gate has dtype Half, want q's dtype Float or float32",
+       [](Arguments& a) {
+         a = arguments({}, {{"query_gate"}}, at::kFloat);
+         a.input[kPre + kQueryGate] = a.input[kPre + kQueryGate].to(at::kHalf);
+       }},
+      {"post_key_gate has dtype Double, want q's dtype Float, bfloat16 or float16",
+       [](Arguments& a) {
+         a = arguments({}, {{}, {"key_gate"}}, at::kFloat);
+         a.input[kPost + kKeyGate] = a.input[kPost + kKeyGate].to(at::kDouble);
+       }},
       {"q has dtype Long, want float32", [](Arguments& a) { a.input[kQ] = a.input[kQ].to(at::kLong); }},
       {"pre_weight has dtype Half, want q's dtype Double or float32",
        [](Arguments& a) { a.input[kPre] = d({4, 4}).to(at::kHalf); }},

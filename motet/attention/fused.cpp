@@ -29,7 +29,7 @@ std::string rather_not_amx(const Problem& p, Form form) {
   return "by itself it takes bfloat16 without gradients";
 }
 
-PlainProblem plain_problem(const Problem& p) { return {p, PlainProblem::Mixes::float32}; }
+PlainProblem plain_problem(const Problem& p) { return {p, PlainProblem::Mixes::key_side_as_given}; }
 
 void check(cpu::Status status) {
   TORCH_CHECK(status == cpu::Status::ok, "composed_attention: out of memory in the fused kernel");

@@ -34,13 +34,19 @@ struct Operand {
 };
 
 /// Numbers [B, rows, ...], contiguous within a row: rows of several parts may lie side by side. weight is [N,M] and has
-/// neither batch nor rows.
+/// neither batch nor rows. int8 (of the key side alone, of kernels that say so): each row of a part (part_size) stands
+/// for its scale times its numbers; scales [B, rows, the part's rows], the last without gaps.
 struct MixTensor {
   const void* data = nullptr;
   int64_t batch_stride = 0, row_stride = 0;
   Type type = Type::float32;
+  const float* scale = nullptr;
+  int64_t scale_batch = 0, scale_row = 0;
 
   const float* floats() const { return static_cast<const float*>(data); }
+  const float* scale_of(int64_t b, int64_t row) const {
+    return scale ? scale + b * scale_batch + row * scale_row : nullptr;
+  }
 };
 
 /// A head mix; absent parts are null, and nothing at all passes the input through. Ranks from 1 to 8.

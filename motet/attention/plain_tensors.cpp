@@ -29,8 +29,10 @@ plain::Problem plain_sizes(const Problem& from) {
 PlainProblem::PlainProblem(const Problem& from, Mixes mixes) : p_(plain_sizes(from)) {
   plain::Problem& p = p_;
   p.q = operand(from.q_BTHD), p.k = operand(from.k_BSGD), p.v = operand(from.v_BSGE);
-  if (from.k_scale_BSG.defined()) add_scales(p.k, from.k_scale_BSG), add_scales(p.v, from.v_scale_BSG);
-  p.pre = mix(from.pre, mixes), p.post = mix(from.post, mixes);
+  add_scales(p.k, from.scales[kK]), add_scales(p.v, from.scales[kV]);
+  const std::span all(from.scales);
+  p.pre = mix(from.pre, all.subspan<kPre, kNumMixParts>(), mixes);
+  p.post = mix(from.post, all.subspan<kPost, kNumMixParts>(), mixes);
   if (from.lambda.defined()) p.pairs = pairs(from.lambda);
   const int64_t** tables[kNumTables] = {&p.query_start, &p.key_begin, &p.key_end, &p.documents};
   for (int i = 0; i < kNumTables; ++i)
@@ -42,8 +44,11 @@ plain::Operand PlainProblem::operand(const Tensor& x) {
   return {t.const_data_ptr(), number_type(t), t.stride(0), t.stride(1), t.stride(2)};
 }
 
-void PlainProblem::add_scales(plain::Operand& x, const Tensor& given) {
-  const Tensor& scale = hold(given.stride(2) == 1 || given.size(2) == 1 ? given : given.contiguous());
+// Of an operand or of a part of a mix.
+template <class Plain>
+void PlainProblem::add_scales(Plain& x, const Tensor& given) {
+  if (!given.defined()) return;
+  const Tensor& scale = hold(without_gaps(given, 2) ? given : given.contiguous());
   x.scale = scale.const_data_ptr<float>(), x.scale_batch = scale.stride(0), x.scale_row = scale.stride(1);
 }
 
@@ -52,19 +57,24 @@ const float* PlainProblem::floats(const Tensor& x) {
 }
 
 // What a cache holds is not copied, be it a part of its tokens or of their rows.
-plain::MixTensor PlainProblem::mix_tensor(const Tensor& given, Mixes mixes) {
-  const bool fixed = given.dim() == 2, as_given = mixes == Mixes::as_given || given.scalar_type() == at::kFloat;
+plain::MixTensor PlainProblem::mix_tensor(const Tensor& given, bool as_given) {
+  const bool fixed = given.dim() == 2;
   Tensor t = as_given ? given : given.to(at::kFloat);
   if (!without_gaps(t, fixed ? 0 : 2)) t = t.contiguous();
   const Tensor& held = hold(t);
   return {held.const_data_ptr(), fixed ? 0 : held.stride(0), fixed ? 0 : held.stride(1), number_type(held)};
 }
 
-plain::HeadMix PlainProblem::mix(const HeadMix& from, Mixes mixes) {
+plain::HeadMix PlainProblem::mix(const HeadMix& from, std::span<const Tensor, kNumMixParts> scales, Mixes mixes) {
   plain::HeadMix to;
   to.identity = from.identity;
-  for (int i = 0; i < kNumMixParts; ++i)
-    if (from.has(i)) to.part[i] = mix_tensor(from.part[i], mixes);
+  for (int i = 0; i < kNumMixParts; ++i) {
+    if (!from.has(i)) continue;
+    const bool widened = mixes == Mixes::as_given && scales[i].defined();
+    const Tensor t = widened ? from.part[i].to(at::kFloat).mul_(scales[i].unsqueeze(-1)) : from.part[i];
+    to.part[i] = mix_tensor(t, mixes == Mixes::as_given || plain::by_key(i));
+    if (!widened) add_scales(to.part[i], scales[i]);
+  }
   if (from.has(kQueryDown)) to.query_rank = from.part[kQueryDown].size(2);
   if (from.has(kKeyDown)) to.key_rank = from.part[kKeyDown].size(2);
   return to;

@@ -8,10 +8,11 @@ namespace motet {
 /// Sizes, heads and types of a problem: everything but the pointers.
 plain::Problem plain_sizes(const Problem&);
 
-/// A problem in plain numbers, with the tensors that they lie in. Mixes are in float32, or as they were given.
+/// A problem in plain numbers, with the tensors that they lie in. Mixes are as they were given, those in 8 bits in
+/// float32; or the key side alone is, in 8 bits too, and the others are in float32.
 class PlainProblem {
  public:
-  enum class Mixes : uint8_t { float32, as_given };
+  enum class Mixes : uint8_t { as_given, key_side_as_given };
   PlainProblem(const Problem&, Mixes);
 
   const plain::Problem& get() const { return p_; }
@@ -21,10 +22,11 @@ class PlainProblem {
 
  private:
   const Tensor& hold(Tensor t) { return keep_.emplace_back(std::move(t)); }
-  plain::MixTensor mix_tensor(const Tensor&, Mixes);
-  plain::HeadMix mix(const HeadMix&, Mixes);
+  plain::MixTensor mix_tensor(const Tensor& given, bool as_given);
+  plain::HeadMix mix(const HeadMix&, std::span<const Tensor, kNumMixParts> scales, Mixes);
   plain::Pairs pairs(const Tensor& lambda);
-  void add_scales(plain::Operand&, const Tensor& scale_BSG);
+  template <class Plain>
+  void add_scales(Plain&, const Tensor& scale);
 
   plain::Problem p_;
   std::vector<Tensor> keep_;

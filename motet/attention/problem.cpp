@@ -34,6 +34,12 @@ void check_shape(const std::string& function, const Name& name, const Tensor& t,
   refuse(function, name(), " has shape ", t.sizes(), ", want [", wanted, "]");
 }
 
+// Whether a cache holds it, maybe in fewer bits than the model's.
+bool is_cached(int input) {
+  if (input < kPre) return input == kK || input == kV;
+  return plain::by_key((input - kPre) % kNumMixParts);
+}
+
 bool is_integer(const Tensor& t) { return t.scalar_type() == at::kLong || t.scalar_type() == at::kInt; }
 
 void check_types(const Arguments& a, const std::string& function) {
@@ -46,15 +52,14 @@ void check_types(const Arguments& a, const std::string& function) {
     if (!t.defined()) continue;
     if (t.device() != q.device())
       refuse(function, input_name(i), " is on ", t.device(), ", want q's device ", q.device());
-    const bool same = t.scalar_type() == dtype;
-    if (i <= kV) {
-      const bool narrow = t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kHalf;
-      if (!same && !(dtype == at::kFloat && narrow))
-        refuse(function, input_name(i), " has dtype ", t.scalar_type(), ", want q's dtype ", dtype,
-               dtype == at::kFloat ? ", bfloat16 or float16" : "");
-    } else if (!same && t.scalar_type() != at::kFloat) {
-      refuse(function, input_name(i), " has dtype ", t.scalar_type(), ", want q's dtype ", dtype, " or float32");
-    }
+    const at::ScalarType own = t.scalar_type();
+    const bool narrow = dtype == at::kFloat && is_cached(i) && (own == at::kBFloat16 || own == at::kHalf),
+               wide = i > kV && own == at::kFloat;
+    if (own != dtype && !narrow && !wide)
+      refuse(function, input_name(i), " has dtype ", own, ", want q's dtype ", dtype,
+             dtype == at::kFloat && is_cached(i) ? ", bfloat16 or float16"
+             : i > kV                            ? " or float32"
+                                                 : "");
   }
   for (int i = 0; i < kNumTables; ++i) {
     const Tensor& t = a.table[i];
@@ -135,6 +140,12 @@ void check_visibility(const Problem& p, const std::string& function) {
 }
 
 }  // namespace
+
+Tensor& Problem::input(int index) {
+  if (index >= kPost) return post.part[index - kPost];
+  if (index >= kPre) return pre.part[index - kPre];
+  return *std::array{&q_BTHD, &k_BSGD, &v_BSGE, &bias_BHTS, &lambda}[index];
+}
 
 at::ScalarType Problem::accumulate() const { return q_BTHD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 

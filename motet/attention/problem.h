@@ -15,8 +15,12 @@ struct Problem {
   int64_t B = 0, T = 0, S = 0, D = 0, E = 0;
   int64_t score_heads = 0, softmax_heads = 0, output_heads = 0;
   std::vector<int64_t> key_of, value_of;  // complete
-  Tensor k_scale_BSG, v_scale_BSG;        // of k and v in int8, which the rows fused and cuda alone read
+  /// Of k, v and parts of the key side in int8, in their shapes without the last dimension: what the rows fused and
+  /// cuda alone read.
+  std::array<Tensor, kNumInputs> scales;
 
+  /// Of the tensors of the schema, in its order.
+  Tensor& input(int);
   bool mixes_nothing() const { return !pre.any_part() && !post.any_part() && !lambda.defined(); }
   at::ScalarType accumulate() const;  // float64 for float64 inputs, else float32
 };

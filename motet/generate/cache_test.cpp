@@ -267,6 +267,12 @@ TEST(Cache, SideBySideInFewerBits) {
       EXPECT_TRUE(((held[i] - given[i]).abs() <= given[i].abs().amax(-1, true) * step * (1 + 1e-5)).all().item<bool>())
           << name(type) << " " << i;
     }
+    const std::vector<Tensor> stored = rows.read(7, true), scales = rows.read_scales(7);
+    ASSERT_EQ(scales.size(), type == CacheType::int8 ? given.size() : 0);
+    for (size_t i = 0; i < given.size(); ++i) {
+      const Tensor wide = stored[i].to(at::kFloat);
+      EXPECT_TRUE(held[i].equal(scales.empty() ? wide : wide * scales[i].unsqueeze(-1))) << name(type) << " " << i;
+    }
   }
 }
 

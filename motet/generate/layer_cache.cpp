@@ -106,10 +106,15 @@ std::vector<Tensor> KeyRows::read(int64_t count, bool narrow) const {
   return parts;
 }
 
-Tensor KeyRows::read_scales(int64_t count) const {
-  if (!scales_BSY.defined() || model_type_ != at::kFloat) return {};
-  const std::vector<int64_t>& shape = shapes_[0];
-  return ops::columns(scales_BSY, count, 0, at::IntArrayRef(shape).slice(0, shape.size() - 1));
+std::vector<Tensor> KeyRows::read_scales(int64_t count) const {
+  std::vector<Tensor> parts;
+  if (!scales_BSY.defined() || model_type_ != at::kFloat) return parts;
+  int64_t column = 0;
+  for (const std::vector<int64_t>& shape : shapes_) {
+    parts.push_back(ops::columns(scales_BSY, count, column, at::IntArrayRef(shape).slice(0, shape.size() - 1)));
+    column += scales(shape);
+  }
+  return parts;
 }
 
 void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {
@@ -149,16 +154,24 @@ int64_t KeyRows::bytes() const {
 namespace {
 
 // The tensors that share a row: keys, values, the parts of each mix, without those that are absent.
-using Group = c10::SmallVector<Tensor*, 4>;
-std::array<Group, 4> groups(Keys& keys) {
-  std::array<Group, 4> groups{Group{&keys.k_BSGD}, Group{&keys.v_BSGE}, {}, {}};
-  const auto add_to = [](Group& group) {
-    return [&group](Tensor& t) {
-      if (t.defined()) group.push_back(&t);
-    };
+struct Held {
+  Tensor *tensor, *scale;
+};
+using Group = c10::SmallVector<Held, 4>;
+std::array<Group, 4> groups(HeldKeys& held) {
+  Keys& keys = held.keys;
+  KeyScales& scales = held.scales;
+  const auto parts = [](KeyMix& mix, KeyMix& scale) {
+    Group group;
+    for (const Held& part : {Held{&mix.down_BSRH, &scale.down_BSRH},
+                             {&mix.up_BSRH, &scale.up_BSRH},
+                             {&mix.gate_BSH, &scale.gate_BSH},
+                             {&mix.full_BSHH, &scale.full_BSHH}})
+      if (part.tensor->defined()) group.push_back(part);
+    return group;
   };
-  for_each_part(keys.pre, add_to(groups[2])), for_each_part(keys.post, add_to(groups[3]));
-  return groups;
+  return {Group{{&keys.k_BSGD, &scales.k_BSG}}, Group{{&keys.v_BSGE, &scales.v_BSG}}, parts(keys.pre, scales.pre),
+          parts(keys.post, scales.post)};
 }
 
 }  // namespace
@@ -167,15 +180,17 @@ template <class Write>
 HeldKeys LayerCache::with(const Keys& added, int64_t count, bool narrow, const Write& write) {
   HeldKeys held{added, {}};
   size_t i = 0;
-  for (const Group& group : groups(held.keys)) {
+  for (const Group& group : groups(held)) {
     if (group.empty()) continue;
     c10::SmallVector<Tensor, 4> tensors;
-    for (const Tensor* t : group) tensors.push_back(*t);
+    for (const Held& part : group) tensors.push_back(*part.tensor);
     write(i, at::TensorList(tensors));
-    const bool as_stored = narrow && i < 2;  // k and v come first, then the mixes
-    std::vector<Tensor> all = rows_[i].read(count, as_stored);
-    for (size_t part = 0; part < group.size(); ++part) *group[part] = std::move(all[part]);
-    if (as_stored) (i == 0 ? held.scales.k_BSG : held.scales.v_BSG) = rows_[i].read_scales(count);
+    std::vector<Tensor> all = rows_[i].read(count, narrow), scales;
+    if (narrow) scales = rows_[i].read_scales(count);
+    for (size_t part = 0; part < group.size(); ++part) {
+      *group[part].tensor = std::move(all[part]);
+      if (!scales.empty()) *group[part].scale = std::move(scales[part]);
+    }
     ++i;
   }
   return held;

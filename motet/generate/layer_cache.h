@@ -23,8 +23,8 @@ class KeyRows {
   /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
   /// are stored: in 16 bits, or in 8, whose scales `read_scales` gives.
   std::vector<Tensor> read(int64_t count, bool narrow = false) const;
-  /// [B,S,...] without the last dimension, of the first tensor that read(count, true) gives in 8 bits; else undefined.
-  Tensor read_scales(int64_t count) const;
+  /// [B,S,...] without the last dimension, of each tensor that read(count, true) gives in 8 bits; else none.
+  std::vector<Tensor> read_scales(int64_t count) const;
   /// The one token at place_1 [1], a number of the device, in memory that is there.
   void write_at(const Tensor& place_1, at::TensorList added);
   void keep(int64_t from, int64_t count, int64_t capacity);  // these alone, in new memory
@@ -42,7 +42,7 @@ class KeyRows {
   Tensor values_BSX, scales_BSY;  // int8 alone has scales: one for the last dimension of a tensor
 };
 
-/// Keys as they are stored; scales where k and v have 8 bits.
+/// Keys as they are stored; scales where they have 8 bits.
 struct HeldKeys {
   Keys keys;
   KeyScales scales;
@@ -52,8 +52,8 @@ struct HeldKeys {
 class LayerCache {
  public:
   LayerCache(CacheType type, int64_t capacity) : type_(type), capacity_(capacity) {}
-  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`. `narrow`: keys
-  /// and values may come in 16 or 8 bits, as composed_attention takes them.
+  /// Appends the keys of new tokens and gives all that are held; the first of them is token `begin()`. `narrow`: they
+  /// may come in 16 or 8 bits, as composed_attention takes them.
   HeldKeys append(const Keys& added, bool narrow);
   /// The keys of one token at place_1 [1] = held(), a number of the device, which may do it again by itself with
   /// another (ops/graph.h): in memory that is there, all of which comes back, what is held and what is not. The host

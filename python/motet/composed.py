@@ -85,7 +85,7 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
     B, T, H, D: no transpose between a projection and the operator.
 
     q [B,T,Hs,D], k [B,S,Gk,D], v [B,S,Gv,E]: one dtype, float32, bfloat16, float16 or float64; under a float32 q,
-        k and v may be in 16 bits (a cache in fewer bits).
+        k, v and the key side of the mixes may be in 16 bits (a cache in fewer bits).
     scale: a number, default 1/sqrt(D).
     key_of, value_of: lists of Hs and Ho integers, which stored head a score (output) head reads; default contiguous
         groups. Not tensors.

@@ -35,7 +35,7 @@ HWY_INLINE Mix make_mix(MixKind kind, const HeadMix& parts, const Pairs& pairs, 
   return mix;
 }
 
-/// The numbers of a query-side (key-side) part at row (key) `at` of sequence b.
+/// The numbers of a query-side part at row `at` of sequence b.
 HWY_INLINE const float* part_row(const Mix& mix, int part, int64_t b, int64_t at) {
   const MixTensor& t = mix.parts->part[part];
   return t.floats() + b * t.batch_stride + at * t.row_stride;
@@ -106,11 +106,17 @@ HWY_NOINLINE void gather_rows(const Mix& mix, int64_t b, int64_t t0, int count, 
   }
 }
 
-/// Key-side parts that lie side by side in the rows of keys, from the first of one key on.
+/// Key-side parts as they are stored, that lie side by side in the rows of keys, from the first of one key on.
 struct KeyParts {
-  Rows rows;
-  int64_t numbers;
-  const int32_t* places;  // of those numbers in the key band
+  const char* data;
+  Type type;
+  int64_t stride, numbers;  // from key to key, of a key; in numbers
+  const int32_t* places;    // of those numbers in the key band
+
+  const char* row(int64_t i) const { return data + i * stride * bytes_of(type); }
+  bool goes_on_as(const KeyParts& next) const {
+    return next.data == data + numbers * bytes_of(type) && next.stride == stride && next.type == type;
+  }
 };
 
 /// f(KeyParts) for all key-side parts of key s.
@@ -120,15 +126,55 @@ HWY_INLINE void each_key_parts(const Mix& mix, int64_t b, int64_t s, const Funct
   KeyParts side_by_side{};
   for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
     if (!mix.parts->has(part)) continue;
-    const Rows rows{part_row(mix, part, b, s), mix.parts->part[part].row_stride};
-    const int64_t numbers = part_size(mix, part).numbers();
-    const bool joins =
-        rows.data == side_by_side.rows.data + side_by_side.numbers && rows.stride == side_by_side.rows.stride;
-    if (side_by_side.numbers && !joins) f(side_by_side);
-    if (!joins) side_by_side = {rows, 0, places};
-    side_by_side.numbers += numbers, places += numbers;
+    const MixTensor& t = mix.parts->part[part];
+    const int64_t at = b * t.batch_stride + s * t.row_stride;
+    const KeyParts next{static_cast<const char*>(t.data) + at * bytes_of(t.type), t.type, t.row_stride,
+                        part_size(mix, part).numbers(), places};
+    places += next.numbers;
+    if (side_by_side.goes_on_as(next)) {
+      side_by_side.numbers += next.numbers;
+      continue;
+    }
+    if (side_by_side.numbers) f(side_by_side);
+    side_by_side = next;
   }
   if (side_by_side.numbers) f(side_by_side);
+}
+
+/// The transpose of keys [first, last) of a panel in a key band; narrow numbers are widened a few at a time, those of
+/// int8 without their scales.
+template <int kKeys>
+HWY_INLINE void pack_parts(const KeyParts& parts, int first, int last, float* band) {
+  if (parts.type == Type::float32)
+    return pack_transposed({reinterpret_cast<const float*>(parts.data), parts.stride}, first, last, parts.numbers, band,
+                           InPlaces<kKeys>{parts.places});
+  constexpr int64_t kWide = 64;
+  HWY_ALIGN float wide[kPanel * kWide];
+  for (int64_t n = 0; n < parts.numbers; n += kWide) {
+    const int64_t count = std::min(kWide, parts.numbers - n);
+    for (int64_t i = 0; i < last - first; ++i) widen_row(parts.row(i), parts.type, n, count, wide + i * kWide);
+    pack_transposed({wide, kWide}, first, last, count, band, InPlaces<kKeys>{parts.places + n});
+  }
+}
+
+/// Numbers of int8 in a panel of a key band, whose key `first` is key s, times their scales.
+template <int kKeys>
+HWY_INLINE void scale_parts(const Mix& mix, int64_t b, int64_t s, int first, int last, float* band) {
+  const int32_t* places = mix.key_places.data();
+  for (const int part : {kKeyDown, kKeyUp, kKeyGate, kKeyFull}) {
+    if (!mix.parts->has(part)) continue;
+    const MixTensor& t = mix.parts->part[part];
+    const PartSize size = part_size(mix, part);
+    for (int64_t row = 0; t.scale && row < size.rows; ++row) {
+      HWY_ALIGN float scale[kPanel];
+      pack_transposed({t.scale_of(b, s) + row, t.scale_row}, first, last, 1, scale, InOrder{kPanel});
+      for (int64_t i = 0; i < size.columns; ++i) {
+        float* const to = band + int64_t{places[row * size.columns + i]} * kKeys;
+        for (int j = 0; j < kPanel; j += kLanes) store(to + j, hn::Mul(load(to + j), load(scale + j)));
+      }
+    }
+    places += size.numbers();
+  }
 }
 
 /// Key band [key_numbers][kKeys] of the tile at key s0; keys outside `readable` and S give 0.
@@ -140,9 +186,9 @@ HWY_NOINLINE void gather_keys(const Mix& mix, int64_t b, int64_t s0, Span readab
     const int64_t first = std::clamp<int64_t>(readable.begin - s0 - panel, 0, kPanel);
     const int64_t last = std::clamp<int64_t>(readable.end - s0 - panel, first, kPanel);
     each_key_parts(mix, b, s0 + panel + first, [&](const KeyParts& parts) HWY_ATTR {
-      pack_transposed(parts.rows, static_cast<int>(first), static_cast<int>(last), parts.numbers, band + panel,
-                      InPlaces<kKeys>{parts.places});
+      pack_parts<kKeys>(parts, static_cast<int>(first), static_cast<int>(last), band + panel);
     });
+    scale_parts<kKeys>(mix, b, s0 + panel + first, static_cast<int>(first), static_cast<int>(last), band + panel);
   }
 }
 
@@ -156,9 +202,8 @@ class KeyLines {
     if (!mix.key_numbers || count <= 0) return;
     int64_t lines = 0;
     each_key_parts(mix, b, first, [&](const KeyParts& parts) {
-      const float* const begin = parts.rows.data;
-      const int64_t numbers = (count - 1) * parts.rows.stride + parts.numbers;
-      runs_[count_++] = {begin, begin + numbers}, lines += (numbers + kLine - 1) / kLine;
+      const char* const end = parts.row(count - 1) + parts.numbers * bytes_of(parts.type);
+      runs_[count_++] = {parts.data, end}, lines += (end - parts.data + kLine - 1) / kLine;
     });
     each_ = (lines + times - 1) / std::max<int64_t>(times, 1);
   }
@@ -172,9 +217,9 @@ class KeyLines {
   }
 
  private:
-  static constexpr int64_t kLine = 16;
+  static constexpr int64_t kLine = 64;
   struct Run {
-    const float *next, *end;
+    const char *next, *end;
   };
   Run runs_[4];
   int count_ = 0;

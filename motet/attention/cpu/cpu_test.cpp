@@ -277,6 +277,72 @@ TEST_F(Fused, PartsSideBySideGiveTheBitsOfPartsApart) {
     }
 }
 
+// The key side of a mix as a cache keeps it in fewer bits, its parts side by side, and the same numbers in float32.
+struct Narrowed {
+  HeadMix narrow, wide;
+  std::vector<int8_t> bytes;
+  std::vector<uint16_t> halves;
+  std::vector<float> scales, floats;
+};
+Narrowed narrowed(const Problem& p, const HeadMix& mix, int64_t n, int64_t m, Type type) {
+  int64_t row = 3, rows = 1;
+  for (int part = kKeyDown; part < kNumMixParts; ++part) {
+    const plain::PartSize size = plain::part_size(mix, part, n, m);
+    if (mix.has(part)) row += size.numbers(), rows += size.rows;
+  }
+  const int64_t keys = p.B * p.S;
+  Narrowed x{mix, mix, {}, {}, {}, {}};
+  x.bytes.resize(keys * row), x.halves.resize(keys * row), x.floats.resize(keys * row), x.scales.resize(keys * rows);
+  int64_t column = 0, scale = 0;
+  for (int part = kKeyDown; part < kNumMixParts; ++part) {
+    if (!mix.has(part)) continue;
+    const MixTensor& t = mix.part[static_cast<size_t>(part)];
+    const plain::PartSize size = plain::part_size(mix, part, n, m);
+    for (int64_t key = 0; key < keys; ++key)
+      for (int64_t i = 0; i < size.numbers(); ++i) {
+        const int64_t to = key * row + column + i, its = key * rows + scale + i / size.columns;
+        const float f = t.floats()[key / p.S * t.batch_stride + key % p.S * t.row_stride + i];
+        x.scales[its] = 0.03f + 0.001f * static_cast<float>(its % 7);
+        x.bytes[to] = static_cast<int8_t>(std::lround(std::clamp(f / x.scales[its], -127.f, 127.f)));
+        if (type != Type::int8) x.halves[to] = narrow(f, type);
+        x.floats[to] = type == Type::int8 ? x.scales[its] * x.bytes[to] : widen_bits(x.halves[to], type);
+      }
+    x.wide.part[part] = {x.floats.data() + column, p.S * row, row};
+    x.narrow.part[part] = {type == Type::int8 ? static_cast<void*>(x.bytes.data() + column) : x.halves.data() + column,
+                           p.S * row, row, type};
+    if (type == Type::int8) {
+      MixTensor& eight = x.narrow.part[part];
+      eight.scale = x.scales.data() + scale, eight.scale_batch = p.S * rows, eight.scale_row = rows;
+    }
+    column += size.numbers(), scale += size.rows;
+  }
+  return x;
+}
+
+TEST_F(Fused, KeySidesInFewerBitsGiveTheBitsOfTheirWidenedNumbers) {
+  for (const Instructions instructions : available_instructions())
+    for (const Named& c : cases())
+      for (const Type type : {Type::bfloat16, Type::float16, Type::int8}) {
+        SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+        for (const int64_t T : {int64_t{1}, c.options.T}) {
+          Options o = c.options;
+          o.T = T;
+          Sample s(o);
+          const std::vector<float> dout = cotangent(s);
+          const Narrowed pre = narrowed(s.p, s.p.pre, s.p.score_heads, s.p.softmax_heads, type),
+                         post = narrowed(s.p, s.p.post, s.p.softmax_heads, s.p.output_heads, type);
+          s.p.pre = pre.wide, s.p.post = post.wide;
+          const Results wide = run_all(s, dout, runtime(2, instructions));
+          s.p.pre = pre.narrow, s.p.post = post.narrow;
+          const Results narrow = run_all(s, dout, runtime(2, instructions));
+          EXPECT_TRUE(same_bits(wide.out, narrow.out) && same_bits(wide.lse, narrow.lse));
+          EXPECT_TRUE(same_bits(wide.q, narrow.q) && same_bits(wide.k, narrow.k) && same_bits(wide.v, narrow.v));
+          for (int part = 0; part < kNumMixParts; ++part)
+            EXPECT_TRUE(same_bits(wide.pre[part], narrow.pre[part]) && same_bits(wide.post[part], narrow.post[part]));
+        }
+      }
+}
+
 // The first row of `up` follows that of `down`, the others lie in gaps of other rows.
 TEST_F(Fused, PartsThatFollowEachOtherOnceAreApart) {
   Options o = cases()[3].options;

@@ -54,24 +54,42 @@ HWY_INLINE Vec load(const int8_t* p) {
   return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), hn::LoadU(hn::Rebind<int8_t, Floats>(), p)));
 }
 
+/// f(i) for vectors of `count` numbers, the last of which may be in two; else one(i) for each number.
+template <class Function, class One>
+HWY_INLINE void each_vector(int64_t count, const Function& f, const One& one) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) f(i);
+  if (i > 0 && i < count) return f(count - kLanes);
+  for (; i < count; ++i) one(i);
+}
+
 /// `count` numbers from element `offset` of `data` as float32; those of int8 without their scale.
 HWY_INLINE void widen_row(const void* data, Type type, int64_t offset, int64_t count, float* to) {
   if (type == Type::float32) {
     std::memcpy(to, static_cast<const float*>(data) + offset, count * sizeof(float));
     return;
   }
-  int64_t i = 0;
   if (type == Type::int8) {
     const int8_t* from = static_cast<const int8_t*>(data) + offset;
-    for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-    for (; i < count; ++i) to[i] = from[i];
-    return;
+    return each_vector(
+        count, [&](int64_t i) HWY_ATTR { store(to + i, load(from + i)); }, [&](int64_t i) { to[i] = from[i]; });
   }
   const uint16_t* from = static_cast<const uint16_t*>(data) + offset;
-  for (; i + kLanes <= count; i += kLanes)
-    store(to + i, type == Type::bfloat16 ? load(reinterpret_cast<const hwy::bfloat16_t*>(from + i))
-                                         : load(reinterpret_cast<const hwy::float16_t*>(from + i)));
-  for (; i < count; ++i) to[i] = widen(from[i], type);
+  each_vector(
+      count,
+      [&](int64_t i) HWY_ATTR {
+        store(to + i, type == Type::bfloat16 ? load(reinterpret_cast<const hwy::bfloat16_t*>(from + i))
+                                             : load(reinterpret_cast<const hwy::float16_t*>(from + i)));
+      },
+      [&](int64_t i) { to[i] = widen(from[i], type); });
+}
+
+/// to[i] = factor * from[i], i < width.
+HWY_INLINE void scale_row(const float* from, float factor, int64_t width, float* to) {
+  const Vec f = set(factor);
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(from + i)));
+  for (; i < width; ++i) to[i] = factor * from[i];
 }
 
 /// `count` float32 numbers to `type` (round to nearest even) at element `offset` of `data`.
@@ -105,8 +123,7 @@ HWY_INLINE Rows rows_of(const Operand& x, int64_t b, int64_t head, Span keys, in
   for (int64_t i = 0; !staged && i < keys.end - keys.begin; ++i) {
     float* const row = staging + i * width;
     widen_row(x.data, x.type, start + i * x.row_stride, width, row);
-    const float* const scale = x.scale_of(b, keys.begin + i, head);
-    for (int64_t n = 0; scale && n < width; ++n) row[n] *= *scale;
+    if (const float* const scale = x.scale_of(b, keys.begin + i, head)) scale_row(row, *scale, width, row);
   }
   return {staging, width};
 }

@@ -59,14 +59,6 @@ HWY_INLINE float lse_of(float top, float total) {
                     : static_cast<float>((top + std::log2(static_cast<double>(total))) * 0.69314718055994530942);
 }
 
-/// to[i] = factor * from[i], i < width.
-HWY_INLINE void scale_row(const float* from, float factor, int64_t width, float* to) {
-  const Vec f = set(factor);
-  int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) store(to + i, hn::Mul(f, load(from + i)));
-  for (; i < width; ++i) to[i] = factor * from[i];
-}
-
 /// Row maxima and sums of one tile.
 struct TileStats {
   float *maxima, *sums;

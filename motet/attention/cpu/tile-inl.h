@@ -47,7 +47,7 @@ HWY_INLINE Vec set(float x) { return hn::Set(Floats(), x); }
 HWY_INLINE Vec zero() { return hn::Zero(Floats()); }
 HWY_INLINE Vec fma(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
 HWY_INLINE void prefetch_l1(const float* p) { __builtin_prefetch(p, 0, 3); }
-HWY_INLINE void prefetch_l2(const float* p) { __builtin_prefetch(p, 0, 2); }
+HWY_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 /// 2^f on [-1/2, 1/2]: degree 6, coefficients of the minimax fit.
 HWY_INLINE Vec exp2_fraction(Vec f) {
