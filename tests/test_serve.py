@@ -311,6 +311,20 @@ def test_keys_let_their_owners_in(small, tmp_path):
         assert server.ask("GET", "/metrics")[0] == 401
 
 
+def test_a_key_may_come_from_the_environment_and_a_file_replaces_it(small, tmp_path):
+    (tmp_path / "keys").write_text("of-the-file\n")
+    bearer = lambda key: {"Authorization": f"Bearer {key}"}
+    for flags, right, wrong in [((), "of-the-environment", "of-the-file"), (("--api-key-file", tmp_path / "keys"), "of-the-file", "of-the-environment")]:
+        with serving(small, "--address", "0.0.0.0", *flags, MOTET_API_KEY="of-the-environment") as server:
+            assert server.ask("GET", "/v1/models")[0] == server.ask("GET", "/v1/models", headers=bearer(wrong))[0] == 401
+            assert server.ask("GET", "/v1/models", headers=bearer(right))[0] == 200
+
+
+def test_an_empty_key_is_none(small):
+    line = refused(2, "serve", "-m", small, "--address", "0.0.0.0", MOTET_API_KEY="")
+    assert "can be reached by others, want --api-key-file or MOTET_API_KEY beside it" in line
+
+
 def test_what_cannot_be_served_is_refused(small, server, tmp_path):
     line = refused(2, "serve", "-m", small, "--address", "0.0.0.0")
     assert "can be reached by others, want --api-key-file or MOTET_API_KEY beside it" in line

@@ -116,6 +116,37 @@ def test_what_the_model_says_is_never_html(model, tmp_path):
         assert page.complaints() == []
 
 
+def test_what_was_said_before_stop_stays(model):
+    with serving(model) as server, browsing(server.url) as page:
+        page.until("document.getElementById('name').textContent === 'small'")
+        page.value("""
+            window.asked = [];
+            const some = new TextEncoder().encode('data: ' + JSON.stringify({choices: [{delta: {content: 'some'}}]}) + '\\n\\n');
+            window.fetch = async (path, {body, signal}) => {
+                asked.push(JSON.parse(body));
+                return new Response(new ReadableStream({start(stream) {
+                    stream.enqueue(some);  // and then nothing, until the page wants no more
+                    signal.addEventListener('abort', () => stream.error(new DOMException('', 'AbortError')));
+                }}));
+            };
+            window.say = (text) => {
+                document.getElementById('question').value = text;
+                document.getElementById('ask').requestSubmit();
+            };
+            say('first');""")
+        page.until("document.querySelector('.assistant.open').textContent === 'some'")
+        assert page.value("document.getElementById('send').disabled && !document.getElementById('stop').disabled")
+        page.value("document.getElementById('stop').click()")
+        page.until("!document.querySelector('.assistant.open')")
+        assert page.value("!document.getElementById('send').disabled && document.getElementById('stop').disabled")
+        assert page.value("document.querySelector('.assistant').textContent") == "some"
+        page.value("say('second')")
+        page.until("asked.length == 2")
+        talk = [("user", "first"), ("assistant", "some"), ("user", "second")]
+        assert page.value("asked[1].messages") == [{"role": role, "content": content} for role, content in talk]
+        assert page.complaints() == []
+
+
 def test_a_key_is_asked_for_where_there_is_one(model, tmp_path):
     (tmp_path / "keys").write_text("first\n")
     with serving(model, "--api-key-file", tmp_path / "keys") as server, browsing(server.url) as page:
