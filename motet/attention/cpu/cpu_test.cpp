@@ -320,8 +320,12 @@ Narrowed narrowed(const Problem& p, const HeadMix& mix, int64_t n, int64_t m, Ty
 }
 
 TEST_F(Fused, KeySidesInFewerBitsGiveTheBitsOfTheirWidenedNumbers) {
+  std::vector<Named> all = cases();
+  Options many = cases()[3].options;  // 80 numbers a key and more
+  many.score_heads = many.softmax_heads = many.output_heads = many.key_heads = many.value_heads = 16;
+  all.push_back({"many_heads", many});
   for (const Instructions instructions : available_instructions())
-    for (const Named& c : cases())
+    for (const Named& c : all)
       for (const Type type : {Type::bfloat16, Type::float16, Type::int8}) {
         SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
         for (const int64_t T : {int64_t{1}, c.options.T}) {
