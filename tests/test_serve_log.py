@@ -46,6 +46,19 @@ def test_a_request_is_one_line_without_its_text(small, silent):
     assert told[3][1:] == ["'/nowhere'", "refused with 404"]
 
 
+def test_what_has_no_meaning_is_told_of_once(small):
+    with serving(small, "-t", 1, "--no-request-log") as server:
+        for _ in range(2):
+            server.post("/v1/completions", {"prompt": "a", "max_tokens": 1, "beams": 2})
+            server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a", "name": "b"}], "max_tokens": 1})
+            server.post("/tokenize", {"messages": [{"role": "user", "content": "a", "name": "b"}], "tools": []})
+            server.post("/detokenize", {"tokens": [65], "skip": 1})
+        server.process.send_signal(signal.SIGTERM)
+        lines = server.process.stderr.read().splitlines()
+    told = [line.partition("are ignored: ")[2] for line in lines if "have no meaning here" in line]
+    assert [name.strip("'") for name in told] == ["beams", "messages[].name", "tools", "skip"], lines
+
+
 def test_a_second_signal_ends_at_once_whichever_it_is(small):
     for first, second in ((signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)):
         with serving(small, "-t", 1, "--waiting-bytes", 1024) as server, begun(server, max_tokens=500, n=16, logprobs=20):

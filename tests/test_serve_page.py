@@ -147,6 +147,39 @@ def test_what_was_said_before_stop_stays(model):
         assert page.complaints() == []
 
 
+def test_what_was_not_answered_can_be_asked_again(model):
+    with serving(model) as server, browsing(server.url) as page:
+        page.until("document.getElementById('name').textContent === 'small'")
+        shown = "document.getElementById('problem').textContent"
+        for answer, problem in [
+            ("new Response(JSON.stringify({error: {message: 'busy'}}), {status: 429})", "busy"),
+            ("new Response('data: [DONE]\\n\\n')", "The answer is empty."),
+            ("new Response(': a comment\\n\\n')", "The connection ended before the answer did."),
+        ]:
+            page.value(f"""
+                window.fetch = async () => {answer};
+                document.getElementById('question').value = 'again';
+                document.getElementById('ask').requestSubmit();""")
+            page.until("!document.getElementById('send').disabled")
+            assert page.value(shown) == problem
+            assert page.value("document.querySelectorAll('#talk p').length") == 0
+            assert page.value("document.getElementById('question').value") == "again"
+
+
+def test_a_page_that_came_before_the_model_asks_again(model):
+    with serving(model) as server, browsing(server.url) as page:
+        page.until("document.getElementById('name').textContent === 'small'")
+        page.value("""
+            const real = window.fetch;
+            window.times = 0;
+            window.fetch = (...asked) => times++ ? real(...asked) : Promise.resolve(new Response('loading', {status: 503}));
+            document.getElementById('name').textContent = '';
+            document.getElementById('key-form').requestSubmit();""")
+        page.until("document.getElementById('problem').textContent === 'loading'")
+        page.until("document.getElementById('name').textContent === 'small'")
+        assert page.value("document.getElementById('problem').hidden")
+
+
 def test_a_key_is_asked_for_where_there_is_one(model, tmp_path):
     (tmp_path / "keys").write_text("first\n")
     with serving(model, "--api-key-file", tmp_path / "keys") as server, browsing(server.url) as page:

@@ -10,6 +10,7 @@
 #include "motet/ops/threads.h"
 #include "motet/probe/pictures.h"
 #include "motet/report/html_data.h"
+#include "motet/text/token_bytes.h"
 #include "motet/train/run_checkpoints.h"
 
 namespace motet {
@@ -44,10 +45,7 @@ json about(const std::string& name, ModelImpl& model, int64_t token_bytes, bool 
 
 json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   ReportData report;
-  for (const int32_t id : ids) {
-    StreamDecoder alone(tokenizer);
-    report.sample_tokens.push_back(alone.push(id) + alone.flush());
-  }
+  for (const int32_t id : ids) report.sample_tokens.push_back(token_bytes(tokenizer, id));
   const std::string mechanism = model.config().attention.at("mechanism");
   report.baseline = mechanism;
   add_pictures(report, mechanism, model, std::vector<int64_t>(ids.begin(), ids.end()), DrawnLayers::all);

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Known to OpenAI's clients and not done here. A value that asks for nothing is taken.
+// Known to clients of OpenAI and vLLM and not done here. A value that asks for nothing is taken.
 const std::map<std::string, std::vector<json>>& refused_fields() {
   static const std::map<std::string, std::vector<json>> all{{"tools", {json::array()}},
                                                             {"tool_choice", {"none", "auto"}},
@@ -32,6 +32,14 @@ const std::map<std::string, std::vector<json>>& refused_fields() {
                                                             {"add_generation_prompt", {true}},
                                                             {"prediction", {}},
                                                             {"use_beam_search", {false}},
+                                                            {"stop_token_ids", {json::array()}},
+                                                            {"min_tokens", {0}},
+                                                            {"bad_words", {json::array()}},
+                                                            {"allowed_token_ids", {}},
+                                                            {"include_stop_str_in_output", {false}},
+                                                            {"continue_final_message", {false}},
+                                                            {"truncate_prompt_tokens", {}},
+                                                            {"prompt_logprobs", {}},
                                                             {"documents", {json::array()}}};
   return all;
 }
@@ -134,13 +142,14 @@ void read_prompts(const json& body, int64_t vocabulary, CompletionRequest& reque
 }
 
 // A message's content is a text, or parts of which all are texts.
-json read_content(const json& content, const std::string& field) {
+json read_content(const json& content, const std::string& field, std::vector<std::string>& unknown) {
   if (content.is_string() || content.is_null()) return content.is_null() ? json("") : content;
   std::string all;
   if (!content.is_array()) refuse(field, content, "a text or a list of parts of type text");
   for (const json& part : content) {
     if (!part.is_object() || part.value("type", json()) != "text" || !part.value("text", json()).is_string())
       refuse(field, part, "parts of type text alone");
+    note_unknown(part, "messages[].content[].", {"type", "text"}, unknown);
     all += part["text"].get<std::string>();
   }
   return all;
@@ -157,10 +166,13 @@ void read_messages(const json& body, CompletionRequest& request) {
     const std::string field = text("messages[", i, "]");
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       refuse(field, message, "an object with a role");
-    if (message.contains("tool_calls") && !message["tool_calls"].is_null())
-      throw Refused(400, text(field, ".tool_calls: is not supported, want it left out"), field);
+    for (const char* call : {"tool_calls", "function_call"})
+      if (given(message, call))
+        throw Refused(400, text(field, ".", call, ": is not supported, want it left out"), field);
+    if (!message.contains("content")) refuse(field, message, "an object with a content");
+    note_unknown(message, "messages[].", {"role", "content", "tool_calls", "function_call"}, request.unknown);
     request.messages.push_back({{"role", message["role"].get<std::string>()},
-                                {"content", read_content(message.value("content", json()), field + ".content")}});
+                                {"content", read_content(message["content"], field + ".content", request.unknown)}});
   }
 }
 
@@ -248,6 +260,13 @@ json read_body(std::string_view body) {
   return value;
 }
 
+void note_unknown(const json& object, const std::string& path, std::initializer_list<std::string_view> known,
+                  std::vector<std::string>& unknown) {
+  for (const auto& [name, value] : object.items())
+    if (std::ranges::find(known, name) == known.end() && std::ranges::find(unknown, path + name) == unknown.end())
+      unknown.push_back(path + name);
+}
+
 std::vector<int32_t> read_ids(const json& list, int64_t vocabulary, const std::string& field) {
   if (!list.is_array()) refuse(field, list, "a list of token ids");
   std::vector<int32_t> ids;
@@ -276,6 +295,7 @@ CompletionRequest read_completion(std::string_view bytes, bool chat, int64_t voc
     if (!options->is_object()) refuse("stream_options", *options, "an object");
     if (!f.stream) refuse("stream_options", *options, "stream = true beside it");
     request.include_usage = given_true(*options, "include_usage", "stream_options.include_usage");
+    note_unknown(*options, "stream_options.", {"include_usage"}, request.unknown);
   }
   request.seeded = given(body, "seed") != nullptr;
   request.writer.sampler = {.temperature = f.temperature,

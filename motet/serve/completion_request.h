@@ -47,6 +47,9 @@ CompletionRequest read_completion(std::string_view body, bool chat, int64_t voca
 
 /// The JSON object of a body. Throws Refused 400.
 nlohmann::json read_body(std::string_view body);
+/// Adds the names of an object that are not known, behind its path, as in "stream_options.".
+void note_unknown(const nlohmann::json& object, const std::string& path, std::initializer_list<std::string_view> known,
+                  std::vector<std::string>& unknown);
 /// Token ids of a list. Throws Refused 400 naming `field`.
 std::vector<int32_t> read_ids(const nlohmann::json& list, int64_t vocabulary, const std::string& field);
 

@@ -85,6 +85,19 @@ TEST(CompletionRequest, WhatIsNotDoneIsRefusedAndTheUnknownIsToldOfOnce) {
   EXPECT_EQ(text_refusal(R"("messages": [])"), "messages: is of the other route, want prompt");
   const CompletionRequest request = read_completion(R"({"prompt": "a", "beams": 3, "user": "me"})", false, 256);
   EXPECT_EQ(request.unknown, std::vector<std::string>{"beams"});
+  EXPECT_EQ(text_refusal(R"("stop_token_ids": [2])"), "stop_token_ids: is not supported, want it left out");
+  EXPECT_EQ(text_refusal(R"("min_tokens": 1)"), "min_tokens: is not supported, want it left out");
+  EXPECT_EQ(text_refusal(R"("min_tokens": 0, "stop_token_ids": [], "prompt_logprobs": null)"), "");
+}
+
+TEST(CompletionRequest, TheUnknownWithinObjectsIsToldOfOnceToo) {
+  const CompletionRequest request = read_completion(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache": 1}], "name": "me"},
+                       {"role": "user", "content": "b", "name": "you", "tool_calls": null}],
+          "stream": true, "stream_options": {"include_usage": true, "every": 2}})",
+      true, 256);
+  EXPECT_EQ(request.unknown,
+            (std::vector<std::string>{"messages[].name", "messages[].content[].cache", "stream_options.every"}));
 }
 
 TEST(CompletionRequest, MessagesAreTextsAndPartsOfText) {
@@ -95,6 +108,10 @@ TEST(CompletionRequest, MessagesAreTextsAndPartsOfText) {
   EXPECT_EQ(request.messages.dump(), R"([{"role":"system","content":"s"},{"role":"user","content":"ab"}])");
   EXPECT_EQ(refusal(R"({"messages": []})", true), "messages: want a list of at least one message");
   EXPECT_EQ(refusal(R"({"messages": [{"content": "a"}]})", true).substr(0, 12), "messages[0]:");
+  EXPECT_EQ(refusal(R"({"messages": [{"role": "user", "contents": "a"}]})", true),
+            "messages[0]: {\"contents\":\"a\",\"role\":\"user\"}, want an object with a content");
+  EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": null, "function_call": {}}]})", true),
+            "messages[0].function_call: is not supported, want it left out");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", true),
             "messages[0].content: {\"type\":\"image_url\"}, want parts of type text alone");
 }

@@ -272,7 +272,7 @@ void Routes::attention(const HttpRequest& request, HttpReply reply) const {
 }
 
 // As vLLM has them, for clients that have no tokenizer of their own.
-void Routes::tokenize(const HttpRequest& request, HttpReply reply) const {
+void Routes::tokenize(const HttpRequest& request, HttpReply reply) {
   const Served& served = *served_.load();
   const json body = read_body(request.body), prompt = body.value("prompt", json()),
              messages = body.value("messages", json());
@@ -283,24 +283,32 @@ void Routes::tokenize(const HttpRequest& request, HttpReply reply) const {
     return value.is_null() ? without : value.get<bool>();
   };
   const bool generation = flag("add_generation_prompt", true), special = flag("add_special_tokens", false);
+  std::vector<std::string> unknown;
+  note_unknown(body, "", {"model", "prompt", "messages", "add_generation_prompt", "add_special_tokens"}, unknown);
   std::vector<int32_t> ids;
   if (!messages.is_null()) {
     const json chat{{"messages", messages}};
-    ids = chat_prompt(read_completion(chat.dump(), true, served.tokenizer.vocabulary_size()).messages, generation);
+    const CompletionRequest asked = read_completion(chat.dump(), true, served.tokenizer.vocabulary_size());
+    unknown.insert(unknown.end(), asked.unknown.begin(), asked.unknown.end());
+    ids = chat_prompt(asked.messages, generation);
   } else {
     if (!prompt.is_string()) throw Refused(400, "prompt: want a text", "prompt");
     ids = encoded(prompt.get<std::string>(), "prompt", special);
   }
+  warn_of_unknown(unknown);
   send(reply, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", served.context}});
 }
 
-void Routes::detokenize(const HttpRequest& request, HttpReply reply) const {
+void Routes::detokenize(const HttpRequest& request, HttpReply reply) {
   const Served& served = *served_.load();
   const Tokenizer& tokenizer = served.tokenizer;
   const json body = read_body(request.body);
   check_model_of(served, body);
   const std::vector<int32_t> ids = read_ids(body.value("tokens", json()), tokenizer.vocabulary_size(), "tokens");
   if (ids.size() > kMostIds) throw Refused(400, text("tokens: ", ids.size(), ", want at most ", kMostIds), "tokens");
+  std::vector<std::string> unknown;
+  note_unknown(body, "", {"model", "tokens"}, unknown);
+  warn_of_unknown(unknown);
   send(reply, {{"prompt", tokenizer.text(ids, false)}});
 }
 
@@ -399,6 +407,10 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
                   text("logprobs: up to ", told, " with these prompts, n and max_tokens, want at most ",
                        kMostToldLogprobs, ": fewer of any"),
                   "logprobs");
+  // Scores of prompts come in one piece, which a stream would write on the engine's thread.
+  if (asked.fields.stream && asked.fields.echo && asked.writer.logprobs >= 0 && is_large(told, 0))
+    throw Refused(400, text("stream: up to ", told, " logprobs with echo, want it left out, or fewer of them"),
+                  "stream");
   AnswerForm form{.chat = chat,
                   .stream = asked.fields.stream,
                   .include_usage = asked.include_usage,

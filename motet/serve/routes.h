@@ -61,8 +61,8 @@ class Routes {
   void models(HttpReply) const;
   void model(const HttpRequest&, HttpReply) const;
   void attention(const HttpRequest&, HttpReply) const;
-  void tokenize(const HttpRequest&, HttpReply) const;
-  void detokenize(const HttpRequest&, HttpReply) const;
+  void tokenize(const HttpRequest&, HttpReply);
+  void detokenize(const HttpRequest&, HttpReply);
   void complete(const HttpRequest&, HttpReply, const std::string& owner, bool chat);
   std::vector<int32_t> encoded(const std::string& text, const char* field, bool add_special = false) const;
   std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages, bool generation) const;

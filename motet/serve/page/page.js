@@ -24,20 +24,22 @@ async function ask(path, body, signal) {
   } catch {
     message = message || answer.statusText;
   }
-  throw new Error(message);
+  throw Object.assign(new Error(message), {status: answer.status});
 }
 
-// The data of server-sent events, one by one.
+// The data of server-sent events, one by one, up to [DONE]. What ends before it, a proxy may take for a whole answer.
 async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const {value, done} = await reader.read();
-    if (done) return;
+    if (done) throw new Error("The connection ended before the answer did.");
     const lines = (rest + value).split("\n\n");
     rest = lines.pop();
-    for (const line of lines)
-      if (line.startsWith("data: ") && line !== "data: [DONE]") yield JSON.parse(line.slice(6));
+    for (const line of lines) {
+      if (line === "data: [DONE]") return;
+      if (line.startsWith("data: ")) yield JSON.parse(line.slice(6));
+    }
   }
 }
 
@@ -58,36 +60,44 @@ async function talk(question) {
   complain("");
   const talked = conversation;  // another one after "forget"
   talked.push({role: "user", content: question});
-  said("user", question);
-  const answer = said("assistant open", "");
+  const asked = said("user", question), answer = said("assistant open", "");
+  part("talk").setAttribute("aria-busy", "true");  // told as a whole
   running = new AbortController();
+  const length = part("length").value;
   part("send").disabled = true;
   part("stop").disabled = false;
-  let text = "";
+  let text = "", reason = "";
   try {
     const [path, body] = request(question);
     for await (const event of events(await ask(path, body, running.signal))) {
       if (event.error) throw new Error(event.error.message);
-      for (const choice of event.choices) text += choice.text ?? choice.delta.content ?? "";
+      for (const choice of event.choices) {
+        text += choice.text ?? choice.delta.content ?? "";
+        reason = choice.finish_reason ?? reason;
+      }
       answer.textContent = text;
     }
+    if (!text) complain("The answer is empty.");
   } catch (error) {
     if (error.name !== "AbortError") complain(error.message);
   }
   answer.classList.remove("open");
+  part("talk").setAttribute("aria-busy", "false");
   if (text) {
     talked.push({role: "assistant", content: text});
-  } else {
+    if (reason === "length") answer.append(html("small", {}, `Cut at ${length} tokens.`));
+  } else {  // nothing of it was said, and it can be asked again
     talked.pop();
+    asked.remove();
     answer.remove();
+    if (talked === conversation && !part("question").value) part("question").value = question;
   }
   running = null;
   part("send").disabled = false;
   part("stop").disabled = true;
 }
 
-async function see(text) {
-  complain("");
+async function see(text, wanted) {
   part("draw").disabled = true;
   try {
     const drawn = await (await ask("/motet/attention", {text})).json();
@@ -97,7 +107,7 @@ async function see(text) {
     drawAttention(part("attention"));
     if (data.tokens_cut) complain(`Drawn are the first ${data.tokens_cut} tokens; more would make too large a page.`);
   } catch (error) {
-    complain(error.message);
+    if (wanted) complain(error.message);  // else it is the text that the page begins with
   }
   part("draw").disabled = false;
 }
@@ -107,6 +117,7 @@ async function begin() {
   try {
     model = await (await ask("/motet/model")).json();
   } catch (error) {
+    if (error.status === 503) setTimeout(begin, 1000);  // the model is being loaded
     return complain(error.message);
   }
   part("key-form").hidden = true;
@@ -124,7 +135,7 @@ async function begin() {
     part("talk-title").textContent = "Continue a text";
     part("question").placeholder = "The beginning of a text";
   }
-  see(part("text").value);
+  see(part("text").value, false);
 }
 
 part("ask").addEventListener("submit", (event) => {
@@ -147,7 +158,8 @@ part("forget").addEventListener("click", () => {
 });
 part("see").addEventListener("submit", (event) => {
   event.preventDefault();
-  see(part("text").value);
+  complain("");
+  see(part("text").value, true);
 });
 part("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
