@@ -36,8 +36,11 @@ std::string cuda_why_not(const Problem& p, const cuda::Api& api) {
   if (p.bias_BHTS.defined()) return "there is a bias";
   if (p.B == 0 || p.T == 0 || p.S == 0 || p.E == 0) return "empty";
   if (!ranks_fit(p.pre) || !ranks_fit(p.post)) return "a rank beyond 8";
-  if (p.scales[kK].defined() && !api.has_own(ProblemCall(p, api).get(), cuda::Pass::forward))
-    return "keys in 8 bits beside what decoding takes";
+  // Mixes in 8 bits are widened where they are read, not to be looked at.
+  const auto decodes = [&] {
+    return api.has_own(PlainProblem(p, PlainProblem::Mixes::key_side_as_given).get(), cuda::Pass::forward);
+  };
+  if (p.scales[kK].defined() && !decodes()) return "keys in 8 bits beside what decoding takes";
   return api.why_not(plain_sizes(p));
 }
 

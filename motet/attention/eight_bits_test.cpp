@@ -98,8 +98,7 @@ TEST(EightBits, AGpuReadsThemAsTheyLieWhereItDecodes) {
   EXPECT_EQ(cuda::emulated::take_fault(), "");
 }
 
-// Every part of the key side in 16 bits under queries of 32: by decoding's kernels, the general ones and between
-// products.
+// Every part of the key side in 16 bits under queries of 32: by decoding's kernels and the general ones.
 TEST(EightBits, AGpuReadsSixteenBitsAsTheyLie) {
   at::manual_seed(5);
   testing::Shape n;
@@ -139,7 +138,17 @@ TEST(EightBits, WithoutTheirScalesTheyAreRefused) {
   c = drawn(1, true);
   KeyScales some = c.scales;
   some.post.gate_BSH = Tensor();
+  try {
+    composed_attention(c.queries, c.keys, some, c.attention);
+    ADD_FAILURE() << "taken";
+  } catch (const c10::ValueError& error) {
+    EXPECT_NE(std::string(error.what()).find("the scales of post_key_gate want float32 of shape [2, 150]"),
+              std::string::npos);
+  }
+  some = c.scales;
+  c.keys.post.gate_BSH = Tensor();
   EXPECT_THROW(composed_attention(c.queries, c.keys, some, c.attention), c10::ValueError);
+  c = drawn(1, true);
   some.post.gate_BSH = c.scales.post.gate_BSH.slice(1, 1);
   EXPECT_THROW(composed_attention(c.queries, c.keys, some, c.attention), c10::ValueError);
 }

@@ -129,7 +129,9 @@ int bench_train_goals(const nlohmann::json& request, const BenchRequest& asked) 
   for (Option& option : sizes) option.default_value = goal.at(option.name);
   TrainBench bench{.shape = train_shape_options().read(parse_shape(asked.shape, sizes)), .contenders = {}};
   output_format(request);  // refused before anything runs
-  const Setup setup{.threads = request_threads(request), .repeats = repeats_of(asked, 7), .device = device};
+  const Setup setup{.threads = device.is_cpu() ? two_threads(request) : request_threads(request),
+                    .repeats = repeats_of(asked, 7),
+                    .device = device};
   bench.python = asked.python;
   bench.threads = setup.threads;
   bench.device = setup.device;

@@ -170,7 +170,7 @@ int bench_infer(const nlohmann::json& request) {
   if (request.contains("model")) own = open_checkpoint(model_folder(request, "model"));
   const std::vector<WeightType> types = weight_types(asked.weights, own);
   const std::vector<std::string> rivals = rival_names(asked.rivals, device, own);
-  const Setup setup{decoding_threads(request), repeats, "Means", device};
+  const Setup setup{two_threads(request), repeats, "Means", device};
   InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};
   bench.turns.repeats = setup.repeats;
   const Scratch scratch;

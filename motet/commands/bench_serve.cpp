@@ -117,7 +117,7 @@ int bench_serve(const nlohmann::json& request) {
   output_format(request);  // refused before anything runs
   if (!asked.rivals.empty() && asked.rivals != "llama_server" && asked.rivals != "none")
     throw UsageError(unknown_name("rival", asked.rivals, {"llama_server", "none"}));
-  const int64_t threads = decoding_threads(request), length = shape.prompt + shape.generate;
+  const int64_t threads = two_threads(request), length = shape.prompt + shape.generate;
   const SamplingRequest sampling = sampling_of(asked);
   const std::filesystem::path folder = model_folder(request, "model");
 

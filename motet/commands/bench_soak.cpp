@@ -12,7 +12,7 @@ int bench_soak(const nlohmann::json& request) {
   for (const char* field : {"shape", "repeats", "rivals", "beside"})
     if (request.contains(field)) fail_usage("--", field, " is given with --soak, which has its own");
   output_format(request);  // refused before anything runs
-  const int64_t threads = decoding_threads(request);
+  const int64_t threads = two_threads(request);
   const SamplingRequest sampling = sampling_of(asked);
   ServedFolder own(model_folder(request, "model"), sampling, threads, SoakLoad().max_tokens + 1, true);
   SoakLoad load{.port = own.server.port(), .requests = asked.soak};

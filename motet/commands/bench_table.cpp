@@ -42,7 +42,7 @@ int64_t repeats_of(const BenchRequest& asked, int64_t fewest, int64_t otherwise)
   return asked.repeats > 0 ? asked.repeats : otherwise;
 }
 
-int64_t decoding_threads(const nlohmann::json& request) {
+int64_t two_threads(const nlohmann::json& request) {
   nlohmann::json with_threads = request;
   if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
   return request_threads(with_threads);

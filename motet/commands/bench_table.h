@@ -22,8 +22,8 @@ void add_setup(Table&, const Setup&, const nlohmann::json& request);
 /// --repeats, or `otherwise`. Throws UsageError below the fewest of which a median says something.
 int64_t repeats_of(const BenchRequest&, int64_t fewest, int64_t otherwise = 9);
 
-/// -t, or two where there are as many: what decoding is measured with.
-int64_t decoding_threads(const nlohmann::json& request);
+/// -t, or two where there are as many: more of them meet on a small model's matrices.
+int64_t two_threads(const nlohmann::json& request);
 
 Cell milliseconds(double seconds);
 Cell ratio(double);

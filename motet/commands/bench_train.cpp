@@ -37,11 +37,8 @@ std::vector<Contender> contenders_of(const BenchRequest& asked, const TrainShape
   return all;
 }
 
-// Two threads, where there are as many: more of them meet on a small model's matrices.
 Setup setup_of(const nlohmann::json& request, const BenchRequest& asked, int64_t repeats) {
-  nlohmann::json with_threads = request;
-  if (!request.contains("threads")) with_threads["threads"] = std::min(2, processor_count());
-  return {.threads = request_threads(with_threads), .repeats = repeats, .device = parse_device(asked.device)};
+  return {.threads = two_threads(request), .repeats = repeats, .device = parse_device(asked.device)};
 }
 
 std::string key_of(const std::string& rival) {

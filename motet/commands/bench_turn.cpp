@@ -37,7 +37,7 @@ int bench_turn(const nlohmann::json& request) {
   for (const char* field : {"shape", "rivals", "beside", "soak"})
     if (request.contains(field)) fail_usage("--", field, " is given with --turn, which has its own");
   output_format(request);  // refused before anything runs
-  const int64_t threads = decoding_threads(request), repeats = repeats_of(asked, 1, 5),
+  const int64_t threads = two_threads(request), repeats = repeats_of(asked, 1, 5),
                 second = asked.turn + kAnswer + kMessage;
   const SamplingRequest sampling = sampling_of(asked);
   const std::filesystem::path folder = model_folder(request, "model");

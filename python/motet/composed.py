@@ -104,7 +104,7 @@ def composed_attention(q, k, v, *, return_lse=False, **arguments):
         _query_full [B,T,N,M], _key_full [B,S,N,M]: a whole matrix.
     With no part the input passes. Alone as post mix:
         pair_lambda, a tensor [], [Ho] or [B,T,Ho]: U[i] = P[2i] - pair_lambda[i] P[2i+1].
-    Mix tensors, pair_lambda and bias have q's dtype or float32; sums, softmax and mixing run in at least float32.
+    Mix tensors (the key side see above), pair_lambda and bias have q's dtype or float32; sums, softmax and mixing run in at least float32.
 
     precision: 'highest', or 'high', which multiplies float32 in three products of bfloat16 tiles (AMX) in place of six,
         off by at most 2^-15 of each term. A ValueError where there are none.

@@ -6,8 +6,8 @@
 #include "motet/core/precision.h"
 #include "motet/core/threads.h"
 
-// The whole interface of the fused CPU kernels of composed attention: plain numbers in (mix tensors in float32), a
-// status out. No torch, no exceptions.
+// The whole interface of the fused CPU kernels of composed attention: plain numbers in (mix tensors in float32; those
+// of the key side, k and v in 16 or 8 bits too), a status out. No torch, no exceptions.
 namespace motet::cpu {
 
 using plain::by_key, plain::by_query, plain::HeadMix, plain::MixTensor, plain::Operand, plain::Pairs, plain::PartSize,
