@@ -295,9 +295,10 @@ def test_an_error_of_the_template_is_the_requests(tmp_path, small):
 def test_scores_of_a_long_prompt_do_not_stream(server):
     asked = {"prompt": "b" * 450, "max_tokens": 1, "echo": True, "logprobs": 20}
     error = server.post("/v1/completions", asked | {"stream": True}, status=400)["error"]
-    assert error["param"] == "stream" and error["message"].startswith("stream: up to 9471 logprobs with echo, want it left out")
+    assert error["param"] == "stream" and error["message"].startswith("stream: 9450 logprobs of prompts, want it left out")
     assert len(server.post("/v1/completions", asked)["choices"][0]["logprobs"]["tokens"]) == 451
     assert server.ask("POST", "/v1/completions", asked | {"stream": True, "logprobs": 2})[0] == 200
+    assert server.ask("POST", "/v1/completions", asked | {"stream": True, "prompt": "b" * 20, "max_tokens": 480})[0] == 200  # of an answer
 
 
 # ---- who may ask -----------------------------------------------------------------------------------------------------

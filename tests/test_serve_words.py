@@ -105,3 +105,8 @@ def test_tokens_around_a_text_come_when_they_are_asked_for(server):
     generation, without = (server.post("/tokenize", asked | {"add_generation_prompt": flag})["tokens"] for flag in (True, False))
     assert generation[: len(without)] == without and len(generation) > len(without)
     assert "add_special_tokens: want true or false" in server.post("/tokenize", {"prompt": "a", "add_special_tokens": 1}, status=400)["error"]["message"]
+
+
+def test_what_is_drawn_is_said_with_its_blanks(server):
+    drawn = server.post("/motet/attention", {"text": "a b"})
+    assert drawn["tokens"] == [" a", " b"] and drawn["tokens_cut"] == 0

@@ -94,8 +94,8 @@ Attended composed_attention(const Queries& queries, const Keys& keys, const KeyS
   // Everything else is checked on float32 tensors of their shapes, which hold one number.
   const Tensor number = at::zeros({1}, queries.q_BTHD.options().requires_grad(false));
   for (int i = 0; i < kNumInputs; ++i) {
-    TORCH_CHECK_VALUE(given[i].defined() || !scale[i].defined(), function, ": there are scales of ", input_name(i),
-                      " and it is missing");
+    TORCH_CHECK_VALUE(given[i].defined() || !scale[i].defined(), function, ": scales of ", input_name(i),
+                      " stand without it, want both");
     const bool in_8_bits = given[i].defined() && (scale[i].defined() || i == kK || i == kV ||
                                                   (i >= kPre && given[i].scalar_type() == at::kChar));
     if (in_8_bits) check_scale(i, given[i], scale[i]), a.input[i] = number.expand(given[i].sizes());

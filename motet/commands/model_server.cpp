@@ -43,13 +43,15 @@ json about(const std::string& name, ModelImpl& model, int64_t token_bytes, bool 
           {"chat", chat}};
 }
 
+constexpr size_t kDrawnBytes = 16 << 20;  // 128 tokens of 960 pictures
+
 json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   ReportData report;
   for (const int32_t id : ids) report.sample_tokens.push_back(token_bytes(tokenizer, id));
   const std::string mechanism = model.config().attention.at("mechanism");
   report.baseline = mechanism;
   add_pictures(report, mechanism, model, std::vector<int64_t>(ids.begin(), ids.end()), DrawnLayers::all);
-  json drawn = report_json(report);
+  json drawn = report_json(report, kDrawnBytes);
   end_idle_threads();  // a second pool beside the engine's would put both to sleep between small layers
   return drawn;
 }

@@ -12,9 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kCurvePoints = 60000;         // of all curves together: about 0.4 MB
-constexpr size_t kPictureBytes = 1200 * 1024;  // of all packed pictures together
-constexpr int kFewestTokens = 16;              // pictures are not cut below this; layers go first
+constexpr size_t kCurvePoints = 60000;  // of all curves together: about 0.4 MB
+constexpr int kFewestTokens = 16;       // pictures are not cut below this; layers go first
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 json rounded_all(const std::vector<double>& values, int digits = 5) {
@@ -200,7 +199,7 @@ json packed(const AttentionPicture& picture, bool causal, size_t mechanism) {
 }
 
 template <class Index>
-void add_pictures(const ReportData& data, const Index& index_of, json& out) {
+void add_pictures(const ReportData& data, size_t limit, const Index& index_of, json& out) {
   struct Whole {
     const AttentionPicture* picture;
     bool causal;
@@ -221,7 +220,7 @@ void add_pictures(const ReportData& data, const Index& index_of, json& out) {
       const double columns = picture->columns - (picture->rows - rows);
       bytes += 150 + 2 * (causal ? rows * (rows + 1) / 2 + rows * (columns - rows) : rows * columns);
     }
-    return bytes <= kPictureBytes;
+    return bytes <= limit;
   };
   const int all_tokens = tokens, all_layers = layers;
   while (tokens > kFewestTokens && !fits(tokens, layers)) tokens = std::max(kFewestTokens, tokens * 9 / 10);
@@ -283,7 +282,7 @@ json rounded(double value, int digits) {
   return near;
 }
 
-json report_json(const ReportData& data) {
+json report_json(const ReportData& data, size_t picture_bytes) {
   const std::vector<std::string> names = drawn_mechanisms(data);
   const auto index_of = [&](const std::string& name) {
     return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -303,7 +302,7 @@ json report_json(const ReportData& data) {
                              {"deviation", rounded(point.deviation)},
                              {"costs", rounded_all(point.costs, 6)}});
   add_scaling(data, index_of, out);
-  add_pictures(data, index_of, out);
+  add_pictures(data, picture_bytes, index_of, out);
   for (const MixMatrix& matrix : data.matrices) {
     if (matrix.values.size() != static_cast<size_t>(matrix.rows) * static_cast<size_t>(matrix.columns)) continue;
     out["matrices"].push_back({{"m", index_of(matrix.mechanism)},

@@ -23,9 +23,12 @@ int mark_of(const std::vector<std::string>& mechanisms, const std::string& basel
 // `value` to `digits` significant digits; whole numbers stay exact; null when not finite.
 nlohmann::json rounded(double value, int digits = 5);
 
+// Of all packed pictures of a report together.
+inline constexpr size_t kPictureBytes = 1200 * 1024;
+
 // All that the scripts draw. Beside the packed data: "thinned" (curves are means of equal parts), "tokens_cut" and
 // "layers_cut" (pictures show only so many tokens or layers; 0 when whole).
-nlohmann::json report_json(const ReportData& data);
+nlohmann::json report_json(const ReportData& data, size_t picture_bytes = kPictureBytes);
 
 // JSON text that may stand inside a script element: no "<", ">" or "&" remains.
 std::string script_json(const nlohmann::json& value);

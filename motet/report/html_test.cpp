@@ -252,6 +252,7 @@ TEST(HtmlReport, APictureThatIsCutKeepsItsFirstQueriesAndTheirKeys) {
             column > row + 6 ? 0.0f : static_cast<float>((head % 2 ? -1 : 1) * (row + 1) / 64.0 + column / 7000.0));
     data.pictures.push_back(one);
   }
+  EXPECT_EQ(report_json(data, 16 << 20)["tokens_cut"], 0);
   const auto json = report_json(data);
   for (const size_t which : {size_t{0}, size_t{1}}) {
     const auto& picture = json["pictures"][which];

@@ -82,12 +82,16 @@ void check_model_of(const Served& served, const json& body) {
 // What takes longer than a step of the engine is written by a worker.
 bool is_large(int64_t told_logprobs, size_t echoed_bytes) { return told_logprobs > 1 << 13 || echoed_bytes > 1 << 18; }
 
-// How many logarithmic probabilities an answer tells at most.
-int64_t told_logprobs(const std::vector<Job>& jobs) {
-  int64_t told = 0;
+// How many logarithmic probabilities an answer tells at most, of its prompts and in all.
+struct Told {
+  int64_t prompts = 0, all = 0;
+};
+Told told_logprobs(const std::vector<Job>& jobs) {
+  Told told;
   for (const Job& job : jobs) {
-    const int64_t scored = job.score_prompt ? static_cast<int64_t>(job.prompt.size()) : 0;
-    told += job.samples * (scored + job.max_tokens) * (1 + job.writer.logprobs);
+    const int64_t scored = job.score_prompt ? static_cast<int64_t>(job.prompt.size()) : 0,
+                  each = job.samples * (1 + job.writer.logprobs);
+    told.prompts += scored * each, told.all += (scored + job.max_tokens) * each;
   }
   return told;
 }
@@ -401,15 +405,15 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
     const std::string echoed = !asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false);
     add(std::move(ids), echoed);
   }
-  const int64_t told = told_logprobs(jobs);
-  if (told > kMostToldLogprobs)
+  const Told told = told_logprobs(jobs);
+  if (told.all > kMostToldLogprobs)
     throw Refused(400,
-                  text("logprobs: up to ", told, " with these prompts, n and max_tokens, want at most ",
+                  text("logprobs: up to ", told.all, " with these prompts, n and max_tokens, want at most ",
                        kMostToldLogprobs, ": fewer of any"),
                   "logprobs");
   // Scores of prompts come in one piece, which a stream would write on the engine's thread.
-  if (asked.fields.stream && asked.fields.echo && asked.writer.logprobs >= 0 && is_large(told, 0))
-    throw Refused(400, text("stream: up to ", told, " logprobs with echo, want it left out, or fewer of them"),
+  if (asked.fields.stream && is_large(told.prompts, 0))
+    throw Refused(400, text("stream: ", told.prompts, " logprobs of prompts, want it left out, or fewer of them"),
                   "stream");
   AnswerForm form{.chat = chat,
                   .stream = asked.fields.stream,
@@ -417,7 +421,7 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
                   .echo = asked.fields.echo,
                   .skip_special = asked.fields.skip_special_tokens,
                   .logged = options_.logs_requests,
-                  .large = is_large(told, echoed_bytes),
+                  .large = is_large(told.all, echoed_bytes),
                   .logprobs = asked.writer.logprobs,
                   .samples = asked.fields.n,
                   .id = text(chat ? "chatcmpl-" : "cmpl-", std::hex, now(), "-", ++number_),

@@ -298,6 +298,9 @@ Narrowed narrowed(const Problem& p, const HeadMix& mix, int64_t n, int64_t m, Ty
     if (!mix.has(part)) continue;
     const MixTensor& t = mix.part[static_cast<size_t>(part)];
     const plain::PartSize size = plain::part_size(mix, part, n, m);
+    const auto readable = [&](int64_t b, int64_t s) {
+      return !p.key_begin || (s >= p.key_begin[b] && s < p.key_end[b]);
+    };
     for (int64_t key = 0; key < keys; ++key)
       for (int64_t i = 0; i < size.numbers(); ++i) {
         const int64_t to = key * row + column + i, its = key * rows + scale + i / size.columns;
@@ -306,6 +309,7 @@ Narrowed narrowed(const Problem& p, const HeadMix& mix, int64_t n, int64_t m, Ty
         x.bytes[to] = static_cast<int8_t>(std::lround(std::clamp(f / x.scales[its], -127.f, 127.f)));
         if (type != Type::int8) x.halves[to] = narrow(f, type);
         x.floats[to] = type == Type::int8 ? x.scales[its] * x.bytes[to] : widen_bits(x.halves[to], type);
+        if (!readable(key / p.S, key % p.S)) x.floats[to] = x.scales[its] = NAN, x.halves[to] = 0x7fff;
       }
     x.wide.part[part] = {x.floats.data() + column, p.S * row, row};
     x.narrow.part[part] = {type == Type::int8 ? static_cast<void*>(x.bytes.data() + column) : x.halves.data() + column,
