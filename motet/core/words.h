@@ -38,4 +38,7 @@ inline std::vector<std::string> split(const std::string& text, char by) {
   return parts;
 }
 
+/// Of a message that may have several lines.
+inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 }  // namespace motet

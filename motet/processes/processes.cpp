@@ -15,6 +15,7 @@
 #endif
 
 #include "motet/core/interrupt.h"
+#include "motet/core/words.h"
 #include "motet/ops/device.h"
 #include "motet/processes/watch.h"
 
@@ -117,8 +118,7 @@ class Advice {
 
 std::string first_line(const std::exception& error) {
   const auto* own = dynamic_cast<const c10::Error*>(&error);
-  const std::string all = own ? own->what_without_backtrace() : error.what();
-  return all.substr(0, all.find('\n'));
+  return first_line(own ? own->what_without_backtrace() : error.what());
 }
 
 bool has_nccl() {

@@ -6,6 +6,7 @@
 
 #include "motet/core/log.h"
 #include "motet/core/utf8.h"
+#include "motet/core/words.h"
 #include "motet/serve/refused.h"
 #include "motet/text/token_bytes.h"
 
@@ -252,7 +253,7 @@ void CompletionAnswer::done(const Usage& usage) {
       } catch (const std::exception& error) {  // memory, say
         log_warn(text("serve: ", self->form_.id, ": ", error.what()));
         self->close("failed with 500");
-        self->reply_.send(500, "application/json", error_body(500, first_line_of(error)));
+        self->reply_.send(500, "application/json", error_body(500, first_line(error.what())));
       }
     };
     if (!form_.large || !elsewhere_ || !elsewhere_(send)) send();

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "motet/core/log.h"
+#include "motet/core/words.h"
 
 namespace motet {
 namespace {
@@ -74,7 +75,7 @@ void Engine::run() {
       worked = scheduler_.step();
     } catch (const std::exception& error) {
       log_warn(text("serve: a step failed: ", error.what()));
-      scheduler_.fail_all(500, text("the step failed: ", first_line_of(error)));
+      scheduler_.fail_all(500, text("the step failed: ", first_line(error.what())));
     }
     std::unique_lock lock(mutex_);
     scheduled_waiting_ = scheduler_.waiting();

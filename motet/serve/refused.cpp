@@ -4,11 +4,6 @@
 
 namespace motet {
 
-std::string first_line_of(const std::exception& error) {
-  const std::string all = error.what();
-  return all.substr(0, all.find('\n'));
-}
-
 std::string error_body(int status, const std::string& message, const std::string& field) {
   const char* const type = status == 401   ? "authentication_error"
                            : status == 403 ? "permission_error"

@@ -18,9 +18,6 @@ class Refused : public Error {
   std::string field_;
 };
 
-/// What a client is told of a failure that is not its own: its first line, without a library's stack.
-std::string first_line_of(const std::exception&);
-
 /// {"error": {"message", "type", "param", "code"}}, as OpenAI's clients read it.
 std::string error_body(int status, const std::string& message, const std::string& field = "");
 

@@ -6,6 +6,7 @@
 
 #include "motet/core/log.h"
 #include "motet/core/version.h"
+#include "motet/core/words.h"
 #include "motet/serve/page/page_assets.h"
 
 namespace motet {
@@ -236,7 +237,7 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
       refuse(reply, route.path, refused);
     } catch (const std::exception& error) {
       log_warn(text("serve: ", route.path, ": ", error.what()));
-      reply.send(500, "application/json", error_body(500, first_line_of(error)));
+      reply.send(500, "application/json", error_body(500, first_line(error.what())));
     }
   };
   if (!route.worker) return run(request, reply);

@@ -7,6 +7,7 @@
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/core/words.h"
 #include "motet/formats/json.h"
 #include "motet/train/optimizer.h"
 #include "motet/verify/golden_file.h"
@@ -225,8 +226,6 @@ class ModelVerification {
   std::map<std::string, Model> models_;
   std::set<std::string> seen_;
 };
-
-std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 }  // namespace
 

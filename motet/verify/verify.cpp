@@ -5,6 +5,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/core/words.h"
 #include "motet/verify/layouts.h"
 #include "motet/verify/measure.h"
 #include "motet/verify/model_verification.h"
@@ -157,8 +158,6 @@ class Verification {
   const VerifyOptions& options_;
   FileReport& report_;
 };
-
-std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 }  // namespace
 
