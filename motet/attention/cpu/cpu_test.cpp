@@ -71,7 +71,7 @@ TEST_F(Fused, BlocksOfEverySizeMatchTheOracle) {
     for (const Instructions instructions : sets) {
       SCOPED_TRACE(std::to_string(l2) + ", T " + std::to_string(T) + " with " + name(instructions));
       Options options;
-      options.B = T > 128 && instructions != emulated_amx ? 32 : 2, options.T = options.S = T, options.causal = true;
+      options.B = T < 128 ? 4 : instructions != emulated_amx ? 32 : 2, options.T = options.S = T, options.causal = true;
       options.pre = kDcmha, options.post = post, options.pre_identity = options.post_identity = true;
       Sample s(options);
       const std::vector<float> dout = cotangent(s);

@@ -14,7 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kPartKeys = 512;  // keys of a part: the smallest share of a thread; a first value, not tuned
+// Keys of a part, the share of a thread. With 300 keys two threads of a Zen 4 made a token of SmolLM2 in 2 to 4 % less
+// time than with parts of 512; with 1500, or parts of 128, in the same.
+constexpr int64_t kPartKeys = 256;
 
 /// One sequence of a call. Its memory serves one sequence after another.
 class Decode {

@@ -173,43 +173,6 @@ HWY_INLINE void transpose_four(const float* rows, int64_t stride, float* out, co
   MOTET_UNROLL(4) for (int n = 0; n < 4; ++n) store(out + place(n), v[n]);
 }
 
-/// The numbers of a square: rows [begin, end) of 16, the others are 0, and the first `count` of 16 numbers.
-struct Square {
-  int begin, end, count;
-};
-
-/// out[place(n) + i] = number n (n < count) of row i (i < 16), of squares of a vector's size. `rows` is row 0, and what
-/// is outside the square is not touched.
-template <bool kWhole, class Place>
-HWY_INLINE void transpose_square(const float* rows, int64_t stride, const Square square, float* out,
-                                 const Place place) {
-#if HWY_TARGET <= HWY_AVX3
-  const Floats d;
-  Vec v[16];
-  const auto row = [&](int i) HWY_ATTR {
-    if (kWhole) return load(rows + i * stride);
-    const bool inside = i >= square.begin && i < square.end;
-    return hn::MaskedLoad(hn::FirstN(d, inside ? static_cast<size_t>(square.count) : 0), d, rows + i * stride);
-  };
-  each<4>([&](auto k) MOTET_INLINED {  // block j of v[4k + n]: number 4j + n of rows 4k to 4k + 3
-    each<4>([&](auto i) MOTET_INLINED { v[4 * k + i] = row(4 * k + i); });
-    transpose_in_blocks(v + 4 * k);
-  });
-  each<4>([&](auto n) MOTET_INLINED {
-    const auto lower = [&](Vec a, Vec b) HWY_ATTR { return hn::ConcatLowerLower(d, b, a); };
-    const auto upper = [&](Vec a, Vec b) HWY_ATTR { return hn::ConcatUpperUpper(d, b, a); };
-    const auto even = [&](Vec a, Vec b) HWY_ATTR { return hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a); };
-    const auto odd = [&](Vec a, Vec b) HWY_ATTR { return hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)); };
-    const auto put = [&](int number, Vec x) HWY_ATTR {
-      if (kWhole || number < square.count) store(out + place(number), x);
-    };
-    const Vec a = lower(v[n], v[n + 8]), b = lower(v[n + 4], v[n + 12]);  // blocks 0 and 1 of rows 0 and 8, 4 and 12
-    const Vec p = upper(v[n], v[n + 8]), q = upper(v[n + 4], v[n + 12]);
-    put(n, even(a, b)), put(4 + n, odd(a, b)), put(8 + n, even(p, q)), put(12 + n, odd(p, q));
-  });
-#endif
-}
-
 /// out[place(n) + i] = number n (n < width) of row i (i < 32); rows outside [first, last) of the panel give 0.
 /// `rows.data` is row `first`.
 template <class Place>
@@ -219,13 +182,6 @@ HWY_NOINLINE void pack_transposed(const Rows& rows, int first, int last, int64_t
     const auto row = [&](int i) { return rows.data + (i - first) * rows.stride; };  // that may be read
     const auto from = [&](int64_t n) { return [where, n](int64_t i) { return where(n + i); }; };
     int64_t n = 0;
-    for (; kLanes == 16 && n + 4 < width; n += kLanes) {
-      const Square square{begin - at, end - at, static_cast<int>(std::min<int64_t>(kLanes, width - n))};
-      if (end - begin == kLanes && square.count == kLanes)
-        transpose_square<true>(row(at) + n, rows.stride, square, out, from(n));
-      else
-        transpose_square<false>(row(at) + n, rows.stride, square, out, from(n));
-    }
     const auto four = [&](int64_t n) HWY_ATTR {
       if (end - begin == kLanes) return transpose_four(row(at) + n, rows.stride, out, from(n));
       HWY_ALIGN float some[4 * kLanes] = {};

@@ -14,6 +14,9 @@ constexpr int64_t kOnlineRows = 128;
 // the usual size or, forward, keeps nothing. On Zen 5 (1 MiB) 96 and 128 rows of 16 heads won at most 3 % and lost up
 // to 6 %.
 constexpr int64_t kMixedRows = 64, kMixedRowsWhereMany = 128, kEnoughBlocks = 32;
+// Few queries, as those of a piece of a prompt, make so many blocks forward, that threads can share them: on Zen 4
+// blocks of 16 and 32 of 64 to 256 queries take a thread no longer than those of 64.
+constexpr int64_t kFewestBlocks = 8;
 constexpr int64_t kUsualL2 = int64_t{1} << 20;
 // The most sub-blocks of a group, and the part of L2 that what they make of a tile may take. Of 16 heads all of them
 // may: on 1 MiB a quarter holds 8 tiles forward, 4 times 4 backward, on 512 KiB a half.
@@ -131,14 +134,17 @@ std::pair<int64_t, int64_t> mixed_rows(const Problem& p, const Plan& plan, const
   // A small L2, half of which does not hold keys and values of a tile, keeps nothing of them from one to the next.
   const bool streams =
       has_small_l2(caches) && 2.0 * sizeof(float) * kForwardKeys * (keys + values) > static_cast<double>(l2);
-  const int64_t blocks = p.B * static_cast<int64_t>(plan.units.size()) * (p.T / kMixedRowsWhereMany);
+  const int64_t units = static_cast<int64_t>(plan.units.size());
+  const int64_t blocks = p.B * units * (p.T / kMixedRowsWhereMany);
   const bool enough = blocks >= kEnoughBlocks, large = l2 >= 2 * kUsualL2;
   const int64_t heads = std::max({unit.scores, unit.softmax, unit.outputs});
-  const auto rows = [&](const Traffic& traffic, int64_t buffers, bool many) {
-    const int64_t most = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), many ? kMixedRowsWhereMany : kMixedRows);
+  const int64_t queries = round_up(std::max<int64_t>(p.T, 1), kRows);
+  const auto rows = [&](const Traffic& traffic, int64_t buffers, bool many, int64_t fewest = 1) {
+    int64_t most = std::min(queries, many ? kMixedRowsWhereMany : kMixedRows);
+    while (most > 2 * kRows && p.B * units * ((queries + most - 1) / most) < fewest) most -= kRows;
     return rows_within_budget(p, buffers, streams ? most : rows_of_least_traffic(traffic, mean_keys(p), l2, most));
   };
-  return {rows(forward_traffic(unit, keys, values, p), heads, enough && (large || streams)),
+  return {rows(forward_traffic(unit, keys, values, p), heads, enough && (large || streams), kFewestBlocks),
           rows(backward_traffic(unit, keys, values, p), 3 * odd_heads(heads), enough && large)};
 }
 

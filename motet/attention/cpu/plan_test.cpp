@@ -126,6 +126,26 @@ TEST(Plan, RowsAreThoseThatBringTheLeastFromBeyondL2) {
   EXPECT_EQ(rows(4096, kSmall), Rows(128, 64));
 }
 
+// Eight blocks, of at least 16 queries each, forward alone: keys are read once more for each of them.
+TEST(Plan, FewMixedQueriesAreSharedAmongThreads) {
+  using Rows = std::pair<int64_t, int64_t>;
+  const auto rows = [](int64_t T, int64_t B = 1, const CacheSizes& caches = kZen, bool mixed = true) {
+    Problem p = problem(T, 2 * T, 9);
+    p.B = B, p.D = p.E = 64, p.causal = true;
+    if (mixed) p.pre = p.post = parts({kQueryGate});
+    const Plan plan = make_plan(p, caches);
+    return Rows(plan.forward_rows, plan.backward_rows);
+  };
+  EXPECT_EQ(rows(17), Rows(16, 24));
+  EXPECT_EQ(rows(64), Rows(16, 64));
+  EXPECT_EQ(rows(64, 2), Rows(16, 64));
+  EXPECT_EQ(rows(64, 3), Rows(24, 64));  // three blocks of each of three sequences
+  EXPECT_EQ(rows(64, 8), Rows(64, 64));
+  EXPECT_EQ(rows(200), Rows(24, 64));  // 32 would be seven
+  EXPECT_EQ(rows(64, 1, kSmall), Rows(16, 64));
+  EXPECT_EQ(rows(64, 1, kZen, false), Rows(64, 64));  // heads are shared
+}
+
 TEST(Plan, SubBlocksAreGroupedWhereL2IsSlowOrSmallAndHeadsAreMixed) {
   using Sizes = std::pair<int64_t, int64_t>;
   Problem p = problem(4096, 4096);
