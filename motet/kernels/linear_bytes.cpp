@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -226,34 +227,70 @@ MOTET_VNNI void lanes(Block& block, const Tile& tile, const int8_t* packed) {
   }
 }
 
+// 64 numbers of x, of which `count` are there, zeros behind them.
+MOTET_VNNI_INLINE void load_step(const float* x, int64_t count, __m512 (&v)[4]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    v[i] = count >= kStep ? _mm512_loadu_ps(x + 16 * i) : _mm512_maskz_loadu_ps(mask(count - 16 * i), x + 16 * i);
+}
+
+MOTET_VNNI_INLINE float power_of_two(int exponent) { return std::bit_cast<float>((exponent + 127) << 23); }
+
+// The power of two by which a row whose largest number has these bits becomes whole numbers of three digits.
+MOTET_VNNI_INLINE int shift_of(uint32_t largest) {
+  const int shift = std::min(149 - static_cast<int>(largest >> 23), 126);
+  return std::bit_cast<float>(largest) * power_of_two(shift) > kLargest ? shift - 1 : shift;
+}
+
+// The three digits of 64 whole numbers, each as 64 bytes behind each other.
+MOTET_VNNI_INLINE void store_digits(const __m512i (&whole)[4], int8_t* to, __m512i (&sums)[kDigits]) {
+  const __m512i plus128 = _mm512_set1_epi32(0x808080), ones = _mm512_set1_epi8(1);
+  const __m512i by_digit = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, -1, -1, -1, -1));  // of each four numbers
+  const __m512i two = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29),
+                third = _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31);
+  __m512i v[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    v[i] = _mm512_shuffle_epi8(_mm512_xor_si512(_mm512_add_epi32(whole[i], plus128), plus128), by_digit);
+  const __m512i first = _mm512_permutex2var_epi32(v[0], two, v[1]), last = _mm512_permutex2var_epi32(v[2], two, v[3]);
+  const __m512i digits[] = {_mm512_shuffle_i64x2(first, last, 0x44), _mm512_shuffle_i64x2(first, last, 0xee),
+                            _mm512_shuffle_i64x2(_mm512_permutex2var_epi32(v[0], third, v[1]),
+                                                 _mm512_permutex2var_epi32(v[2], third, v[3]), 0x44)};
+#pragma GCC unroll 3
+  for (int d = 0; d < kDigits; ++d) {
+    _mm512_store_si512(to + d * kStep, digits[d]);
+    add_products(sums[d], ones, digits[d]);
+  }
+}
+
 // One row of x to its digits, the rows of its tile apart.
 MOTET_VNNI void split_row(const float* x, int64_t K, int64_t rows, int8_t* to, float& unit, double& offset) {
-  __m512 largest = _mm512_setzero_ps(), nothing = _mm512_setzero_ps();  // nothing: NaN if a number is not finite
-  for (int64_t k = 0; k < K; k += 16) {
-    const __m512 v = _mm512_maskz_loadu_ps(mask(K - k), x + k);
-    largest = _mm512_max_ps(largest, _mm512_abs_ps(v)), nothing = _mm512_fmadd_ps(v, _mm512_setzero_ps(), nothing);
+  // Of bits without a sign: what is not finite is larger than what is.
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i largest = _mm512_setzero_si512(), other = largest;
+  __m512 v[4];
+  for (int64_t k = 0; k < K; k += kStep) {
+    load_step(x + k, K - k, v);
+    const auto bits = [&](int i) MOTET_VNNI { return _mm512_and_si512(_mm512_castps_si512(v[i]), magnitude); };
+    largest = _mm512_max_epu32(_mm512_max_epu32(largest, bits(0)), bits(1));
+    other = _mm512_max_epu32(_mm512_max_epu32(other, bits(2)), bits(3));
   }
-  const float top = _mm512_reduce_max_ps(largest), spoilt = _mm512_reduce_add_ps(nothing);
-  int exponent = 0;
-  if (spoilt == 0) std::frexp(top, &exponent);
-  int shift = std::min(23 - exponent, 126);
-  if (std::ldexp(top, shift) > kLargest) --shift;
-  unit = std::ldexp(1.f, -shift) + spoilt;
-  const __m512 up = _mm512_set1_ps(std::ldexp(1.f, shift));
-  const __m512i plus128 = _mm512_set1_epi32(0x808080);
-  __m512i sum = _mm512_setzero_si512();
-  for (int64_t k = 0; k < steps(K) * kStep; k += 16) {
-    const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask(K - k), x + k), up));
-    sum = _mm512_add_epi64(sum, _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(whole)),
-                                                 _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(whole, 1))));
-    const __m512i digits = _mm512_xor_si512(_mm512_add_epi32(whole, plus128), plus128);
-    int8_t* const at = to + k / kStep * rows * kDigits * kStep + k % kStep;
-    const auto store = [&](int digit, __m512i v) MOTET_VNNI {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(at + digit * kStep), _mm512_cvtepi32_epi8(v));
-    };
-    store(0, digits), store(1, _mm512_srli_epi32(digits, 8)), store(2, _mm512_srli_epi32(digits, 16));
+  const uint32_t top = _mm512_reduce_max_epu32(_mm512_max_epu32(largest, other));
+  const bool finite = top < 0x7f800000;
+  const int shift = finite ? shift_of(top) : 0;
+  unit = finite ? power_of_two(-shift) : NAN;
+  const __m512 up = _mm512_set1_ps(power_of_two(shift));
+  __m512i sums[kDigits] = {};
+  for (int64_t k = 0; k < K; k += kStep, to += rows * kDigits * kStep) {
+    load_step(x + k, K - k, v);
+    __m512i whole[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) whole[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], up));
+    store_digits(whole, to, sums);
   }
-  offset = 128. * static_cast<double>(_mm512_reduce_add_epi64(sum));
+  const auto sum = [&](int d) MOTET_VNNI { return static_cast<double>(_mm512_reduce_add_epi32(sums[d])); };
+  offset = 128 * ((sum(2) * 256 + sum(1)) * 256 + sum(0));
 }
 
 }  // namespace
