@@ -29,13 +29,14 @@ std::mt19937_64 seeded(uint64_t seed, uint64_t sample) {
   return std::mt19937_64(words);
 }
 
-// What a block of logits holds, looked at in lanes of their own, which a compiler makes vectors of.
+constexpr size_t kLanes = 16;  // in which logits are looked at: a compiler makes vectors of them
+
+// What a block of logits holds.
 struct Seen {
   float most = -std::numeric_limits<float>::infinity();
   bool finite = false, nan = false;
 };
 Seen seen(std::span<const float> logits) {
-  constexpr size_t kLanes = 16;
   Seen all;
   std::array<float, kLanes> most;
   std::array<int32_t, kLanes> finite{}, nan{};
@@ -208,6 +209,15 @@ int32_t Sampler::next(std::span<const Candidate> likeliest) {
   const int32_t id = filtered();
   ++drawn_[id];
   return id;
+}
+
+bool all_finite(std::span<const float> logits) {
+  std::array<float, kLanes> sums{};  // of nothing, or NaN
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += logits[i + lane] - logits[i + lane];
+  for (; i < logits.size(); ++i) sums[0] += logits[i] - logits[i];
+  return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
 }
 
 double log_probability(std::span<const float> logits, int32_t id) {

@@ -70,6 +70,9 @@ class Sampler {
   std::unordered_map<int32_t, int64_t> drawn_;  // how often each token was; 0: it is in the prompt alone
 };
 
+/// Whether none is NaN or infinite.
+bool all_finite(std::span<const float> logits);
+
 /// Log softmax of the logits at `id`, and at the `count` likeliest of the first `known` tokens, best first.
 double log_probability(std::span<const float> logits_V, int32_t id);
 std::vector<ScoredToken> likeliest(std::span<const float> logits_V, int64_t count, int64_t known);

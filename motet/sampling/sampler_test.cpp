@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -278,6 +279,21 @@ TEST(Sampler, TheLikeliestAreEnough) {
   EXPECT_EQ(Sampler({.presence_penalty = 0.1}).wanted(), 0);
   EXPECT_EQ(Sampler({.temperature = 0, .frequency_penalty = 0.1}).wanted(), 0);
   EXPECT_EQ(Sampler({.bias = {{3, 1.0}}}).wanted(), 0);
+}
+
+TEST(Sampler, WhatIsNotFiniteIsFoundAnywhere) {
+  const float most = std::numeric_limits<float>::max(), infinity = std::numeric_limits<float>::infinity();
+  for (const size_t size : {0, 1, 15, 16, 17, 50}) {
+    std::vector<float> logits(size, most);
+    EXPECT_TRUE(all_finite(logits)) << size;
+    for (float& x : logits) {
+      for (const float other : {infinity, -infinity, std::nanf("")}) {
+        x = other;
+        EXPECT_FALSE(all_finite(logits)) << other << " of " << size;
+      }
+      x = -most;
+    }
+  }
 }
 
 TEST(Sampler, LogProbabilitiesAreTheLogSoftmax) {

@@ -1,7 +1,6 @@
 #include "motet/serve/scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <optional>
 
@@ -195,8 +194,7 @@ void Scheduler::take(const Target& target, int64_t first, std::span<const float>
   Request& request = *target.request;
   if (request.ended) return;
   try {
-    if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }))
-      motet::fail("serve: the model's logits are not finite");
+    if (!all_finite(logits)) motet::fail("serve: the model's logits are not finite");
     target.sample ? draw(request, *target.sample, logits) : take_prompt(request, first, logits, rows);
   } catch (const Error& error) {
     std::vector<int32_t> ids = request.job.prompt;
