@@ -95,12 +95,12 @@ TEST_F(LinearBytes, ARowHasAUnitOfItsOwn) {
   for (size_t i = 0; i < same.y.size(); ++i) ASSERT_EQ(some.y[i], std::ldexp(same.y[i], exponents[i / 9] - 23)) << i;
 }
 
-// One number of each row, at every place, is 2^16 times the others and makes the unit.
+// One number of each row, at every place, is 2^14 times the others and makes the unit.
 TEST_F(LinearBytes, TheLargestNumberMayStandAnywhere) {
   const int64_t K = 131;
   Whole some(2, K, K);
   for (size_t m = 0; m < K; ++m)
-    for (size_t k = 0; k < K; ++k) some.x[m * K + k] = static_cast<float>((m == k ? 65536 : 1) * (m + k + 1));
+    for (size_t k = 0; k < K; ++k) some.x[m * K + k] = static_cast<float>((m == k ? 16384 : 1) * (m + k + 1));
   EXPECT_EQ(some.multiply(), some.right());
 }
 

@@ -42,13 +42,17 @@ TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
     for (const bool mixed : {false, true}) {
       SCOPED_TRACE(std::to_string(window) + (mixed ? " mixed" : ""));
       Options options;
-      options.T = 197, options.S = 262, options.D = options.E = 8, options.causal = true, options.window = window;
+      options.B = 2, options.T = 197, options.S = 262, options.D = options.E = 8;
+      options.causal = true, options.window = window;
       options.score_heads = options.softmax_heads = options.output_heads = 2;
       options.key_heads = options.value_heads = 1;
       if (mixed) options.pre = options.post = {kWeight};
       Sample s(options);
       const std::vector<float> dout = cotangent(s);
-      expect_close(run_all(s, dout, runtime(1, Instructions::best)), s, dout, 2e-6);
+      Runtime run = runtime(1, Instructions::best);
+      run.caches = {32 << 10, 1 << 20, 0, false};
+      EXPECT_EQ(make_plan(s.p, run.caches).forward_rows, mixed ? 64 : 128);
+      expect_close(run_all(s, dout, run), s, dout, 2e-6);
     }
 }
 

@@ -126,7 +126,7 @@ TEST(Plan, RowsAreThoseThatBringTheLeastFromBeyondL2) {
   EXPECT_EQ(rows(4096, kSmall), Rows(128, 64));
 }
 
-// Eight blocks, of at least 16 queries each, forward alone: keys are read once more for each of them.
+// As many as eight blocks, of at least 16 queries each, forward alone: keys are read once more for each of them.
 TEST(Plan, FewMixedQueriesAreSharedAmongThreads) {
   using Rows = std::pair<int64_t, int64_t>;
   const auto rows = [](int64_t T, int64_t B = 1, const CacheSizes& caches = kZen, bool mixed = true) {
