@@ -76,6 +76,7 @@ std::vector<int64_t> checked_table(std::vector<int64_t> given, int64_t heads, in
   if (given.empty()) {
     if (heads % stored)
       refuse(function, names[1], " has ", stored, " heads and ", names[2], " ", heads, ", want a divisor");
+    given.reserve(static_cast<size_t>(heads));
     for (int64_t h = 0; h < heads; ++h) given.push_back(h / (heads / stored));
     return given;
   }

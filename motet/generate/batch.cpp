@@ -1,6 +1,7 @@
 #include "motet/generate/batch.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "motet/core/error.h"
 #include "motet/kernels/linear.h"
@@ -40,12 +41,15 @@ void for_each_piece(const ModelImpl& model, int64_t n, const std::function<void(
   const bool together = model.device().is_cpu() && !model.config().autocast && n >= threads.count;
   if (!together) return Threads{}.run(n, task);
   std::vector<std::exception_ptr> failures(static_cast<size_t>(n));  // torch's pool would lose their messages
-  threads.run(n, [&](int64_t i) {
-    try {
-      c10::InferenceMode inference;  // each thread has its own
-      task(i);
-    } catch (...) {
-      failures[static_cast<size_t>(i)] = std::current_exception();
+  std::atomic<int64_t> next{0};
+  threads.run(threads.count, [&](int64_t) {  // who is done takes the next: sequences differ in length
+    c10::InferenceMode inference;            // each thread has its own
+    for (int64_t i = next++; i < n; i = next++) {
+      try {
+        task(i);
+      } catch (...) {
+        failures[static_cast<size_t>(i)] = std::current_exception();
+      }
     }
   });
   for (const std::exception_ptr& failure : failures)

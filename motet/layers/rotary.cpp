@@ -83,7 +83,8 @@ Tensor Rotary::inverse_frequencies(int64_t length, at::Device device) const {
 RotaryTables Rotary::tables(const Positions& positions, at::ScalarType type) const {
   const std::string key = key_ + c10::toString(type);
   if (const auto found = positions.tables->find(key); found != positions.tables->end()) return found->second;
-  if (!positions.parts.empty()) {
+  // Of dynamic scaling alone the frequencies depend on the length of a part.
+  if (!positions.parts.empty() && options_.scaling == Options::Scaling::dynamic) {
     std::vector<Tensor> cos, sin;
     for (const Positions& part : positions.parts) {
       const RotaryTables own = tables(part, type);

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "motet/attention/cpu/plan.h"
 #include "motet/attention/cpu/sight.h"
@@ -21,7 +22,9 @@ struct Call {
   Sight sight;
 
   Call(const Problem& problem, const Runtime& run, Multiplier multiplier)
-      : p(problem), runtime(run), unit(multiplier), plan(make_plan(problem, run.caches)), sight(problem) {}
+      : Call(problem, run, multiplier, make_plan(problem, run.caches)) {}
+  Call(const Problem& problem, const Runtime& run, Multiplier multiplier, Plan own)
+      : p(problem), runtime(run), unit(multiplier), plan(std::move(own)), sight(problem) {}
   int64_t blocks(int64_t rows) const { return (p.T + rows - 1) / rows; }
   int64_t tiles(int64_t keys) const { return (p.S + keys - 1) / keys; }
 };

@@ -50,7 +50,7 @@ class Decode {
                         [&](int64_t part) { each_tile(part, [&](int64_t s, int64_t j) { first_pass(part, s, j); }); });
     finish_softmax();
     runtime.threads.run(parts_, [&](int64_t part) {
-      std::fill_n(out(part), out_size(), 0.f);
+      each_out([&](int64_t at, int64_t numbers) { std::fill_n(out(part) + at, numbers, 0.f); });
       each_tile(part, [&](int64_t s, int64_t j) { second_pass(part, s, j); });
     });
     write_out();
@@ -83,6 +83,14 @@ class Decode {
       gather_rows(post_, b, t, subs_.back().count, space_.get(post_rows_) + s * post_.row_band);
     }
     key_lines(pre_, first_tile(0), 1).some();
+  }
+
+  // action(place, numbers) for the rows of each head's outputs that are computed.
+  template <class Action>
+  void each_out(Action action) const {
+    for (int64_t s = 0; s < subs_count_; ++s)
+      for (int64_t o = 0; o < p_.output_heads; ++o)
+        action((s * p_.output_heads + o) * kRows * width_, subs_[s].rows * width_);
   }
 
   template <class Action>
@@ -279,8 +287,10 @@ class Decode {
 
   void write_out() {
     for (int64_t part = 1; part < parts_; ++part)
-      for (int64_t i = 0; i < out_size(); i += kLanes)
-        store(out(0) + i, hn::Add(load(out(0) + i), load(out(part) + i)));
+      each_out([&](int64_t at, int64_t numbers) HWY_ATTR {
+        for (int64_t i = at; i < at + numbers; i += kLanes)
+          store(out(0) + i, hn::Add(load(out(0) + i), load(out(part) + i)));
+      });
     for (int64_t s = 0; s < subs_count_; ++s)
       for (int r = 0; r < subs_[s].count; ++r)
         for (int64_t o = 0; o < p_.output_heads; ++o)

@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
 
 Status forward(const Problem& p, const Output& to, const Runtime& runtime, Multiplier unit) {
+  if (decodes(p)) return run_decode(Call(p, runtime, unit, {.pre = pre_kind(p), .post = post_kind(p)}), to);
   const Call call(p, runtime, unit);
-  if (call.plan.forward == Skeleton::decode) return run_decode(call, to);
   if (call.plan.forward == Skeleton::online) return run_online_forward(call, to);
   return run_row_forward(call, Form::attend, to, nullptr);
 }

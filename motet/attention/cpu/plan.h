@@ -45,6 +45,9 @@ struct Plan {
   int64_t forward_group = 1, backward_group = 1;  // with row buffers: sub-blocks of a group (group.h)
 };
 
+/// Whether a forward pass decodes: few queries of many keys. It wants nothing of a plan but the kinds of the mixes.
+bool decodes(const Problem&);
+
 /// Whether mixed heads run in groups of sub-blocks: where L2 is slow beside the arithmetic or has less than 1 MiB.
 bool takes_groups(const CacheSizes&);
 

@@ -13,7 +13,7 @@ inline constexpr size_t kRetainedBytes = size_t{256} << 20;
 /// A region of memory of one call. First `reserve` the pieces, then `allocate`, then take each with `get`.
 class Workspace {
  public:
-  Workspace() = default;
+  Workspace() { offset_.reserve(16); }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace();
