@@ -20,15 +20,14 @@ namespace motet::cpu::HWY_NAMESPACE {
 Status forward(const Problem& p, const Output& to, const Runtime& runtime, Multiplier unit) {
   if (decodes(p)) return run_decode(Call(p, runtime, unit, {.pre = pre_kind(p), .post = post_kind(p)}), to);
   const Call call(p, runtime, unit);
-  if (call.plan.forward == Skeleton::online) return run_online_forward(call, to);
-  return run_row_forward(call, Form::attend, to, nullptr);
+  if (call.plan.mixed()) return run_row_forward(call, Form::attend, to, nullptr);
+  return run_online_forward(call, to);
 }
 
 Status backward(const Problem& p, const Incoming& from, const Gradients& to, const Runtime& runtime, Multiplier unit) {
   const Call call(p, runtime, unit);
   // One pass over the keys needs sum P dP = dout . out, and a 16-bit out is too coarse for that.
-  const bool mixed = call.plan.pre != MixKind::none || call.plan.post != MixKind::none;
-  const bool online = !mixed && p.q.type == Type::float32;
+  const bool online = !call.plan.mixed() && p.q.type == Type::float32;
   return online ? run_backward<OnlineBackward>(call, from, to) : run_backward<RowBackward>(call, from, to);
 }
 

@@ -175,11 +175,9 @@ Plan make_plan(const Problem& p, const CacheSizes& caches) {
   plan.pre = pre_kind(p), plan.post = post_kind(p);
   plan.units = make_units(p, plan.pre, plan.post);
   plan.clusters = make_clusters(p, plan.units);
-  const bool mixed = plan.pre != MixKind::none || plan.post != MixKind::none;
-  plan.forward = decodes(p) ? Skeleton::decode : mixed ? Skeleton::row_buffer : Skeleton::online;
   plan.forward_rows = plan.backward_rows = std::min(round_up(std::max<int64_t>(p.T, 1), kRows), kOnlineRows);
-  if (mixed) std::tie(plan.forward_rows, plan.backward_rows) = mixed_rows(p, plan, caches);
-  if (mixed && takes_groups(caches)) {
+  if (plan.mixed()) std::tie(plan.forward_rows, plan.backward_rows) = mixed_rows(p, plan, caches);
+  if (plan.mixed() && takes_groups(caches)) {
     const int64_t buffers = plan.pre == MixKind::dense || plan.post == MixKind::dense ? 2 : 1;
     plan.forward_group = group_size(plan, caches, plan.forward_rows, buffers * kForwardKeys, kForwardGroup);
     plan.backward_group = group_size(plan, caches, plan.backward_rows, 4 * kBackwardKeys, kBackwardGroup);

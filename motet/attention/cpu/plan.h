@@ -34,15 +34,14 @@ struct Cluster {
   std::vector<int64_t> keys, values;  // stored heads, ascending
 };
 
-enum class Skeleton : uint8_t { online, row_buffer, decode };
-
 struct Plan {
   MixKind pre, post;
   std::vector<Unit> units;
   std::vector<Cluster> clusters;
-  Skeleton forward;
   int64_t forward_rows, backward_rows;            // queries of a block, multiples of kRows
   int64_t forward_group = 1, backward_group = 1;  // with row buffers: sub-blocks of a group (group.h)
+
+  bool mixed() const { return pre != MixKind::none || post != MixKind::none; }
 };
 
 /// Whether a forward pass decodes: few queries of many keys. It wants nothing of a plan but the kinds of the mixes.

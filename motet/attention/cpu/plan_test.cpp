@@ -56,19 +56,12 @@ TEST(Plan, GatesAndLowRanksAreFactoredAndAllElseIsDense) {
 }
 
 TEST(Plan, FewQueriesOfManyKeysAreDecoded) {
-  for (const bool mixed : {false, true}) {
-    const auto skeleton = [&](int64_t T, int64_t S) {
-      Problem p = problem(T, S);
-      if (mixed) p.pre = parts({kQueryGate});
-      return make_plan(p, kZen).forward;
-    };
-    const Skeleton other = mixed ? Skeleton::row_buffer : Skeleton::online;
-    EXPECT_EQ(skeleton(1, 3), Skeleton::decode);
-    EXPECT_EQ(skeleton(1, 2), other);
-    EXPECT_EQ(skeleton(16, 33), Skeleton::decode);
-    EXPECT_EQ(skeleton(16, 32), other);
-    EXPECT_EQ(skeleton(17, 1000), other);
-  }
+  const auto decoded = [](int64_t T, int64_t S) { return decodes(problem(T, S)); };
+  EXPECT_TRUE(decoded(1, 3));
+  EXPECT_FALSE(decoded(1, 2));
+  EXPECT_TRUE(decoded(16, 33));
+  EXPECT_FALSE(decoded(16, 32));
+  EXPECT_FALSE(decoded(17, 1000));
 }
 
 // A row of one query takes a tile of S numbers for each head, three of them on the way back; 192 MiB are allowed.
