@@ -49,9 +49,12 @@ template <int n>
 using Count = std::integral_constant<int, n>;
 
 constexpr bool kSixteenRegisters = HWY_ARCH_X86 && kLanes < 16;
-// Vectors of sums of one product. Two hide the latency of an addition where one row meets another by itself; sixteen
-// registers hold one for each product of a tile of 4 by 3, of which there are enough to hide it.
-constexpr int kSums = kSixteenRegisters ? 1 : 2;
+// A tile: the most rows of x and of W, whose sums leave registers for what is loaded, of 16 or 32; and the rows of x
+// that a smaller one has, which single rows of x come after.
+constexpr int kTileM = kLanes == 16 ? 8 : 4, kTileN = 3, kLeastM = 4;
+// Vectors of sums of one product. Two hide the latency of an addition where one row meets another by itself, for which
+// short vectors need both.
+constexpr int kSums = (kSixteenRegisters ? 12 : 24) / (kTileM * kTileN);
 constexpr int kStep = 2;  // vectors
 
 #if HWY_TARGET != HWY_SCALAR
@@ -151,8 +154,11 @@ HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N) {
       if (m >= kM) return hn::Zero(Floats());
       return kSums == 1 ? sum[at] : hn::Add(sum[at], sum[at + kSums - 1]);
     };
-    float sums[4];
-    sums_of_lanes(of(0), of(1), of(2), of(3), sums);
+    float sums[(kM + 3) / 4 * 4];
+    each<(kM + 3) / 4>([&](auto four) MOTET_INLINED {
+      constexpr int m = four() * 4;
+      sums_of_lanes(of(m), of(m + 1), of(m + 2), of(m + 3), sums + m);
+    });
     each<kM>([&](auto m) MOTET_INLINED { y[m * N + n] = sums[m]; });
   });
 }
@@ -166,15 +172,23 @@ HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N,
   finish<kM, kN>(sum, y, N);
 }
 
-// Rows of float32 that a tile cannot hold in L1 are multiplied in pieces: those of x stay there for a few tiles, whose
-// sums wait in memory meanwhile. The order of additions is the same.
-constexpr int64_t kPiece = 768, kLong = 1280;
+// Rows that a tile cannot hold in L1 are multiplied in pieces: those of x stay there for a few tiles, whose sums wait
+// in memory meanwhile. The order of additions is the same.
 constexpr int64_t kLeastTiles = 4, kMostTiles = 8;
+template <class T>
+constexpr int64_t numbers(int64_t bytes, int64_t M) {  // of a row, when those of a tile have these bytes
+  return bytes / static_cast<int64_t>(M * sizeof(float) + kTileN * sizeof(T));
+}
+template <class T>
+constexpr bool in_pieces(int64_t M, int64_t K) {
+  return M >= kLeastM && K >= numbers<T>(35 << 10, std::min<int64_t>(M, kTileM));
+}
 
 template <bool kAgain, int kM, int kN, class T>
 HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   constexpr int kAll = kM * kN * kSums;
   HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
+  constexpr int64_t kPiece = numbers<T>(21 << 10, kM);
   const int64_t pieces = (K + kPiece / 2) / kPiece, step = (K / pieces / (kStep * kLanes) + 1) * kStep * kLanes;
   for (int64_t k = 0, end; k < K; k = end) {
     end = std::min(K, k + step);
@@ -191,15 +205,13 @@ HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t 
   }
 }
 
-constexpr int kTileM = 4, kTileN = 3;
-
 // `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
 // those of several.
 template <bool kAgain, int kM, int kN, class T>
 HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   int64_t n = 0;
-  if constexpr (kM == kTileM && kN > 1 && std::is_same_v<T, float>) {
-    while (K >= kLong && n + kN <= count) {
+  if constexpr (kM >= kLeastM && kN > 1) {
+    while (in_pieces<T>(kM, K) && n + kN <= count) {
       const int64_t tiles = std::min((count - n) / kN, kMostTiles);
       long_tiles<kAgain, kM, kN>(w + n * K, tiles, x, K, y + n, N, fetch);
       n += tiles * kN;
@@ -219,11 +231,18 @@ void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K,
   };
   constexpr std::true_type first;
   constexpr std::false_type later;
+  const bool small = M < kTileM;
   if (M >= kTileM) pass(Count<kTileM>(), first);
   while (M >= kTileM) pass(Count<kTileM>(), later);
+  if (M >= kLeastM) small ? pass(Count<kLeastM>(), first) : pass(Count<kLeastM>(), later);
   if (M == 3) pass(Count<3>(), later);
   if (M == 2) pass(Count<2>(), later);
   if (M == 1) pass(Count<1>(), later);
+}
+
+int64_t passes_of(int64_t M) {
+  const int64_t rest = M % kTileM;
+  return M / kTileM + rest / kLeastM + (rest % kLeastM > 0);
 }
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
@@ -233,7 +252,7 @@ constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
 int64_t block_rows(int64_t M, int64_t row_bytes, bool pieces) {
   const auto tiles = [&](int64_t bytes) { return bytes / row_bytes / kTileN; };
   const int64_t most = tiles(128 << 10);
-  const int64_t least = pieces && M >= kTileM ? std::clamp(most, kLeastTiles, kMostTiles) : 1;
+  const int64_t least = pieces ? std::clamp(most, kLeastTiles, kMostTiles) : 1;
   return kTileN * std::max(least, tiles(std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10)));
 }
 
@@ -279,13 +298,13 @@ template <class T>
 void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M, float* space) {
   const Weight& weight = task.weight;
   const int64_t N = weight.N, K = weight.K, row = K * static_cast<int64_t>(sizeof(T));
-  const int64_t block = space ? kWidened : block_rows(M, row, std::is_same_v<T, float> && K >= kLong);
+  const int64_t block = space ? kWidened : block_rows(M, row, in_pieces<T>(M, K));
   // One or two rows of x do not fill the time that a row of float32 takes to come: several side by side are only in
   // memory's way.
   const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
   const auto at = [&](int64_t n) { return static_cast<const T*>(weight.data) + n * K; };
   for (int64_t m = 0; m < M; m += kRowsOfX) {
-    const int64_t rows = std::min(kRowsOfX, M - m), passes = (rows + kTileM - 1) / kTileM;
+    const int64_t rows = std::min(kRowsOfX, M - m), passes = passes_of(rows);
     for (int64_t n = begin; n < end; n += block) {
       const int64_t count = std::min(block, end - n), tiles = row_by_row ? count : (count + kTileN - 1) / kTileN;
       const int64_t steps = std::max<int64_t>(1, K / (kStep * kLanes)) * tiles * passes;
