@@ -140,6 +140,10 @@ def test_scale_causality_and_window_are_the_layers():
     ]:
         out, qkv = attended(**given)
         assert torch.equal(out, motet.composed_attention(*qkv, **wanted)), given
+    windows = torch.tensor([[0, 2, 2, 2, 2], [2] * 5], dtype=torch.int32)  # a copy, of which no attribute is left
+    out, qkv = attended(mask=windows, is_causal=False)
+    bounds = dict(key_begin=torch.tensor([1, 0]), key_end=torch.tensor([5, 5]))
+    assert torch.equal(out, motet.composed_attention(*qkv, causal=True, window=2, **bounds))
     layer = torch.nn.Module()
     layer.is_causal = False
     out, qkv = attended(layer)

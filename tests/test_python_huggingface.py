@@ -31,7 +31,17 @@ MODELS = {
     "qwen2, every second layer a window": lambda: transformers.Qwen2ForCausalLM(
         transformers.Qwen2Config(use_sliding_window=True, sliding_window=4, max_window_layers=1, **SIZES)
     ),
+    "phimoe, whose layers do not name their window": lambda: transformers.PhimoeForCausalLM(
+        transformers.PhimoeConfig(
+            sliding_window=4, num_local_experts=2, router_jitter_noise=0.0, experts_implementation="eager", **SIZES
+        )
+    ),
+    "doge, which adds to its mask": lambda: transformers.DogeForCausalLM(
+        transformers.DogeConfig(sliding_window=None, hidden_dropout=0.0, **SIZES)
+    ),
 }
+# Of each model, whether its layers have a window; None: it wants every mask whole.
+WINDOWS = dict(zip(MODELS, ({False}, {True}, {False, True}, {True}, None), strict=True))
 IDS = torch.randint(2, 50, (2, 9), generator=torch.Generator().manual_seed(0))
 MASKS = {
     "none": None,
@@ -88,8 +98,10 @@ def test_a_model_equals_sdpa(name, mask, monkeypatch):
     if mask is not None:
         given["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)
     same(results(model, "motet", **given), results(model, "sdpa", **given))
-    dimensions = {None if m is None else m.dim() for m in seen}
-    assert dimensions == ({None} if mask is None else {4} if mask is MASKS["holes"] else {2})
+    whole = mask is MASKS["holes"] or WINDOWS[name] is None
+    of_layer = {True: torch.int32, False: None if mask is None else torch.bool}
+    kinds = {None if m is None else 4 if m.dim() == 4 else m.dtype for m in seen}
+    assert kinds == ({4} if whole else {of_layer[window] for window in WINDOWS[name]})
 
 
 def test_packed_sequences_do_not_see_each_other():

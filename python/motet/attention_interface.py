@@ -48,13 +48,17 @@ def attention_forward(
     **more,
 ):
     """query [B,H,T,D], key [B,G,S,D], value [B,G,S,E] -> (out [B,T,H,E], None). attention_mask as the function of that
-    name makes it: None, bool [B,S] (True = a token) or [B,1,T,S] bool or additive."""
+    name makes it: None, bool [B,S] (True = a token), int32 [B,S] (a window's keys at tokens) or [B,1,T,S] bool or
+    additive."""
     for argument in _UNSUPPORTED:
         if more.get(argument) is not None:
             raise ValueError(f"motet attention: {argument} is set, want None or another attn_implementation")
     if dropout:
         raise ValueError(f"motet attention: dropout is {dropout}, want attention_dropout 0 in the configuration")
     seen = {"bias": position_bias}
+    if attention_mask is not None and attention_mask.dim() == 2 and attention_mask.dtype == torch.int32:
+        is_causal, sliding_window = True, getattr(attention_mask, "window", None) or int(attention_mask.max())
+        attention_mask = attention_mask.bool()
     if attention_mask is None or attention_mask.dim() == 2:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         seen["causal"] = bool(causal)
@@ -71,31 +75,41 @@ def attention_forward(
 def attention_mask(
     batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, **more
 ):
-    """The mask that a model hands to attention_forward: None or bool [B,S] where causality, window and bounds say it
-    all, else bool [B,1,T,S]."""
+    """The mask that a model hands to attention_forward: where causality and bounds say it all, and the model lets them,
+    None or bool [B,S]; where a window hides keys too, int32 [B,S] of its size at tokens, for not every layer names
+    its window to attention_forward; else bool [B,1,T,S]."""
     from transformers import masking_utils
 
     masks = dict(q_offset=q_offset, kv_offset=kv_offset, attention_mask=attention_mask)
     function = masking_utils.causal_mask_function if mask_function is None else mask_function
-    if not torch.compiler.is_compiling() and _is_plain(function, masking_utils):
+    window = None if torch.compiler.is_compiling() else _window(function, masking_utils)
+    if window is not None:
         anywhere = function is masking_utils.bidirectional_mask_function
+        left = more.get("allow_is_bidirectional_skip", False) if anywhere else more.get("allow_is_causal_skip", True)
         fits, padding = _padding(kv_length, kv_offset, attention_mask)
-        if fits and (anywhere or _aligned(q_length, kv_length, q_offset, kv_offset)):
-            return padding
+        if left and fits and (anywhere or _aligned(q_length, kv_length, q_offset, kv_offset)):
+            if not 0 < window < kv_length:
+                return padding
+            padding = torch.ones(batch_size, kv_length, device=more.get("device")) if padding is None else padding
+            seen = padding.int() * window
+            seen.window = window  # spares a wait for the device; lost with a copy
+            return seen
     more = {**more, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return masking_utils.sdpa_mask(batch_size, q_length, kv_length, mask_function=function, **masks, **more)
 
 
-def _is_plain(function, masking_utils):
-    """Whether a mask is causal, a causal window, or nothing: what the attention layer's own arguments say."""
+def _window(function, masking_utils):
+    """Of a mask that is causal, or nothing, 0; of a causal window its keys; None of any other."""
     if function in (masking_utils.causal_mask_function, masking_utils.bidirectional_mask_function):
-        return True
+        return 0
     window = masking_utils.sliding_window_causal_mask_function(1)
     if getattr(function, "__code__", None) is not window.__code__:
-        return False
+        return None
     overlay, causal, *rest = (*function.__closure__[0].cell_contents, None, None)
     own_overlay = masking_utils.sliding_window_overlay(1)
-    return not any(rest) and causal is masking_utils.causal_mask_function and overlay.__code__ is own_overlay.__code__
+    if any(rest) or causal is not masking_utils.causal_mask_function or overlay.__code__ is not own_overlay.__code__:
+        return None
+    return overlay.__closure__[0].cell_contents
 
 
 def _aligned(q_length, kv_length, q_offset, kv_offset):
