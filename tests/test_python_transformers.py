@@ -43,6 +43,26 @@ def again_only(model):
     return {key: value for key, value in model.config.to_dict().items() if key in ("_name_or_path", "architectures", "dtype")}
 
 
+def replica(model):
+    """As torch.nn.DataParallel makes one, with parameters of its own; those of the model become NaN."""
+    copies = {module: module._replicate_for_data_parallel() for module in model.modules()}
+    for module, copy in copies.items():
+        for name, child in module._modules.items():
+            copy._modules[name] = copies.get(child)
+        for name, parameter in module._parameters.items():
+            setattr(copy, name, None if parameter is None else parameter.detach().clone())
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, torch.nan)
+    return copies[model]
+
+
+@every
+def test_a_replica_reads_its_own_parameters(name):
+    model = made(name)
+    want = model(ids()).logits
+    equal(replica(model)(ids()).logits, want, rtol=0, atol=0)
+
+
 def test_a_model_loads_in_another_dtype_and_onto_a_device(tmp_path):
     model = made("dcmha")
     model.save_pretrained(tmp_path)
@@ -202,6 +222,22 @@ def test_a_cropped_cache_goes_on_as_if_it_had_not_seen_more(name):
     for part in whole[:, :10].split([6, 1, 3], 1):
         want = model(part, cache=again).logits
     equal(logits, want)
+
+
+def test_dynamic_scaling_goes_by_what_generation_plans_beyond_the_context_too():
+    model = made("coca, dynamic")
+    model.requires_grad_(False)
+    for parameter in model.parameters():
+        parameter *= 4  # so that places show in logits
+    context, new = model.config.max_position_embeddings, 45
+    options = dict(max_new_tokens=new, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    first = model.generate(ids(), **options).logits[0]
+    planned, within = (
+        model(ids(), cache=huggingface.MotetCache(model.config, length=length)).logits[:, -1]
+        for length in (ids().shape[1] + new, context)
+    )
+    assert ids().shape[1] + new > context
+    assert (first - planned).abs().max() < 0.1 * (first - within).abs().max()
 
 
 def test_a_cache_has_its_name_of_any_release_of_transformers():

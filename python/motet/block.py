@@ -83,12 +83,13 @@ class Block(nn.Module):
 
 
 class Embedding:
-    """What the first layer reads. Its parameters belong to the module `trunk`, under the engine's names."""
+    """What the first layer reads. Its parameters belong to the module `trunk`, under the engine's names, and each call is
+    given that module, or a replica of it."""
 
     def __init__(self, trunk, config):
         c = settings_of(config)
         width, inner = c["hidden_size"], c.get("embedding_size") or c["hidden_size"]
-        self.trunk, self.first, self.context = trunk, c.get("first_position", 0), c["max_position_embeddings"]
+        self.first, self.context = c.get("first_position", 0), c["max_position_embeddings"]
         trunk.embed_tokens = nn.Embedding(c["vocab_size"], inner)
         self.learned = c.get("positions") == "learned"
         if self.learned:
@@ -103,17 +104,17 @@ class Embedding:
         if self.projected:
             trunk.embed_projection = nn.Linear(inner, width, bias=self.normed)
 
-    def __call__(self, x, positions, types=None):
+    def __call__(self, trunk, x, positions, types=None):
         """x [B,T,E]: rows of embed_tokens; positions [T] or [B,T]; types [B,T], by default all 0. Gives [B,T,C]."""
         if types is not None and not self.types:
             raise ValueError("Embedding: token types were given, want none: the model has no table of them")
         if self.types:
-            x = x + self.trunk.embed_types(torch.zeros_like(positions) if types is None else types)
+            x = x + trunk.embed_types(torch.zeros_like(positions) if types is None else types)
         if self.learned:
-            x = x + self.trunk.embed_positions(positions + self.first)
+            x = x + trunk.embed_positions(positions + self.first)
         if self.normed:
-            x = self.trunk.embed_norm(x)
-        return self.trunk.embed_projection(x) if self.projected else x
+            x = trunk.embed_norm(x)
+        return trunk.embed_projection(x) if self.projected else x
 
 
 class MaskedHead(nn.Module):

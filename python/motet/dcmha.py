@@ -11,11 +11,12 @@ _DOWN_NORM_EPS = 1e-6  # part of the function: the norms start near it
 
 
 class Composer:
-    """DCMHA's generator of low-rank maps over heads, and of gates: its parameters are its module's, compose_hidden
-    [C,G,P,K], compose_up [G,P,K,2R,N/G] and compose_gate [C,P,N] for the P `branches`, K = 2 R N/G."""
+    """DCMHA's generator of low-rank maps over heads, and of gates. Its parameters belong to the module that is given to
+    each call, a replica of the first one or not: compose_hidden [C,G,P,K], compose_up [G,P,K,2R,N/G] and compose_gate
+    [C,P,N] for the P `branches`, K = 2 R N/G."""
 
     def __init__(self, module, heads, rank, branches, *, groups=1, low_rank=True, gates=False, gelu="erf"):
-        self.module, self.rank, self.groups, self.branches = module, rank, groups, branches
+        self.rank, self.groups, self.branches = rank, groups, branches
         self.approximate = "tanh" if gelu == "tanh" else "none"
         self.own = heads // groups
         hidden, width, count = 2 * rank * self.own, module.hidden_size, len(branches)
@@ -23,8 +24,8 @@ class Composer:
         module.parameter("compose_up", low_rank, groups, count, hidden, 2 * rank, self.own)
         module.parameter("compose_gate", gates, width, count, heads)
 
-    def initialize(self, generator=None):
-        rank, own, width = self.rank, self.own, self.module.hidden_size
+    def initialize(self, module, generator=None):
+        rank, own, width = self.rank, self.own, module.hidden_size
         hidden = 2 * rank * own
         deviations = {
             "compose_hidden": math.sqrt(2 / (width + hidden)),
@@ -32,19 +33,19 @@ class Composer:
             "compose_gate": math.sqrt(2 / (width + own)) * 0.005,
         }
         for name, deviation in deviations.items():
-            if getattr(self.module, name) is not None:
-                getattr(self.module, name).normal_(0, deviation, generator=generator)
+            if getattr(module, name) is not None:
+                getattr(module, name).normal_(0, deviation, generator=generator)
 
-    def parts(self, x, side):
+    def parts(self, module, x, side):
         """Arguments of composed_attention: what the branches of one side make of x [B,T,C]."""
         made = {}
         for name in self.branches:
             if name.endswith(side):
-                made.update(self._branch(x, name))
+                made.update(self._branch(module, x, name))
         return made
 
-    def _branch(self, x, name):
-        branch, rank, made, module = self.branches.index(name), self.rank, {}, self.module
+    def _branch(self, module, x, name):
+        branch, rank, made = self.branches.index(name), self.rank, {}
         if module.compose_hidden is not None:
             hidden = torch.matmul(x, module.compose_hidden.select(2, branch).flatten(1))
             hidden = torch.nn.functional.gelu(hidden, approximate=self.approximate)
@@ -103,16 +104,16 @@ class DCMHA(Mechanism):
 
     def initialize_extras(self, generator=None):
         super().initialize_extras(generator)
-        self.composer.initialize(generator)
+        self.composer.initialize(self, generator)
         for static in (self.compose_static_pre, self.compose_static_post):
             if static is not None:
                 static.normal_(0, 0.1 / math.sqrt(self.own), generator=generator)
 
     def keys(self, memory, positions=None, length=None):
-        return {**super().keys(memory, positions, length), **self.composer.parts(memory, "key")}
+        return {**super().keys(memory, positions, length), **self.composer.parts(self, memory, "key")}
 
     def queries(self, x, positions=None, length=None):
-        return {**super().queries(x, positions, length), **self.composer.parts(x, "query")}
+        return {**super().queries(x, positions, length), **self.composer.parts(self, x, "query")}
 
     def attention(self, positions, key_positions):
         made = super().attention(positions, key_positions)

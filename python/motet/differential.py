@@ -73,7 +73,7 @@ class DifferentialAttention(Mechanism):
         for vector in (self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2):
             vector.normal_(0, self.options["lambda_std"], generator=generator)
         if self.composer:
-            self.composer.initialize(generator)
+            self.composer.initialize(self, generator)
             self.compose_static.normal_(0, 0.1 / math.sqrt(self.softmax_heads), generator=generator)
 
     def lambda_(self):
@@ -113,7 +113,7 @@ class DifferentialAttention(Mechanism):
         """The low-rank maps of one side: rows up, of 2h heads, become those of h differences."""
         if not self.composer:
             return {}
-        made, name, factor = self.composer.parts(x, side), f"post_{side}_up", self.lambda_()
+        made, name, factor = self.composer.parts(self, x, side), f"post_{side}_up", self.lambda_()
         up = made[name].to(factor.dtype)
         return {**made, name: (up[..., 0::2] - factor * up[..., 1::2]).to(made[name].dtype)}
 

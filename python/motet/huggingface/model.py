@@ -89,7 +89,7 @@ class MotetModel(MotetPreTrainedModel):
             now = seen(rows, past, attention_mask, position_ids, documents)
             if self.embedding.learned:
                 self._check_table(now.positions, past + rows.shape[1], position_ids)
-            x = self.embedding(rows, now.positions, token_type_ids)
+            x = self.embedding(self, rows, now.positions, token_type_ids)
             wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
             states = []
             for number in range(self.config.num_hidden_layers):
@@ -238,8 +238,7 @@ class MotetForCausalLM(_ForTokens, GenerationMixin):
         if wanted not in (None, "dynamic"):
             raise ValueError(f"motet: cache_implementation is {wanted!r}, want None: its keys are a MotetCache")
         if model_kwargs.get(CACHE) is None and generation_config.use_cache is not False:
-            planned = min(generation_config.max_length, self.config.max_position_embeddings)
-            model_kwargs[CACHE] = MotetCache(self.config, length=planned)
+            model_kwargs[CACHE] = MotetCache(self.config, length=generation_config.max_length)
             if generation_config.is_assistant:
                 model_kwargs[CACHE].activate_past_recording()
             return None
