@@ -59,7 +59,7 @@ def test_a_completion_keeps_the_blank_between_the_prompt_and_it(server, model):
     plain = answer(server, **asked, logprobs=0)
     assert plain["logprobs"]["tokens"] == [" a", " a", " a"] and plain["logprobs"]["text_offset"] == [0, 2, 4]
     whole = answer(server, **asked, logprobs=0, echo=True)
-    assert whole["logprobs"]["text_offset"] == [0, 1, 3, 5, 7, 9] and len(whole["text"]) == 11
+    assert whole["logprobs"]["text_offset"] == [0, 0, 1, 3, 5, 7, 9] and len(whole["text"]) == 11
     chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "logit_bias": {str(WORD_A): 100}}
     assert server.post("/v1/chat/completions", chat)["choices"][0]["message"]["content"] == "a a", "an answer begins a text"
 
@@ -97,11 +97,37 @@ def test_special_tokens_are_no_part_of_the_text_unless_they_are_asked_for(server
     assert echoed["text"][echoed["logprobs"]["text_offset"][1]:].strip() == "a", "what a prompt holds stays"
 
 
-def test_tokens_around_a_text_come_when_they_are_asked_for(server):
+def test_a_prompt_stands_behind_what_the_tokenizer_puts_before_texts(server, model):
+    scored = {"max_tokens": 2, "echo": True, "logprobs": 0}
+    for words, ids, asked in (
+        ("a b", [1, WORD_A, WORD_B], {}),
+        ("<s>a b", [1, WORD_A, WORD_B], {}),
+        ("a b", [WORD_A, WORD_B], {"add_special_tokens": False}),
+    ):
+        of_text, of_ids = (server.post("/v1/completions", {"temperature": 0, "prompt": p, **scored, **asked}) for p in (words, ids))
+        assert of_text["usage"] == of_ids["usage"], "usage counts the token"
+        told = of_text["choices"][0]
+        assert told["logprobs"]["token_logprobs"] == of_ids["choices"][0]["logprobs"]["token_logprobs"]
+        assert told["logprobs"]["tokens"][: len(ids)] == [PIECES[i].replace("\u2581", " ") for i in ids]
+        assert told["text"].startswith(words), "echo is the prompt as it was given"
+        behind = told["text"][len(words) :]
+        flags = ["--no-special-tokens"] if asked else []
+        made = run("generate", "-m", model, "-p", words, "-n", 2, "--temp", 0, *flags, "-o", "json", "-t", 1)
+        assert json.loads(made.stdout)[0]["text"] == behind
+    assert told["logprobs"]["text_offset"] == [0, 1, 3, 3 + len(told["logprobs"]["tokens"][2])]
+    hidden = answer(server, prompt="a b", **scored)
+    assert hidden["logprobs"]["text_offset"][:3] == [0, 0, 1], "the token has no place in the text"
+    chat = {"messages": [{"role": "user", "content": "a"}], "add_special_tokens": True}
+    assert "a template writes its own" in server.post("/v1/chat/completions", chat, status=400)["error"]["message"]
+
+
+def test_tokens_around_a_text_come_as_of_a_prompt_or_of_messages(server):
     ids = server.post("/tokenize", {"prompt": "a b", "messages": None})["tokens"]
-    assert ids == [WORD_A, WORD_B]
-    assert server.post("/tokenize", {"prompt": "a b", "add_special_tokens": True})["tokens"] == [1, *ids]
+    assert ids == [1, WORD_A, WORD_B]
+    assert server.post("/tokenize", {"prompt": "a b", "add_special_tokens": False})["tokens"] == ids[1:]
     asked = {"messages": [{"role": "user", "content": "a"}]}
+    plain, around = (server.post("/tokenize", asked | {"add_special_tokens": flag})["tokens"] for flag in (False, True))
+    assert server.post("/tokenize", asked)["tokens"] == plain and around == [1, *plain]
     generation, without = (server.post("/tokenize", asked | {"add_generation_prompt": flag})["tokens"] for flag in (True, False))
     assert generation[: len(without)] == without and len(generation) > len(without)
     assert "add_special_tokens: want true or false" in server.post("/tokenize", {"prompt": "a", "add_special_tokens": 1}, status=400)["error"]["message"]

@@ -71,6 +71,7 @@ int run_generate(const nlohmann::json& request) {
   Model model = loaded.model;
   GenerateOptions options = generate_options(request, sampling, loaded);
   options.samples = own.samples;
+  options.special_tokens = !own.no_special_tokens;
   options.writer.logprobs = own.logprobs;
   options.writer.continues = true;
 
@@ -78,7 +79,8 @@ int run_generate(const nlohmann::json& request) {
   const auto begin = now();
   auto drawing = begin;
   options.on_prompt = [&] { drawing = now(); };
-  Decoder decoder(*model, prompt_tokens(tokenizer, prompt, model->config().context), options.max_tokens, options.cache);
+  Decoder decoder(*model, prompt_tokens(tokenizer, prompt, model->config().context, options.special_tokens),
+                  options.max_tokens, options.cache);
   const size_t prompt_size = decoder.ids().size();
   const bool streams = table && options.samples == 1;
   const auto samples =

@@ -133,7 +133,9 @@ const Fields<GenerateRequest>& generate_request_options() {
   using G = GenerateRequest;
   static const Fields<G> table{
       {"samples", &G::samples, {1, 4096}, "continuations of the prompt; each is the same whatever their number"},
-      {"logprobs", &G::logprobs, {0, 1000}, "with -o json: of each token, and of the N likeliest at its place"}};
+      {"logprobs", &G::logprobs, {0, 1000}, "with -o json: of each token, and of the N likeliest at its place"},
+      {"no_special_tokens", &G::no_special_tokens,
+       "the prompt goes without what the tokenizer's file puts before every text, such as <s>"}};
   return table;
 }
 

@@ -67,6 +67,7 @@ const Fields<SamplingRequest>& sampling_options();
 
 struct GenerateRequest {
   int64_t samples = 1, logprobs = -1;  // -1: none
+  bool no_special_tokens = false;
 };
 const Fields<GenerateRequest>& generate_request_options();
 

@@ -9,8 +9,10 @@
 
 namespace motet {
 
-std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, int64_t context) {
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, int64_t context,
+                                   bool special_tokens) {
   std::vector<int32_t> ids = tokenizer.encode(prompt);
+  if (special_tokens) put_before(tokenizer, ids);
   if (ids.empty()) fail("generate: the prompt is empty, want at least one token");
   if (static_cast<int64_t>(ids.size()) > context)
     fail("generate: the prompt has ", ids.size(), " tokens, want at most the model's context of ", context);
@@ -58,7 +60,8 @@ std::vector<Sample> continue_text(Decoder& decoder, const Tokenizer& tokenizer, 
 
 std::vector<Sample> generate(ModelImpl& model, const Tokenizer& tokenizer, const std::string& prompt,
                              const GenerateOptions& options, const OnText& on_text) {
-  Decoder decoder(model, prompt_tokens(tokenizer, prompt, model.config().context), options.max_tokens, options.cache);
+  Decoder decoder(model, prompt_tokens(tokenizer, prompt, model.config().context, options.special_tokens),
+                  options.max_tokens, options.cache);
   return continue_text(decoder, tokenizer, options, on_text);
 }
 

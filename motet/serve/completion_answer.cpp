@@ -131,7 +131,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
                                  {"token_logprobs", json::array()},
                                  {"top_logprobs", json::array()},
                                  {"text_offset", json::array()}};
-    const auto tell = [&](const GeneratedToken& token, bool drawn, bool none) {  // none: it begins the prompt
+    const auto tell = [&](const GeneratedToken& token, bool written, bool none) {  // none: it begins the prompt
       const std::string own = alone(tokenizer_, token.id);
       if (form_.chat) {
         const auto entry = [&](const ScoredToken& t) {
@@ -160,14 +160,13 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
       logprobs["top_logprobs"].push_back(std::move(top));
       logprobs["text_offset"].push_back(one.place);
-      const bool skipped = drawn && form_.skip_special && tokenizer_.special(token.id);
-      if (!skipped) one.place += characters(one.decoder.push(token.id));
+      if (written) one.place += characters(one.decoder.push(token.id));
     };
-    if (!std::exchange(one.prompt_told, true)) {
-      bool first = true;
-      for (const GeneratedToken& token : prompt_of(one).scored) tell(token, false, std::exchange(first, false));
-    }
-    for (const GeneratedToken& token : std::exchange(one.untold, {})) tell(token, true, false);
+    if (!std::exchange(one.prompt_told, true))
+      for (size_t i = 0; const GeneratedToken& token : prompt_of(one).scored)
+        tell(token, i >= prompt_of(one).unwritten, i == 0), ++i;
+    for (const GeneratedToken& token : std::exchange(one.untold, {}))
+      tell(token, !form_.skip_special || !tokenizer_.special(token.id), false);
   }
   json made{{"index", one.index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
   if (finish) made["finish_reason"] = finish;

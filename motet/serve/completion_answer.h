@@ -24,8 +24,9 @@ struct AnswerForm {
 
 /// A prompt as its answer sees it.
 struct AnsweredPrompt {
-  std::string echoed;  // its text, where echo repeats it
-  int32_t last = 0;    // its last token
+  std::string echoed;    // its text, where echo repeats it
+  int32_t last = 0;      // its last token
+  size_t unwritten = 0;  // its first tokens that are no part of its text
   std::vector<GeneratedToken> scored = {};
 };
 

@@ -245,7 +245,9 @@ const Fields<CompletionFields>& completion_fields() {
       {"stream", &C::stream, "the answer comes in parts, as server-sent events"},
       {"echo", &C::echo, "completions: the prompt stands before the answer"},
       {"ignore_eos", &C::ignore_eos, "the model's end tokens do not end the text"},
-      {"skip_special_tokens", &C::skip_special_tokens, "special tokens that are drawn are left out of the text"}};
+      {"skip_special_tokens", &C::skip_special_tokens, "special tokens that are drawn are left out of the text"},
+      {"add_special_tokens", &C::add_special_tokens,
+       "completions: what the tokenizer's file puts before every text, such as <s>, stands before a prompt of text"}};
   return table;
 }
 
@@ -285,6 +287,8 @@ CompletionRequest read_completion(std::string_view bytes, bool chat, int64_t voc
   request.fields = read_fields(body);
   const CompletionFields& f = request.fields;
   if (chat && f.echo) refuse("echo", true, "it left out: a chat has no prompt to repeat");
+  if (chat && given_true(body, "add_special_tokens", "add_special_tokens"))
+    refuse("add_special_tokens", true, "it left out: a template writes its own");
   chat ? read_messages(body, request) : read_prompts(body, vocabulary, request);
   const char* const length = given(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
   if (const json* value = given(body, length)) request.max_tokens = read_integer(*value, length, chat ? 1 : 0, 1 << 30);

@@ -24,7 +24,7 @@ struct CompletionFields {
   int64_t n = 1, seed = 0, top_k = 0;
   double temperature = 1, top_p = 1, min_p = 0, typical_p = 1, repetition_penalty = 1, frequency_penalty = 0,
          presence_penalty = 0;
-  bool stream = false, echo = false, ignore_eos = false, skip_special_tokens = true;
+  bool stream = false, echo = false, ignore_eos = false, skip_special_tokens = true, add_special_tokens = true;
 };
 const Fields<CompletionFields>& completion_fields();
 

@@ -287,7 +287,7 @@ void Routes::tokenize(const HttpRequest& request, HttpReply reply) {
     if (!value.is_null() && !value.is_boolean()) throw Refused(400, text(name, ": want true or false"), name);
     return value.is_null() ? without : value.get<bool>();
   };
-  const bool generation = flag("add_generation_prompt", true), special = flag("add_special_tokens", false);
+  const bool generation = flag("add_generation_prompt", true), special = flag("add_special_tokens", messages.is_null());
   std::vector<std::string> unknown;
   note_unknown(body, "", {"model", "prompt", "messages", "add_generation_prompt", "add_special_tokens"}, unknown);
   std::vector<int32_t> ids;
@@ -298,8 +298,9 @@ void Routes::tokenize(const HttpRequest& request, HttpReply reply) {
     ids = chat_prompt(asked.messages, generation);
   } else {
     if (!prompt.is_string()) throw Refused(400, "prompt: want a text", "prompt");
-    ids = encoded(prompt.get<std::string>(), "prompt", special);
+    ids = encoded(prompt.get<std::string>(), "prompt");
   }
+  if (special) put_before(served.tokenizer, ids);
   warn_of_unknown(unknown);
   send(reply, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", served.context}});
 }
@@ -318,13 +319,9 @@ void Routes::detokenize(const HttpRequest& request, HttpReply reply) {
 }
 
 // A tokenizer of characters does not know them all.
-std::vector<int32_t> Routes::encoded(const std::string& text, const char* field, bool add_special) const {
+std::vector<int32_t> Routes::encoded(const std::string& text, const char* field) const {
   try {
-    const Tokenizer& tokenizer = served_.load()->tokenizer;
-    if (!add_special) return tokenizer.encode(text);
-    std::vector<int32_t> ids;
-    for (const TextToken& token : tokenizer.tokens(text, {.add_special = true})) ids.push_back(token.id);
-    return ids;
+    return served_.load()->tokenizer.encode(text);
   } catch (const Error& error) {
     throw Refused(400, error.what(), field);
   }
@@ -390,21 +387,22 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
   std::vector<Job> jobs;
   std::vector<AnsweredPrompt> prompts;
   size_t echoed_bytes = 0;
-  const auto add = [&](std::vector<int32_t> ids, const std::string& echoed) {
+  const auto add = [&](std::vector<int32_t> ids, const std::string& echoed, size_t unwritten) {
     echoed_bytes += echoed.size() * static_cast<size_t>(asked.fields.n);
     if (echoed_bytes > kMostEchoed)
       throw Refused(400, text("echo: more than ", kMostEchoed, " bytes with these prompts and n: fewer of either"),
                     "echo");
     jobs.push_back(job(asked, std::move(ids), owner));
     jobs.back().since = std::chrono::duration<double>(request.arrived.time_since_epoch()).count();
-    prompts.push_back({echoed, jobs.back().prompt.back()});
+    prompts.push_back({echoed, jobs.back().prompt.back(), unwritten});
   };
-  if (chat) add(chat_prompt(asked.messages, true), "");
+  if (chat) add(chat_prompt(asked.messages, true), "", 0);
   for (const auto& prompt : asked.prompts) {
     const auto* given = std::get_if<std::string>(&prompt);
     std::vector<int32_t> ids = given ? encoded(*given, "prompt") : std::get<std::vector<int32_t>>(prompt);
     const std::string echoed = !asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false);
-    add(std::move(ids), echoed);
+    const size_t put = given && asked.fields.add_special_tokens ? put_before(served.tokenizer, ids) : 0;
+    add(std::move(ids), echoed, put);
   }
   const Told told = told_logprobs(jobs);
   if (told.all > kMostToldLogprobs)

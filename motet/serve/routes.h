@@ -64,7 +64,7 @@ class Routes {
   void tokenize(const HttpRequest&, HttpReply);
   void detokenize(const HttpRequest&, HttpReply);
   void complete(const HttpRequest&, HttpReply, const std::string& owner, bool chat);
-  std::vector<int32_t> encoded(const std::string& text, const char* field, bool add_special = false) const;
+  std::vector<int32_t> encoded(const std::string& text, const char* field) const;
   std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages, bool generation) const;
   Job job(const CompletionRequest&, std::vector<int32_t> prompt, const std::string& owner) const;
   void refuse(HttpReply&, const std::string& route, const Refused&, HttpHeaders = {}) const;

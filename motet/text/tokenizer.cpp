@@ -101,6 +101,13 @@ void parallel_texts(size_t count, int threads, const std::function<std::function
   if (error) std::rethrow_exception(error);
 }
 
+size_t put_before(const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
+  const std::span<const int32_t> before = tokenizer.before();
+  if (before.size() <= ids.size() && std::ranges::equal(before, std::span(ids).first(before.size()))) return 0;
+  ids.insert(ids.begin(), before.begin(), before.end());
+  return before.size();
+}
+
 std::vector<std::vector<int32_t>> Tokenizer::encode_all(std::span<const std::string_view> texts, int threads,
                                                         const EncodeOptions& options) const {
   std::vector<std::vector<int32_t>> out(texts.size());

@@ -59,9 +59,16 @@ class Tokenizer {
   virtual std::string piece(int32_t id) const { return decode({&id, 1}); }
   virtual bool special(int32_t id) const { return false; }
 
+  // The tokens that the file puts before every text, such as <s>.
+  virtual std::span<const int32_t> before() const { return {}; }
+
   // Whether decode() of ids is decode() of each, one behind the other.
   virtual bool decodes_one_by_one() const { return true; }
 };
+
+// Puts before() before the ids of a text that a model is to continue, unless they begin with it; gives how many were
+// put.
+size_t put_before(const Tokenizer& tokenizer, std::vector<int32_t>& ids);
 
 // Throws Error for an id outside of 0 .. size - 1.
 void check_token_id(int32_t id, int64_t size);

@@ -48,6 +48,7 @@ class PipelineTokenizer : public Tokenizer {
   std::string text(std::span<const int32_t> ids, bool skip_special) const override;
   std::string piece(int32_t id) const override;
   bool special(int32_t id) const override;
+  std::span<const int32_t> before() const override { return parts_.post_processor.before; }
   bool decodes_one_by_one() const override { return parts_.decoders.bytes && !parts_.sentence_piece; }
   int64_t vocabulary_size() const override { return static_cast<int64_t>(names_.size()); }
   std::string name() const override { return "bpe"; }
