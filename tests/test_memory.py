@@ -85,12 +85,26 @@ BOOKS = ROOT.parent / "shared" / "data" / "corpus" / "books100M.train.txt"
 
 
 def peak_of_training(data, out):
-    """The peak resident memory of a small training on `data`, in bytes: what it told of its last step."""
-    sizes = "--tokenizer bytes --hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 256 --batch-size 16 --steps 100 -t 1".split()
-    done = run("train", *sizes, "--set", "train.eval_windows=4", "--set", "train.final_eval_windows=4", data, "--out", out)
+    """The peak resident memory of a small training on `data`, in bytes."""
+    return peak_of(out, *"--batch-size 16 --steps 100 --set train.eval_windows=4 --set train.final_eval_windows=4".split(), data)
+
+
+def peak_of(out, *arguments):
+    """What a training of a tiny model told of its last step, in bytes."""
+    sizes = "--tokenizer bytes --hidden-size 16 --num-layers 1 --num-heads 2 --ctx-size 256 -t 1".split()
+    done = run("train", *sizes, *arguments, "--out", out)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return [row["peak_bytes"] for row in rows if "peak_bytes" in row][-1]
+
+
+def test_an_evaluation_takes_no_more_than_a_step(tmp_path):
+    """Of 768 windows of 256 tokens the logits alone are 201 MB, of 32 windows 8 MB, of a step 0.3 MB."""
+    common = "--steps 2 --eval-every 1 --validation 0.5 --set train.eval_windows=768 --set train.final_eval_windows=4".split()
+    parted = "--set train.micro_batch_size=4 --set train.loss_rows=256".split()
+    small = peak_of(tmp_path / "small", *common, *parted, "--batch-size", 4)
+    large = peak_of(tmp_path / "large", *common, *parted, "--batch-size", 768)
+    assert large - small < 60e6, f"{small / 1e6:.0f} MB with 4 rows, {large / 1e6:.0f} MB with 768"
 
 
 @pytest.mark.slow

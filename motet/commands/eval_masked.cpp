@@ -22,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kTokensAtOnce = 8192;
-
 struct Scored {
   std::string name;
   std::shared_ptr<const TokenSequence> tokens;  // and one behind them, which is not scored
@@ -57,11 +55,11 @@ WindowScore score_all(ModelImpl& model, const Scored& scored, const ScoredTokens
   const int64_t windows = scored.whole ? all / what.context : num_eval_windows(what.tokens, what.context),
                 left = scored.whole ? all % what.context : 0;
   Progress progress("masked", windows + (left > 0));
-  WindowLosses losses =
-      window_losses(model, what, spread_windows(windows, windows), rows, [&](int64_t done) { progress.update(done); });
+  WindowLosses losses = window_losses(model, what, spread_windows(windows, windows), {rows},
+                                      [&](int64_t done) { progress.update(done); });
   if (left > 0) {
     const TokenPart rest(scored.tokens, static_cast<uint64_t>(all - left), static_cast<uint64_t>(left) + 1);
-    losses.append(window_losses(model, {rest, {}, left, false, what.masks}, spread_windows(1, 1), 1));
+    losses.append(window_losses(model, {rest, {}, left, false, what.masks}, spread_windows(1, 1), {1}));
   }
   progress.finish();
   return losses.score();
@@ -102,7 +100,7 @@ int run_eval_masked(const json& request, const std::vector<std::string>& texts) 
   Model model = load_for_scoring(checkpoint, asked, parse_device(asked.device));
   const auto all = static_cast<int64_t>(scored.tokens->size()) - 1;
   const int64_t window = given > 0 ? given : std::clamp<int64_t>(all, 1, checkpoint.config.context);
-  const int64_t rows = asked.batch_size > 0 ? asked.batch_size : std::max<int64_t>(1, kTokensAtOnce / window);
+  const int64_t rows = asked.batch_size > 0 ? asked.batch_size : windows_at_once(window);
   const ScoredTokens what{*scored.tokens,
                           {},
                           window,

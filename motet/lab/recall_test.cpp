@@ -87,7 +87,7 @@ TEST(RecallLosses, SplitTheLossOfAValidation) {
   const auto found = recall_losses(*model.ptr(), train, validation, recall);
   Ids which;
   for (int64_t i = 0; i < 18; ++i) which.push_back(i);
-  const WindowScore all = score_windows(*model.ptr(), {validation, {}, context}, which, 4);
+  const WindowScore all = score_windows(*model.ptr(), {validation, {}, context}, which, {4});
   const double part = found.at("recalled");
   EXPECT_GT(part, 0.1);
   EXPECT_LT(part, 0.9);

@@ -80,7 +80,7 @@ TEST(WeightAverage, AnEvaluationScoresBoth) {
   ASSERT_TRUE(record.average.has_value());
   const WeightAverage::Applied applied(t.average());
   const auto windows = spread_windows(num_eval_windows(*data.validation, 16), run.train.eval_windows);
-  const WindowScore alone = score_windows(t.model(), {*data.validation, data.token_bytes, 16, false}, windows, 4);
+  const WindowScore alone = score_windows(t.model(), {*data.validation, data.token_bytes, 16, false}, windows, {4});
   EXPECT_EQ(alone.loss, record.average->loss);
   EXPECT_NE(alone.loss, record.loss);
 }

@@ -140,9 +140,11 @@ TEST(Objective, TheAccuracyIsThatOfTheMostLikelyTokens) {
   }
   EXPECT_GT(all, 0);
   EXPECT_LT(all, 40) << "tokens that no mask hides are left out";
-  const WindowScore score = score_windows(t.model(), held, which, 2);
-  EXPECT_EQ(score.right, right);
-  EXPECT_EQ(score.tokens, all);
+  for (const AtOnce& at_once : {AtOnce{2}, AtOnce{2, 7}}) {
+    const WindowScore score = score_windows(t.model(), held, which, at_once);
+    EXPECT_EQ(score.right, right);
+    EXPECT_EQ(score.tokens, all);
+  }
 }
 
 TEST(Objective, WhatDoesNotGoTogetherIsNamed) {

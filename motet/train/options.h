@@ -71,6 +71,11 @@ struct TrainOptions {
   int64_t timeout = 60, start_timeout = 300;
 
   int64_t tokens_per_step() const { return batch_size * context; }
+  /// Rows of a step that a process computes together.
+  int64_t rows_at_once(int64_t processes) const {
+    const int64_t share = batch_size / processes;
+    return micro_batch_size > 0 && micro_batch_size < share ? micro_batch_size : share;
+  }
   /// Steps of a budget in steps or tokens (whole steps, rounded up); 0 when it is minutes.
   int64_t budget_steps() const { return steps > 0 ? steps : (tokens + tokens_per_step() - 1) / tokens_per_step(); }
 };

@@ -33,9 +33,7 @@ TrainingPlan training_plan(const ModelConfig& config, const TrainOptions& train,
   // Gradients go round as sums, in two rounds (arXiv:1802.05799); parameters that others have stepped in a third.
   plan.exchanged_bytes = (sharded ? 3 : 2) * (processes - 1) * plan.checkpoint_bytes / processes;
   const int64_t layer = kKeptOfWidth * config.hidden_size() + kKeptOfFeedForward * config.intermediate_size();
-  const int64_t share = train.batch_size / processes,
-                rows = train.micro_batch_size > 0 ? std::min(train.micro_batch_size, share) : share,
-                tokens = rows * train.context,
+  const int64_t tokens = train.rows_at_once(processes) * train.context,
                 logits = train.loss_rows > 0 ? std::min(train.loss_rows, tokens) : tokens,
                 layers = train.recompute == Recompute::block ? 1 : config.num_layers(),
                 inputs = train.recompute == Recompute::block ? config.num_layers() * config.hidden_size() : 0;

@@ -41,13 +41,21 @@ struct ScoredTokens {
 /// The windows of these numbers as a model sees them.
 Batch scored_batch(const ScoredTokens&, std::span<const int64_t> which);
 
-/// The windows of these numbers (data/batches.h), `rows` at a time, without gradients. The one way in which training,
-/// comparison and `motet eval` score tokens. `progress` is told how many windows are done. Throws Interrupted.
+/// What is computed together, which bounds the memory of a score and changes nothing but last bits.
+struct AtOnce {
+  int64_t windows = 1;
+  int64_t logits = 0;  // of how many tokens; 0: of all of these windows
+};
+/// Of some 8192 tokens, at least one.
+int64_t windows_at_once(int64_t context);
+
+/// The windows of these numbers (data/batches.h), without gradients. The one way in which training, comparison and
+/// `motet eval` score tokens. `progress` is told how many windows are done. Throws Interrupted.
 WindowLosses window_losses(
-    ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, int64_t rows,
+    ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, const AtOnce&,
     const std::function<void(int64_t)>& progress = [](int64_t) {});
 WindowScore score_windows(
-    ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, int64_t rows,
+    ModelImpl&, const ScoredTokens&, std::span<const int64_t> which, const AtOnce&,
     const std::function<void(int64_t)>& progress = [](int64_t) {});
 
 }  // namespace motet

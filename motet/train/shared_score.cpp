@@ -53,11 +53,11 @@ std::vector<json> parts(const Processes& processes, std::span<const int64_t> num
 }  // namespace
 
 WindowScore score_windows(const Processes& processes, ModelImpl& model, const ScoredTokens& scored,
-                          std::span<const int64_t> which, int64_t rows) {
-  if (processes.alone()) return score_windows(model, scored, which, rows);
+                          std::span<const int64_t> which, const AtOnce& at_once) {
+  if (processes.alone()) return score_windows(model, scored, which, at_once);
   WindowLosses all{.masked = scored.masks.has_value()};
   for (const json& part : parts(processes, which, [&](std::span<const int64_t> own) {
-         return written(window_losses(model, scored, own, rows));
+         return written(window_losses(model, scored, own, at_once));
        }))
     all.append(windows_read(part));
   return all.score();

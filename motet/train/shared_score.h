@@ -8,7 +8,7 @@ namespace motet {
 
 /// As score_windows (score.h). Throws Interrupted in all processes when a signal came to one of them.
 WindowScore score_windows(const Processes&, ModelImpl&, const ScoredTokens&, std::span<const int64_t> which,
-                          int64_t rows);
+                          const AtOnce&);
 /// As score_task (task_score.h), likewise.
 TaskScore score_task(const Processes&, ModelImpl&, const Task&, std::span<const int64_t> numbers);
 

@@ -197,7 +197,7 @@ TEST(Trainer, EvaluationsSpreadTheirWindowsAndTheLastTakesMore) {
   Trainer t = trainer(run, data);
   const ScoredTokens held{*data.validation, data.token_bytes, 16, false};
   const auto expect = [&](const EvalRecord& got, const std::vector<int64_t>& windows) {
-    const WindowScore wanted = score_windows(t.model(), held, windows, 4);
+    const WindowScore wanted = score_windows(t.model(), held, windows, {4});
     EXPECT_EQ(got.loss, wanted.loss);
     EXPECT_EQ(got.windows, static_cast<int64_t>(windows.size()));
     EXPECT_EQ(got.tokens, 16 * got.windows);
@@ -221,7 +221,7 @@ TEST(Trainer, AveragedWeightsAreComparedByAsManyWindowsAtEachStep) {
   ASSERT_TRUE(last.average);
   const WeightAverage::Applied averaged(t.average());
   const ScoredTokens held{*data.validation, data.token_bytes, 16, false};
-  EXPECT_EQ(last.average_compared, score_windows(t.model(), held, std::vector<int64_t>{0, 10, 20, 30}, 4).loss);
+  EXPECT_EQ(last.average_compared, score_windows(t.model(), held, std::vector<int64_t>{0, 10, 20, 30}, {4}).loss);
   EXPECT_NE(last.average_compared, last.average->loss);
   EXPECT_NE(last.average_compared, last.compared);
 }

@@ -157,8 +157,8 @@ Batch Trainer::rows(int64_t first, int64_t count) {
 }
 
 TokenTensors Trainer::micro_batch(int64_t first) {
-  const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
-  return as_tensors(rows(first, std::min(most, processes_->part(train_.batch_size).second - first)), model_->device());
+  const int64_t most = train_.rows_at_once(processes_->size()), end = processes_->part(train_.batch_size).second;
+  return as_tensors(rows(first, std::min(most, end - first)), model_->device());
 }
 
 Dropout Trainer::dropout(int64_t first_row) const {
@@ -297,7 +297,7 @@ void Trainer::fail_not_finite(const StepRecord& record) {
   std::string place;
   if (!processes_->first()) throw Diverged(text("step ", record.step));  // the first one looks for the place
   if (!std::isfinite(record.loss)) {
-    const int64_t most = train_.micro_batch_size > 0 ? train_.micro_batch_size : train_.batch_size;
+    const int64_t most = train_.rows_at_once(processes_->size());
     for (int64_t first = 0; first < train_.batch_size && place.empty(); first += most) {
       const TokenTensors tokens = as_tensors(rows(first, std::min(most, train_.batch_size - first)), model_->device());
       place = model_->first_non_finite(tokens.inputs, tokens.documents);
@@ -331,8 +331,11 @@ std::optional<TaskScore> Trainer::task_score(const std::vector<int64_t>& windows
 }
 
 EvalRecord Trainer::evaluate() {
+  // No more than a step has.
+  const AtOnce at_once{std::min(train_.rows_at_once(processes_->size()), windows_at_once(train_.context)),
+                       train_.loss_rows};
   const auto score = [&](const std::vector<int64_t>& windows) {
-    return score_windows(*processes_, *model_, validation_, windows, train_.batch_size);
+    return score_windows(*processes_, *model_, validation_, windows, at_once);
   };
   const std::vector<int64_t> which = eval_windows(done()), few = eval_windows(false);
   const auto compared = [&](const WindowScore& scored) { return few == which ? scored.loss : score(few).loss; };

@@ -15,8 +15,6 @@
 namespace motet {
 namespace {
 
-constexpr int64_t kTokensAtOnce = 8192;
-
 int64_t words_of(std::string_view text) {
   int64_t words = 0;
   bool inside = false;
@@ -80,7 +78,7 @@ double nats_of(ModelImpl& model, const Tensor& tokens, std::span<const Window> w
 }
 
 int64_t rows_of(const PerplexityOptions& options, int64_t context) {
-  return options.rows > 0 ? options.rows : std::max<int64_t>(1, kTokensAtOnce / context);
+  return options.rows > 0 ? options.rows : windows_at_once(context);
 }
 
 // Those of a text of so many tokens.
@@ -166,7 +164,7 @@ Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, std::
   Progress progress("perplexity", windows);
   const WindowScore score =
       score_windows(model, {tokens, token_bytes, context, options.documents_apart}, spread_windows(windows, windows),
-                    rows_of(options, context), [&](int64_t done) { progress.update(done); });
+                    {rows_of(options, context)}, [&](int64_t done) { progress.update(done); });
   progress.finish();
   return {.nats_per_token = score.loss,
           .bits_per_byte = score.bits_per_byte(),
