@@ -243,7 +243,7 @@ int run_compare(const nlohmann::json& request) {
   const auto folder =
       from ? std::make_unique<RunFolder>(from->folder) : std::make_unique<RunFolder>(request, "compare");
   options.folder = folder->path();
-  check_disk(options.folder, checkpoint_bytes(all, run, options));
+  check_disk(options.folder, checkpoint_bytes(all, run, options), {"models", "running"});
   write_file_atomic(options.folder / "config.toml", toml_text(run.as_given()));
   Results results = from ? from->results : Results();
   const std::string commands = all_commands(results, request.value("command", ""));

@@ -65,14 +65,6 @@ void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& 
     std::cout << "# " << line << "\n";
 }
 
-// How many checkpoints lie on the disk at once, the one that is written among them.
-int64_t checkpoints_at_once(const TrainOptions& train) {
-  const int64_t bests = train.average.empty() ? 1 : 2;  // of each kind of weights
-  if (train.keep_last > 0) return train.keep_last + bests * train.keep_best + 1;
-  const int64_t every = train.checkpoint_every, steps = train.budget_steps();
-  return every > 0 && steps > 0 ? (steps + every - 1) / every : 10;
-}
-
 // A row for the weights as they are, and one for their average where there is one.
 Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& training, int64_t threads) {
   const EvalRecord& last = result.evals.back();
@@ -306,7 +298,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   std::unique_ptr<RunFolder> own;  // the first process's
   if (processes->first()) {
     own = from ? std::make_unique<RunFolder>(from->run) : std::make_unique<RunFolder>(request, "train");
-    check_disk(own->path(), plan.run_checkpoint_bytes * checkpoints_at_once(run.train));
+    check_disk(own->path(), plan.run_checkpoint_bytes * checkpoints_at_once(run.train), {"checkpoints"});
   }
   const std::filesystem::path folder =
       processes->everyones(nlohmann::json(own ? own->path().string() : ""))[0].get<std::string>();

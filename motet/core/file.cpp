@@ -247,6 +247,17 @@ void AtomicFolder::commit() {
   sync_path(parent_of(target_));
 }
 
+int64_t bytes_below(const fs::path& folder) {
+  std::error_code error;
+  int64_t sum = 0;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code none;
+    if (at->is_regular_file(none))
+      if (const auto size = at->file_size(none); !none) sum += static_cast<int64_t>(size);
+  }
+  return sum;
+}
+
 void remove_leftovers(const fs::path& folder) {
   std::error_code none;
   std::vector<fs::path> left;

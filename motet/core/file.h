@@ -87,6 +87,9 @@ class AtomicFolder {
   std::filesystem::path target_, temporary_;
 };
 
+// The sizes of all files below a folder; 0 where it is missing.
+int64_t bytes_below(const std::filesystem::path& folder);
+
 // Removes what AtomicFile and AtomicFolder of processes that are gone left in a folder. What cannot be removed stays.
 void remove_leftovers(const std::filesystem::path& folder);
 

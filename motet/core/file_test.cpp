@@ -247,6 +247,16 @@ TEST(RemoveLeftovers, TakesWhatProcessesThatAreGoneLeft) {
   remove_leftovers(folder.path() / "missing");
 }
 
+TEST(BytesBelow, AreThoseOfAllFiles) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(bytes_below(folder.path() / "missing"), 0);
+  fs::create_directories(folder.path() / "a" / "b");
+  put(folder / "one", "1");
+  put((folder.path() / "a" / "b" / "three").string(), "333");
+  EXPECT_EQ(bytes_below(folder.path()), 4);
+  EXPECT_EQ(bytes_below(folder.path() / "a"), 3);
+}
+
 TEST(AtomicFolder, RefusesAFileInItsPlaceOrAboveIt) {
   const TemporaryFolder folder;
   put(folder / "file", "");

@@ -40,6 +40,9 @@ struct DataOptions {
 };
 const Fields<DataOptions>& data_options();
 
+/// Evaluations and checkpoints of a run, of which the options say no other number of steps.
+inline constexpr int64_t kTimesInARun = 10;
+
 /// [train].
 struct TrainOptions {
   int64_t steps = 0, tokens = 0;  // one of these and minutes is the budget

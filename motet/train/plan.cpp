@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/train/average.h"
 #include "motet/train/run_config.h"
 
@@ -65,12 +66,22 @@ std::string remark_on_best(const TrainOptions& train) {
               "(every ", evaluated, "), so none but the last can be the best");
 }
 
-void check_disk(const std::filesystem::path& folder, int64_t bytes) {
+int64_t checkpoints_at_once(const TrainOptions& train) {
+  const int64_t every = train.checkpoint_every, steps = train.budget_steps();
+  int64_t made = every > 0 && steps == 0 ? INT64_MAX : every > 0 ? (steps + every - 1) / every : kTimesInARun;
+  if (steps > 0) made = std::min(made, steps);
+  const int64_t bests = train.average.empty() ? 1 : 2;  // of each kind of weights
+  if (train.keep_last > 0) return std::min(made, train.keep_last + bests * train.keep_best + 1);
+  return made < INT64_MAX ? made : kTimesInARun;  // nobody knows how many
+}
+
+void check_disk(const std::filesystem::path& folder, int64_t bytes, const std::vector<std::string>& stored) {
+  for (const std::string& name : stored) bytes -= bytes_below(folder / name);
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);
   if (error || bytes <= 0 || static_cast<uint64_t>(bytes) <= space.available) return;
-  fail("--out: the checkpoints take ", bytes, " bytes, want at most the ", space.available, " that are free in ",
-       folder.string());
+  fail(folder.string(), ": checkpoints take ", bytes, " bytes more, want at most the ", space.available,
+       " that are free");
 }
 
 }  // namespace motet

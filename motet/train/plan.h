@@ -26,7 +26,10 @@ void check_batch(const TrainOptions&, int64_t processes);
 void check_memory(const TrainingPlan&, std::optional<int64_t> available_bytes);
 /// That keep_best finds nothing to keep, for no checkpoint before the end falls on an evaluation; "" where some do.
 std::string remark_on_best(const TrainOptions&);
-/// Likewise for `bytes` of checkpoints below a folder that exists.
-void check_disk(const std::filesystem::path& folder, int64_t bytes);
+/// How many checkpoints of a run lie on the disk at most, the one that is written among them.
+int64_t checkpoints_at_once(const TrainOptions&);
+/// As check_memory, for `bytes` of checkpoints below a folder that exists, of which those in its folders `stored` are
+/// there already.
+void check_disk(const std::filesystem::path& folder, int64_t bytes, const std::vector<std::string>& stored);
 
 }  // namespace motet

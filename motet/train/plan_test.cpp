@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/mechanisms/contender.h"
 #include "motet/train/testing.h"
@@ -94,10 +95,38 @@ TEST(Plan, WhatDoesNotFitIsRefusedWithBytesAndKey) {
   EXPECT_EQ(message_of<Error>([&] { check_memory(plan, 99); }),
             "train: parameters, gradients and the state of the optimiser take 100 bytes, want at most the 99 that are "
             "free: a smaller model.hidden_size or model.num_layers");
+}
+
+TEST(Plan, CheckpointsThatAreThereNeedNoRoom) {
   const TemporaryFolder folder;
-  check_disk(folder.path(), 1);
-  EXPECT_NE(message_of<Error>([&] { check_disk(folder.path(), int64_t{1} << 62); }).find("4611686018427387904 bytes"),
-            std::string::npos);
+  const auto refused = [&](const std::vector<std::string>& stored) {
+    return message_of<Error>([&] { check_disk(folder.path(), int64_t{1} << 42, stored); });
+  };
+  check_disk(folder.path(), 1, {});
+  EXPECT_NE(refused({}).find(": checkpoints take 4398046511104 bytes more, want at most the "), std::string::npos);
+  std::filesystem::create_directories(folder.path() / "checkpoints" / "step_1");
+  const auto file = folder.path() / "checkpoints" / "step_1" / "model.safetensors";
+  write_file_atomic(file, "");
+  std::filesystem::resize_file(file, (uint64_t{1} << 42) - 1);  // of holes
+  EXPECT_NE(refused({"models"}).find(" 4398046511104 bytes"), std::string::npos);
+  check_disk(folder.path(), int64_t{1} << 42, {"checkpoints", "models"});
+}
+
+TEST(Plan, NoMoreCheckpointsAreCountedThanTheRunMakes) {
+  const auto count = [](const Overrides& set) { return checkpoints_at_once(small_run(set).train); };
+  EXPECT_EQ(count({}), 4) << "two last, a best and the one that is written";
+  EXPECT_EQ(count({{"train.average", "ema:0.9"}}), 5);
+  EXPECT_EQ(count({{"train.steps", "3"}}), 3);
+  EXPECT_EQ(count({{"train.checkpoint_every", "20"}}), 2);
+  EXPECT_EQ(count({{"train.checkpoint_every", "39"}}), 2) << "the last step has one too";
+  EXPECT_EQ(count({{"train.keep_last", "0"}}), 10);
+  EXPECT_EQ(count({{"train.keep_last", "0"}, {"train.steps", "7"}}), 7);
+  EXPECT_EQ(count({{"train.keep_last", "0"}, {"train.checkpoint_every", "3"}}), 14);
+  const auto with = [&](Overrides more) { return more.emplace_back("train.minutes", "1"), count(more); };
+  EXPECT_EQ(with({}), 4);
+  EXPECT_EQ(with({{"train.keep_last", "20"}}), 10) << "ten in a run";
+  EXPECT_EQ(with({{"train.keep_last", "20"}, {"train.checkpoint_every", "1"}}), 22);
+  EXPECT_EQ(with({{"train.keep_last", "0"}, {"train.checkpoint_every", "1"}}), 10);
 }
 
 }  // namespace

@@ -32,8 +32,6 @@ Batches batches_of(const TextData& data, const TrainOptions& train) {
           parts};
 }
 
-constexpr double kTimesInARun = 10;  // of evaluations and checkpoints whose number of steps is 0
-
 // Enough tokens for a standard error below 0.005 nats where a token's loss deviates by 3.5, more than models do.
 constexpr int64_t kFinalTokens = 500'000;
 
@@ -100,7 +98,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
 // Whether a step that took the run from one part of its budget to another passed the end of a tenth.
 bool passed_a_tenth(double before, double now) {
-  const auto tenths = [](double part) { return std::floor((part + 1e-9) * kTimesInARun); };
+  const auto tenths = [](double part) { return std::floor((part + 1e-9) * static_cast<double>(kTimesInARun)); };
   return tenths(now) > tenths(before);
 }
 
