@@ -1,6 +1,7 @@
 """What a training writes down of itself: diagnoses in metrics.jsonl, and report.html."""
 import html.parser
 import json
+import os
 import re
 import shlex
 import signal
@@ -174,6 +175,34 @@ def test_a_model_that_is_not_causal_has_a_report_without_a_text(tmp_path):
     page = (tmp_path / "r" / "report.html").read_text()
     assert "motet eval masked -m" in page and "motet generate" not in page
     assert "a model that is not causal continues no text" in refused(2, "train", *sizes, "-p", "A", "--out", tmp_path / "s")
+
+
+def test_a_reader_of_stdout_that_is_gone_takes_no_report_with_it(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [str(word) for word in [MOTET, "train", *TINY, "--prompt", "To be", "-n", "5", "--out", tmp_path / "run"]]
+    done = subprocess.run(command, env=environment(), stdout=writing, stderr=subprocess.PIPE, text=True, timeout=300)
+    os.close(writing)
+    assert done.returncode == -signal.SIGPIPE, done.stderr
+    assert Page(tmp_path / "run" / "report.html").sections == ["loss", "course", "attention", "texts", "reproduce"]
+
+
+def test_a_run_that_ended_before_its_report_makes_it_as_it_goes_on(tmp_path):
+    out = tmp_path / "run"
+    whole = run("train", *TINY, "--set", "train.average=last:2", "--out", out, "-o", "json")
+    before, report = records(out), out / "report.html"
+    os.utime(report, (1, 1))  # of a run that had stopped earlier
+    for leave in (lambda: None, report.unlink):
+        leave()
+        again = run("train", "--resume", out, "-o", "json", "-t", "1")
+        assert again.returncode == 0 and "has all of its 4 steps; a larger budget goes on" in again.stderr, again.stderr
+        assert json.loads(again.stdout) == json.loads(whole.stdout)
+        assert records(out) == before
+        check_drawn(Page(report), out)
+        assert "The run stopped" not in report.read_text()
+    made = report.read_bytes()
+    last = run("train", "--resume", out, "-t", "1")
+    assert (last.returncode, last.stdout) == (0, "") and report.read_bytes() == made
 
 
 CLOSELY = {"logits_top", "logits_median", "logits_kurtosis", "states_top", "states_median", "states_kurtosis", "self",

@@ -99,8 +99,9 @@ Table results_table(const RunConfig& run, const TrainResult& result, TrainRun& t
     row.push_back(folder.string());
     table.rows.push_back(row);
   };
-  add(last, last.task, training.last_checkpoint());
-  if (last.average) add(*last.average, last.average_task, training.last_checkpoint() / kAverage);
+  const std::filesystem::path checkpoint = training.last_checkpoint().value();
+  add(last, last.task, checkpoint);
+  if (last.average) add(*last.average, last.average_task, checkpoint / kAverage);
   return table;
 }
 
@@ -233,6 +234,13 @@ std::string continuation(ModelImpl& model, const Tokenizer& tokenizer, const std
   return prompt.empty() ? "" : generate(model, tokenizer, prompt, options)[0].text;
 }
 
+// A process that ended behind its last checkpoint has left none of it.
+bool has_report(const std::filesystem::path& folder, const std::filesystem::path& checkpoint) {
+  std::error_code error;
+  const auto made = std::filesystem::last_write_time(folder / "report.html", error);
+  return !error && made >= std::filesystem::last_write_time(checkpoint / "state.json");
+}
+
 int train(const nlohmann::json& request, const std::shared_ptr<Processes>& processes) {
   const TrainRequest asked = read_request(train_request_options(), request);
   const TableFormat format = output_format(request);
@@ -304,14 +312,19 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
       processes->everyones(nlohmann::json(own ? own->path().string() : ""))[0].get<std::string>();
   TrainRun training(run, data, model, companions, frozen, folder, processes);
   if (from) training.go_on(*from);
-  if (from && training.trainer().done() && !training.trainer().evaluation_due()) {
+  const bool done = from && training.trainer().done() && !training.trainer().evaluation_due();
+  if (done) {
     log_info(text(from->run.string(), ": has all of its ", training.trainer().steps_done(),
                   " steps; a larger budget goes on"));
-    return 0;
+    const nlohmann::json reported(!processes->first() || has_report(folder, from->checkpoint));
+    if (processes->everyones(reported)[0].get<bool>()) return 0;
   }
-  const RunMachine machine = measured_machine(run.train, threads, processes->size(), plan.cost);
+  const auto made = [&](const TrainRun::Stopped& stopped) {
+    if (done) return training.scored_again();
+    return training.run(measured_machine(run.train, threads, processes->size(), plan.cost), stopped);
+  };
   if (!processes->first()) {
-    training.run(machine, [](const std::string&) {});
+    made([](const std::string&) {});
     return 0;
   }
   write_file_atomic(folder / "config.toml", toml_text(run.resolved()));
@@ -322,13 +335,13 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   TrainPresentation shown{
       .command = request.value("command", ""),
       .prompt = prompt.empty() && config.causal() && data.tokenizer ? first_words(data, run.train.context) : prompt};
-  const TrainResult result = training.run(machine, [&](const std::string& why) {
+  const TrainResult result = made([&](const std::string& why) {
     shown.stopped_by = why;
     write_report(shown);
   });
   shown.done = true;
   for (const std::string& line : mixture_lines(data, run.train, training.trainer().steps_done())) log_info(line);
-  print_table(results_table(run, result, training, threads), request);
+  std::exception_ptr failure;  // of what is made beside the table, which is shown all the same
   try {
     if (data.tokenizer)
       shown.sample =
@@ -336,11 +349,16 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
                        {.max_tokens = asked.n_predict,
                         .writer = {.end_tokens = end_tokens(companions, *data.tokenizer), .sampler = {.seed = 1}}});
   } catch (const Interrupted&) {
-    write_report(shown);
-    throw;
+    failure = std::current_exception();
   }
+  try {
+    write_report(shown);  // first: who reads stdout may be gone
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  print_table(results_table(run, result, training, threads), request);
+  if (failure) std::rethrow_exception(failure);
   if (!prompt.empty() && format == TableFormat::table) std::cout << "\n" << prompt << shown.sample << std::endl;
-  write_report(shown);
   log_info(text("report: ", (folder / "report.html").string()));
   return 0;
 }

@@ -90,6 +90,15 @@ TrainResult TrainRun::run(const RunMachine& machine, const Stopped& stopped) {
   }
 }
 
+TrainResult TrainRun::scored_again() {
+  return {.steps = {}, .evals = {trainer_.evaluate()}, .seconds = trainer_.seconds()};
+}
+
+std::optional<std::filesystem::path> TrainRun::last_checkpoint() const {
+  const std::vector<StoredCheckpoint> all = stored_checkpoints(folder_);
+  return all.empty() ? std::nullopt : std::optional(all.back().folder);
+}
+
 Snapshot TrainRun::snapshot() {
   const auto files = [&] { return model_files(trainer_.model(), companions_.files, companions_.token_ids); };
   Snapshot snapshot{.state = run_state(trainer_, run_, data_, frozen_, evaluation_),

@@ -20,9 +20,12 @@ class TrainRun {
   /// failure is only warned of.
   using Stopped = std::function<void(const std::string& why)>;
   TrainResult run(const RunMachine&, const Stopped&);
+  /// The last evaluation of a run that has all of its steps, once more; changes nothing.
+  TrainResult scored_again();
 
   Trainer& trainer() { return trainer_; }
-  std::filesystem::path last_checkpoint() const { return checkpoints_.last(); }
+  /// The last that is stored.
+  std::optional<std::filesystem::path> last_checkpoint() const;
 
  private:
   TrainEvents events(RunMetrics*, Progress&);

@@ -180,10 +180,10 @@ void CheckpointWriter::make_room(const Snapshot& like) {
 
 void CheckpointWriter::save(const Snapshot& snapshot) {
   wait();
-  last_ = checkpoint_folder(run_, snapshot.state.at("step"));
-  if (!async_) return write(snapshot, last_);
+  const fs::path folder = checkpoint_folder(run_, snapshot.state.at("step"));
+  if (!async_) return write(snapshot, folder);
   snapshot.copy_to(copy_);
-  start([this, folder = last_] { write(copy_, folder); });
+  start([this, folder] { write(copy_, folder); });
 }
 
 void CheckpointWriter::write(const Snapshot& snapshot, const fs::path& path) const {

@@ -61,14 +61,13 @@ class CheckpointWriter {
   void save(const Snapshot&);
   /// Until the thread is done. Throws its failure.
   void wait();
-  std::filesystem::path last() const { return last_; }  // that save() wrote or begins to write
 
  private:
   void start(std::function<void()> work);
   void write(const Snapshot&, const std::filesystem::path& folder) const;
   void remove_old() const;
 
-  std::filesystem::path run_, last_;
+  std::filesystem::path run_;
   int64_t keep_last_, keep_best_;
   bool async_;
   Snapshot copy_;  // the thread's, until wait()
