@@ -265,6 +265,27 @@ def test_a_run_that_diverges_as_it_goes_on_names_the_checkpoint_that_it_began_wi
     assert done.returncode == 1 and done.stderr.rstrip().endswith(f"; the step before it is {checkpoint}"), done.stderr
 
 
+def test_weights_that_diverged_are_no_checkpoint(copy, tmp_path):
+    broken = [*SIZES, *"--set train.beta1=0 --set train.beta2=0 --set train.epsilon=0".split()]  # what has no gradient is 0 / 0
+    line = refused(1, "train", *broken, "--steps", 5, "--eval-every", 1, "--out", tmp_path / "evaluated")
+    assert line.startswith("motet: step 1: the validation loss is nan; ") and line.endswith("; there is no checkpoint")
+    line = refused(1, "train", *broken, "--steps", 100, "--eval-every", 50, "--out", tmp_path / "stepped")
+    assert line.startswith("motet: step 2: the loss is nan; ") and line.endswith("; there is no checkpoint")
+    for folder in ("evaluated", "stepped"):
+        assert not list((tmp_path / folder).glob("checkpoints/step_*"))
+        assert "The run stopped after step 1: step " in (tmp_path / folder / "report.html").read_text()
+    checkpoint, before = last_checkpoint(copy), sorted((copy / "checkpoints").iterdir())
+    with safetensors.safe_open(checkpoint / "optimizer.safetensors", "pt") as stored:
+        tensors, metadata = {name: stored.get_tensor(name) for name in stored.keys()}, stored.metadata()
+    for name in tensors:
+        if name.startswith("exp_avg."):
+            tensors[name].fill_(3e38)
+    safetensors.torch.save_file(tensors, checkpoint / "optimizer.safetensors", metadata)
+    line = refused(1, "train", "--resume", copy, "-t", "1", "--eval-every", 1)
+    assert re.match("motet: step 101: the validation loss is (nan|inf); ", line) and line.endswith(f"; the last checkpoint is {checkpoint}")
+    assert sorted((copy / "checkpoints").iterdir()) == before
+
+
 def test_two_processes_do_not_train_one_run(copy):
     before = records(copy)[-1]["step"]
     running = subprocess.Popen([MOTET, "train", "--resume", copy, "--steps", "1000000", "-t", "1"], env=environment(), stderr=subprocess.PIPE)

@@ -1,5 +1,7 @@
 #include "motet/commands/train_run.h"
 
+#include <algorithm>
+
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
@@ -8,6 +10,13 @@
 #include "motet/report/table.h"
 
 namespace motet {
+namespace {
+
+bool is_finite(const ModelImpl& model) {
+  return std::ranges::all_of(model.parameters(), [](const Tensor& p) { return p.isfinite().all().item<bool>(); });
+}
+
+}  // namespace
 
 TrainRun::TrainRun(const RunConfig& run, const TextData& data, Model model, const Companions& companions,
                    const std::vector<std::string>& frozen, const std::filesystem::path& folder,
@@ -73,8 +82,15 @@ TrainResult TrainRun::run(const RunMachine& machine, const Stopped& stopped) {
     if (trainer_.steps_done() == 0) throw;
     finish(stopped, "");
     throw StoppedTogether(text("stopped at step ", trainer_.steps_done(), " of ", trainer_.planned_steps(), advice()));
+  } catch (const DivergedAfterStep& error) {
+    tell(stopped, error.what());
+    throw Diverged(error.what() + last_checkpoint_text());
   } catch (const Diverged& error) {
     if (trainer_.steps_done() == 0) throw;
+    if (!is_finite(trainer_.model())) {  // since the step before: its gradients were, its update was not
+      tell(stopped, error.what());
+      throw Diverged(error.what() + last_checkpoint_text());
+    }
     finish(stopped, error.what());
     throw Diverged(
         text(error.what(), "; the step before it is ", checkpoint_folder(folder_, trainer_.steps_done()).string()));
@@ -123,8 +139,17 @@ void TrainRun::save() {
   saved_ = true;
 }
 
+std::string TrainRun::last_checkpoint_text() const {
+  const auto last = last_checkpoint();
+  return last ? "; the last checkpoint is " + last->string() : "; there is no checkpoint";
+}
+
 void TrainRun::finish(const Stopped& stopped, const std::string& why) {
   save();
+  tell(stopped, why);
+}
+
+void TrainRun::tell(const Stopped& stopped, const std::string& why) {
   if (!trainer_.processes().first()) return;
   checkpoints_.wait();
   try {

@@ -16,8 +16,8 @@ class TrainRun {
   /// Continues the run of the folder; throws as restore (train/resume.h).
   void go_on(const ResumePoint&);
   /// Makes what is left of the steps. Throws Interrupted, Diverged when the run stopped, with the line that says where;
-  /// the step before is on the disk then, and `stopped` was called with what stopped it ("": somebody did), of which a
-  /// failure is only warned of.
+  /// the step before is on the disk then, unless its own weights are those that diverged, and `stopped` was called with
+  /// what stopped it ("": somebody did), of which a failure is only warned of.
   using Stopped = std::function<void(const std::string& why)>;
   TrainResult run(const RunMachine&, const Stopped&);
   /// The last evaluation of a run that has all of its steps, once more; changes nothing.
@@ -33,6 +33,8 @@ class TrainRun {
   Snapshot snapshot();
   void save();
   void finish(const Stopped&, const std::string& why);
+  void tell(const Stopped&, const std::string& why);
+  std::string last_checkpoint_text() const;
 
   const RunConfig& run_;
   const TextData& data_;

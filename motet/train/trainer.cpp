@@ -351,14 +351,15 @@ EvalRecord Trainer::evaluate() {
     return record;
   }
   evaluation_due_ = false;
-  if (!processes_->first()) throw Diverged(text("step ", step_));
+  if (!processes_->first()) throw DivergedAfterStep(text("step ", step_));
   std::string place;
   for (size_t i = 0; i < which.size() && place.empty(); ++i) {
     const TokenTensors tokens = as_tensors(scored_batch(validation_, {&which[i], 1}), model_->device());
     place = model_->first_non_finite(tokens.inputs, tokens.documents);
   }
-  throw Diverged(text("step ", step_, ": the validation loss is ", std::abs(record.loss),
-                      "; the first number that is not finite appears in ", place.empty() ? "the loss" : place));
+  throw DivergedAfterStep(text("step ", step_, ": the validation loss is ", std::abs(record.loss),
+                               "; the first number that is not finite appears in ",
+                               place.empty() ? "the loss" : place));
 }
 
 DiagnosisRecord Trainer::diagnose() {

@@ -47,6 +47,12 @@ class Diverged : public Error {
   using Error::Error;
 };
 
+/// The same of an evaluation: the step has been made, and what it left is of no use.
+class DivergedAfterStep : public Diverged {
+ public:
+  using Diverged::Diverged;
+};
+
 /// An interrupt that all processes met after the same step, which is saved.
 class StoppedTogether : public Interrupted {
  public:
@@ -72,7 +78,7 @@ class Trainer {
   /// Whether the step just made is followed by an evaluation that has not been made.
   bool evaluation_due() const { return evaluation_due_; }
   /// Scores windows of the validation text, evenly spread: train.eval_windows, at the end of the budget
-  /// train.final_eval_windows. Throws Diverged likewise.
+  /// train.final_eval_windows. Throws DivergedAfterStep likewise.
   EvalRecord evaluate();
   /// Whether the step just made is one that train.diagnose_every asks about.
   bool diagnosis_due() const { return train_.diagnose_every > 0 && step_ > 0 && step_ % train_.diagnose_every == 0; }
