@@ -72,7 +72,7 @@ TrainResult TrainRun::run(const RunMachine& machine, const Stopped& stopped) {
     if (!run_.train.average.empty()) like.average = like.model;
     if (processes.first()) checkpoints_.make_room(like);
   }
-  Progress progress("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0);
+  Progress progress("training", trainer_.planned_steps() > 1 ? trainer_.planned_steps() : 0, trainer_.steps_done());
   try {
     TrainResult result = train_model(trainer_, events(metrics ? &*metrics : nullptr, progress));
     progress.finish();

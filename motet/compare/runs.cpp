@@ -42,14 +42,13 @@ class Runs {
         results_(results),
         begun_(begun_runs()),
         metrics_(options.folder / "metrics.jsonl"),
-        progress_("training", planned_steps()) {
+        steps_(known_steps()),
+        progress_("training", planned_steps(), steps_) {
     for (Comparison& all : comparisons_)
       for (ArmResult& arm : all.arms) {
         arm.runs.resize(options.seeds - all.first_reported());
         if (options.sweep) arm.swept.resize(options.sweep->values.size());
       }
-    for (const auto& [name, first] : begun_) steps_ += static_cast<int64_t>(first.steps.size());
-    for (const auto& [name, ended] : results_.ended) steps_ += static_cast<int64_t>(ended.result.steps.size());
   }
 
   bool work() {
@@ -64,6 +63,14 @@ class Runs {
   }
 
  private:
+  // Of runs that had begun or ended.
+  int64_t known_steps() const {
+    int64_t steps = 0;
+    for (const auto& [name, first] : begun_) steps += static_cast<int64_t>(first.steps.size());
+    for (const auto& [name, ended] : results_.ended) steps += static_cast<int64_t>(ended.result.steps.size());
+    return steps;
+  }
+
   int64_t planned_steps() const {
     const int64_t swept = options_.sweep ? static_cast<int64_t>(options_.sweep->values.size()) - 1 : 0;
     const int64_t arms = static_cast<int64_t>(options_.arms.size() * comparisons_.size());
@@ -287,12 +294,12 @@ class Runs {
   Results& results_;
   const std::map<RunName, TrainResult> begun_;
   MetricsWriter metrics_;
+  int64_t steps_;
   Progress progress_;
   std::mutex mutex_;
   std::exception_ptr failure_;
   bool interrupted_ = false;
   size_t next_ = 0;
-  int64_t steps_ = 0;
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string duration_text(double seconds) {
 
 std::string progress_line(const ProgressState& state, int bar_width) {
   std::string out = state.label;
-  const double rate = state.seconds > 0 ? static_cast<double>(state.done) / state.seconds : 0;
+  const double rate = state.seconds > 0 ? static_cast<double>(state.done - state.begun) / state.seconds : 0;
   if (state.total > 0) {
     const double part = std::clamp(static_cast<double>(state.done) / static_cast<double>(state.total), 0.0, 1.0);
     if (bar_width > 0) {
@@ -64,8 +64,8 @@ std::string progress_line(const ProgressState& state, int bar_width) {
   return state.suffix.empty() ? out : out + "  " + state.suffix;
 }
 
-Progress::Progress(std::string label, int64_t total)
-    : state_{.label = std::move(label), .total = total},
+Progress::Progress(std::string label, int64_t total, int64_t begun)
+    : state_{.label = std::move(label), .begun = begun, .total = total},
       quiet_(log_level() < LogLevel::info),
       terminal_(isatty(STDERR_FILENO)),
       start_(Clock::now()),

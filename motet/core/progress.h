@@ -13,6 +13,7 @@ namespace motet {
 struct ProgressState {
   std::string label;
   int64_t done = 0;
+  int64_t begun = 0;  // what was done before its clock began
   int64_t total = 0;  // 0: unknown, then neither bar nor time left
   double seconds = 0;
   std::string suffix = {};  // such as "loss 2.31"
@@ -27,7 +28,8 @@ std::string duration_text(double seconds);
 // Thread-safe. The destructor clears a bar that was not finished.
 class Progress {
  public:
-  Progress(std::string label, int64_t total);
+  // `begun`: of `total`, what an earlier process has done.
+  Progress(std::string label, int64_t total, int64_t begun = 0);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

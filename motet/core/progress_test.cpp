@@ -21,6 +21,12 @@ TEST(Progress, ALineHasBarCountRateTimeLeftAndSuffix) {
   EXPECT_EQ(progress_line(state, 0), "mha  50% 10/20  5.0/s  2s left  loss 2.31");
 }
 
+TEST(Progress, WhatWasDoneBeforeIsNoSpeed) {
+  EXPECT_EQ(progress_line({.label = "a", .done = 90, .begun = 80, .total = 100, .seconds = 5}, 0),
+            "a  90% 90/100  2.0/s  5s left");
+  EXPECT_EQ(progress_line({.label = "a", .done = 80, .begun = 80, .total = 100, .seconds = 5}, 0), "a  80% 80/100");
+}
+
 TEST(Progress, OnlyFinishedWorkIsAHundredPercentAndHasNoTimeLeft) {
   EXPECT_EQ(progress_line({.label = "a", .done = 199, .total = 200, .seconds = 199}, 0),
             "a  99% 199/200  1.0/s  1s left");
