@@ -335,6 +335,10 @@ def test_who_is_missing_is_told(tmp_path):
     alone["RANK"] = "1"
     message = refused(1, "train", *SMALL, "--steps", "2", "--set", "train.start_timeout=2", **alone)
     assert message.startswith(f"motet: rank 1 of 2 found nobody at 127.0.0.1:{alone['MASTER_PORT']} in 2 s"), message
+    begun = trained(tmp_path / "run", 1, *SMALL, *ONCE, "--steps", "2", "--set", "train.start_timeout=2")
+    for more in (["--resume", begun], ["--resume", "auto", "--out", begun]):
+        message = refused(1, "train", *more, "--steps", "4", **alone | {"MASTER_PORT": str(free_port())})
+        assert message.startswith("motet: rank 1 of 2 found nobody at ") and "in 2 s" in message, message
 
 
 def test_the_benchmark_counts_what_it_times():

@@ -204,8 +204,7 @@ std::optional<ResumePoint> resume_point(const nlohmann::json& request, const Pro
 }
 
 // The configuration that a run has, where what is said of the mechanism says all of it.
-nlohmann::json base_of(const ResumePoint& from, const nlohmann::json& request) {
-  nlohmann::json base = from.config;
+nlohmann::json base_of(nlohmann::json base, const nlohmann::json& request) {
   for (const auto& pair : request.value("set", nlohmann::json::array()))
     if (pair[0] == "model.attention.mechanism") base["model"].erase("attention");
   return base;
@@ -245,7 +244,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   const TrainRequest asked = read_request(train_request_options(), request);
   const TableFormat format = output_format(request);
   const std::optional<ResumePoint> from = resume_point(request, *processes);
-  RunConfig run = read_run_config(request, from ? base_of(*from, request) : train_defaults());
+  RunConfig run = read_run_config(request, from ? base_of(from->config, request) : train_defaults());
   run.train.device = device_of(run.train.device, processes->place());
   const int64_t threads = request_threads(request);
   std::vector<std::string> frozen = request.value("freeze", std::vector<std::string>());
@@ -363,13 +362,21 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   return 0;
 }
 
+// The options of this process, before it knows whether the others see the same.
+TrainOptions own_options(const nlohmann::json& request) {
+  const std::string given = request.value("resume", ""), run = given == "auto" ? request.value("out", "") : given;
+  const bool more = !run.empty() && !stored_checkpoints(run).empty();
+  const std::filesystem::path config = std::filesystem::path(run) / "config.toml";
+  return read_run_config(request, more ? base_of(read_toml(config.string()), request) : train_defaults()).train;
+}
+
 // Waits for the others, if what launched this process says that there are some.
 std::shared_ptr<Processes> processes_of(const nlohmann::json& request) {
   const Place place = this_place();
   if (place.size == 1) return std::make_shared<Processes>();
   const auto read = [&] {
     try {
-      return read_run_config(request, train_defaults()).train;
+      return own_options(request);
     } catch (const Error& error) {
       if (place.rank == 0) throw;
       if (place.local_size == place.size) throw ToldElsewhere(error.exit_code());  // the first one met the same
