@@ -68,6 +68,11 @@ def test_a_mixture_says_what_it_read_of_each_source(data, never_stopped, tmp_pat
     assert read == pytest.approx([rows * 0.7 * 32, rows * 0.3 * 32], rel=0.01)
     train = json.loads((data / "data.json").read_text())["splits"]["train"]["tokens"]
     assert float(lines[0][4]) == pytest.approx(read[0] / train, rel=0.05)
+    plan = json.loads(run("train", *COMMON, "--steps", STEPS, *config, "--dry-run", "-o", "json").stdout)
+    assert [one["name"] for one in plan["mixture"]] == [line[1].rstrip(":") for line in lines]
+    minutes = {form: run("train", *COMMON, "--minutes", 1, *config, "--dry-run", "-o", form).stdout for form in ("table", "json")}
+    assert "parameters" in minutes["table"] and " passes" not in minutes["table"], "nobody knows what minutes read"
+    assert "mixture" not in json.loads(minutes["json"])
     ended = run("train", *COMMON, "--steps", 3, *config, "--out", tmp_path / "r")
     assert [line.split()[0] for line in ended.stderr.splitlines() if line.endswith("passes")] == [line[1] for line in lines]
     message = refused(2, "train", "--resume", tmp_path / "r", "--steps", 5, data)

@@ -43,7 +43,7 @@ nlohmann::json plan_record(const RunConfig& run, const TextData& data, const Tra
                         {"flops_per_token", plan.cost.flops_per_token},
                         {"processes", processes},
                         {"exchanged_bytes", plan.exchanged_bytes}};
-  if (data.parts.empty()) return record;
+  if (data.parts.empty() || run.train.minutes > 0) return record;
   const std::vector<PartUse> uses = use_of_parts(data, run.train, run.train.budget_steps());
   for (size_t i = 0; i < uses.size(); ++i)
     record["mixture"].push_back({{"name", data.parts[i].name}, {"tokens", uses[i].tokens}, {"passes", uses[i].passes}});
@@ -61,6 +61,7 @@ void print_plan(const RunConfig& run, const TextData& data, const TrainingPlan& 
     std::cout << "# " << processes << " processes of " << run.train.batch_size / processes
               << " examples each, memory as above each; a step sends and receives " << megabytes(plan.exchanged_bytes)
               << " each\n";
+  if (run.train.minutes > 0) return;  // nobody knows how many steps
   for (const std::string& line : mixture_lines(data, run.train, run.train.budget_steps()))
     std::cout << "# " << line << "\n";
 }
@@ -290,7 +291,10 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
                 << "\n";
     return 0;
   }
-  check_memory(plan, free_memory(parse_device(run.train.device)));
+  const at::Device device = parse_device(run.train.device);
+  const std::optional<int64_t> available = free_memory(device);
+  processes->everyones(nlohmann::json());  // all have looked before one of them takes its part
+  check_memory(plan, available, device.is_cpu() ? processes->place().local_size : 1);
   if (const std::string remark = remark_on_best(run.train); processes->first() && !remark.empty()) log_warn(remark);
   Model model = start.model;
   if (!model) {

@@ -48,14 +48,15 @@ void check_batch(const TrainOptions& train, int64_t processes) {
                processes);
 }
 
-void check_memory(const TrainingPlan& plan, std::optional<int64_t> available) {
-  if (!available || plan.training_bytes + plan.activation_bytes <= *available) return;
-  if (plan.training_bytes > *available)
-    fail("train: parameters, gradients and the state of the optimiser take ", plan.training_bytes,
+void check_memory(const TrainingPlan& plan, std::optional<int64_t> available, int64_t processes) {
+  const int64_t model = processes * plan.training_bytes, step = processes * plan.activation_bytes;
+  if (!available || model + step <= *available) return;
+  const std::string who = processes > 1 ? text(" of ", processes, " processes") : "";
+  if (model > *available)
+    fail("train: parameters, gradients and the state of the optimiser", who, " take ", model,
          " bytes, want at most the ", *available, " that are free: a smaller model.hidden_size or model.num_layers");
-  fail("train: a step takes at least ", plan.activation_bytes, " bytes beside ", plan.training_bytes,
-       " of the model, want at most the ", *available,
-       " that are free: a smaller train.micro_batch_size or train.context, or train.recompute = block");
+  fail("train: a step", who, " takes at least ", step, " bytes beside ", model, " of the model, want at most the ",
+       *available, " that are free: a smaller train.micro_batch_size or train.context, or train.recompute = block");
 }
 
 std::string remark_on_best(const TrainOptions& train) {

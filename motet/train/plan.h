@@ -22,8 +22,8 @@ TrainingPlan training_plan(const ModelConfig&, const TrainOptions&, int64_t proc
 /// Throws UsageError for a batch that processes cannot share equally.
 void check_batch(const TrainOptions&, int64_t processes);
 /// Throws Error with the bytes and the keys to change when more is needed than the device can give, as free_memory
-/// (ops/device.h) has it.
-void check_memory(const TrainingPlan&, std::optional<int64_t> available_bytes);
+/// (ops/device.h) has it, to so many processes together.
+void check_memory(const TrainingPlan&, std::optional<int64_t> available_bytes, int64_t processes = 1);
 /// That keep_best finds nothing to keep, for no checkpoint before the end falls on an evaluation; "" where some do.
 std::string remark_on_best(const TrainOptions&);
 /// How many checkpoints of a run lie on the disk at most, the one that is written among them.

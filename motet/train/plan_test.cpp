@@ -95,6 +95,15 @@ TEST(Plan, WhatDoesNotFitIsRefusedWithBytesAndKey) {
   EXPECT_EQ(message_of<Error>([&] { check_memory(plan, 99); }),
             "train: parameters, gradients and the state of the optimiser take 100 bytes, want at most the 99 that are "
             "free: a smaller model.hidden_size or model.num_layers");
+  check_memory(plan, 450, 3);
+  EXPECT_EQ(message_of<Error>([&] {
+              check_memory(plan, 449, 3);
+            }).find("train: a step of 3 processes takes at least 150 bytes beside 300 of the model, want"),
+            0u);
+  EXPECT_EQ(message_of<Error>([&] {
+              check_memory(plan, 299, 3);
+            }).find("train: parameters, gradients and the state of the optimiser of 3 processes take 300 bytes"),
+            0u);
 }
 
 TEST(Plan, CheckpointsThatAreThereNeedNoRoom) {
