@@ -1,10 +1,12 @@
 #include "motet/core/place.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include "motet/core/error.h"
+#include "motet/core/words.h"
 
 namespace motet {
 namespace {
@@ -55,6 +57,42 @@ class Reader {
   const Variables& variables_;
 };
 
+constexpr const char* kTasksOfNodes = "SLURM_STEP_TASKS_PER_NODE";
+
+int64_t count_of(std::string_view digits) {
+  int64_t out = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+  return error == std::errc() && stop == digits.data() + digits.size() ? out : 0;
+}
+
+// What Slurm's "2(x3),1" says of a node, counted from 0: 2 of the first three; 0: nothing.
+int64_t tasks_of_node(const std::string& list, int64_t node) {
+  for (const std::string& entry : split(list, ',')) {
+    const size_t bracket = entry.find("(x");
+    const bool repeated = bracket != std::string::npos && entry.ends_with(')');
+    const int64_t nodes =
+        repeated ? count_of(std::string_view(entry).substr(bracket + 2, entry.size() - bracket - 3)) : 1;
+    if (node < nodes) return count_of(std::string_view(entry).substr(0, repeated ? bracket : std::string::npos));
+    node -= nodes;
+  }
+  return 0;
+}
+
+// How many processes are of this machine. --ntasks-per-node is what was asked for: a step may have fewer.
+int64_t local_size_of(const Reader& read, const char* name, const Place& place) {
+  const int64_t least = place.local_rank + 1;
+  const bool slurm = place.launcher == "Slurm";
+  if (slurm && read.has(kTasksOfNodes) && read.has("SLURM_NODEID")) {
+    const std::string list = read.text_of(kTasksOfNodes, "");
+    const int64_t node = read.number("SLURM_NODEID", 0, kMostProcesses), tasks = tasks_of_node(list, node);
+    if (tasks < least || tasks > place.size)
+      fail(kTasksOfNodes, " is ", quote(list), ", want from ", least, " to ", place.size, " tasks of node ", node);
+    return tasks;
+  }
+  if (!read.has(name)) return place.size;
+  return std::min(read.number(name, least, slurm ? kMostProcesses : place.size), place.size);
+}
+
 // Another one for each job, so that two of them on one machine do not meet.
 int64_t port_of_job(const Reader& read) {
   constexpr int64_t kFirst = 20000, kPorts = 10000;
@@ -81,15 +119,16 @@ Place place_of(const Variables& variables) {
     out.size = read.number(size, 1, kMostProcesses);
     out.rank = read.number(l.rank, 0, out.size - 1);
     out.local_rank = read.has(l.local_rank) ? read.number(l.local_rank, 0, out.size - 1) : out.rank;
-    out.local_size = read.has(l.local_size) ? read.number(l.local_size, out.local_rank + 1, out.size) : out.size;
+    out.local_size = local_size_of(read, l.local_size, out);
     break;
   }
   if (out.size == 1) return {};
-  const bool nodes = out.launcher == "Slurm" && read.has("SLURM_NODELIST");
+  const char* list = read.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST";
+  const bool nodes = out.launcher == "Slurm" && read.has(list);
   if (!read.has("MASTER_ADDR") && !nodes && out.local_size < out.size)
     fail("MASTER_ADDR is not set and this machine has ", out.local_size, " of ", out.size,
          " processes, want the host of rank 0");
-  out.host = read.text_of("MASTER_ADDR", nodes ? first_host(read.text_of("SLURM_NODELIST", "")) : out.host);
+  out.host = read.text_of("MASTER_ADDR", nodes ? first_host(read.text_of(list, "")) : out.host);
   if (read.has("MASTER_PORT"))
     out.port = read.number("MASTER_PORT", 1, 65535);
   else if (out.launcher == "Slurm" && read.has("SLURM_JOB_ID"))

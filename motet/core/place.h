@@ -22,10 +22,11 @@ struct Place {
 using Variables = std::function<const char*(const char* name)>;
 
 // RANK and WORLD_SIZE with LOCAL_RANK and LOCAL_WORLD_SIZE (torchrun); OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK,
-// _LOCAL_SIZE; SLURM_PROCID with SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID, SLURM_NODELIST; PMI_RANK,
-// PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS: the first of them that are set. MASTER_ADDR and MASTER_PORT say where to
-// meet; without them it is this machine, or the first of Slurm's nodes with a port by the job's number. Throws Error
-// for a variable whose fellow is missing and for numbers that do not fit together.
+// _LOCAL_SIZE; SLURM_PROCID with SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE with
+// SLURM_NODEID or SLURM_NTASKS_PER_NODE, SLURM_STEP_NODELIST or SLURM_NODELIST; PMI_RANK, PMI_SIZE, MPI_LOCALRANKID,
+// MPI_LOCALNRANKS: the first of them that are set. MASTER_ADDR and MASTER_PORT say where to meet; without them it is
+// this machine, or the first of Slurm's nodes with a port by the job's number. Throws Error for a variable whose fellow
+// is missing and for numbers that do not fit together.
 Place place_of(const Variables&);
 
 // That of the environment.

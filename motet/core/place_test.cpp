@@ -60,6 +60,30 @@ TEST(Place, OfSlurmMeetsOnItsFirstNodeAtAPortOfTheJob) {
   EXPECT_EQ(place(step).size, 2);
 }
 
+TEST(Place, OfSlurmCountsTheTasksOfItsNode) {
+  const auto on = [](const char* rank, const char* local, const char* node, const char* tasks) {
+    return std::map<std::string, const char*>{
+        {"SLURM_PROCID", rank},          {"SLURM_STEP_NUM_TASKS", "5"},        {"SLURM_LOCALID", local},
+        {"SLURM_NODEID", node},          {"SLURM_STEP_TASKS_PER_NODE", tasks}, {"SLURM_STEP_NODELIST", "gpu[08-10]"},
+        {"SLURM_NODELIST", "gpu[07-10]"}};
+  };
+  EXPECT_EQ(place(on("1", "1", "0", "2(x2),1")).local_size, 2);
+  EXPECT_EQ(place(on("3", "1", "1", "2(x2),1")).local_size, 2);
+  EXPECT_EQ(place(on("4", "0", "2", "2(x2),1")).local_size, 1);
+  EXPECT_EQ(place(on("4", "1", "1", "3,2")).local_size, 2);
+  EXPECT_EQ(place(on("4", "0", "2", "2(x2),1")).host, "gpu08") << "of the step, not of the allocation";
+  auto asked = on("4", "0", "2", "2(x2),1");
+  asked["SLURM_NTASKS_PER_NODE"] = "8";
+  EXPECT_EQ(place(asked).local_size, 1);
+  asked.erase("SLURM_NODEID");
+  EXPECT_EQ(place(asked).local_size, 5) << "no more than there are";
+  for (const char* wrong : {"2(x2)", "2(x2),6", "2(x2,1", "2(x),2", "x,x,x", "1(x2),0"})
+    EXPECT_EQ(message_of<Error>([&] { place(on("4", "0", "2", wrong)); }),
+              text("SLURM_STEP_TASKS_PER_NODE is ", quote(wrong), ", want from 1 to 5 tasks of node 2"));
+  EXPECT_EQ(message_of<Error>([&] { place(on("4", "2", "0", "2(x2),1")); }),
+            "SLURM_STEP_TASKS_PER_NODE is '2(x2),1', want from 3 to 5 tasks of node 0");
+}
+
 // mpirun inside an allocation: Slurm's own variables say rank 0 to all of them.
 TEST(Place, OfMpirunInsideSlurmIsMpiruns) {
   const Place p = place({{"SLURM_PROCID", "0"},
