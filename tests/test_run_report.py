@@ -205,6 +205,14 @@ def test_a_run_that_ended_before_its_report_makes_it_as_it_goes_on(tmp_path):
     assert (last.returncode, last.stdout) == (0, "") and report.read_bytes() == made
 
 
+def test_a_character_of_several_tokens_stands_at_the_last(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("ä€ " * 400)
+    done = run("train", *TINY, "--tokenizer", "bytes", "--validation", "0.5", text, "--out", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    assert Page(tmp_path / "r" / "report.html").data["tokens"] == (["", "ä", "", "", "€", " "] * 6)[:32]
+
+
 CLOSELY = {"logits_top", "logits_median", "logits_kurtosis", "states_top", "states_median", "states_kurtosis", "self",
            "near", "middle", "far", "logit_rank", "rotary_rises", "rotary_rises_near", "rotary_rises_weighted",
            "rotary_rise", "rotary_rise_tokens"}

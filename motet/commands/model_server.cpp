@@ -47,7 +47,7 @@ constexpr size_t kDrawnBytes = 16 << 20;  // 128 tokens of 960 pictures
 
 json drawn_attention(ModelImpl& model, const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   ReportData report;
-  for (const int32_t id : ids) report.sample_tokens.push_back(token_bytes(tokenizer, id));
+  report.sample_tokens = token_texts(tokenizer, ids);
   const std::string mechanism = model.config().attention.at("mechanism");
   report.baseline = mechanism;
   add_pictures(report, mechanism, model, std::vector<int64_t>(ids.begin(), ids.end()), DrawnLayers::all);

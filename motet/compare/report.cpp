@@ -79,7 +79,7 @@ void add_scaling(ReportData& report, const std::vector<Comparison>& comparisons,
 std::vector<int64_t> add_sample_tokens(ReportData& report, const TextData& data, int64_t context) {
   const std::vector<int64_t> sample =
       data.validation->slice(0, static_cast<uint64_t>(std::min<int64_t>(kPictureTokens, context)));
-  for (const int64_t id : sample) report.sample_tokens.push_back(data.word(static_cast<int32_t>(id)));
+  report.sample_tokens = data.words(sample);
   return sample;
 }
 

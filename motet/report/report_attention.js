@@ -76,7 +76,7 @@ figure("attention", (node) => {
   const mixed = (m) => data.pictures.some((p) => p.m === m && p.kind === "after");
   const start = withPictures.find(mixed) ?? withPictures[0];
   const state = {m: start, layer: layersOf(start)[0], row: 0, column: 0, head: {before: 0, after: 0}};
-  const firstTokens = data.tokens.map((token) => token.replace(/\n/g, "⏎").replace(/\t/g, "⇥"));
+  const firstTokens = data.tokens.map((token) => token === "" ? "…" : token.replace(/\n/g, "⏎").replace(/\t/g, "⇥"));
   const tokenText = (i) => (firstTokens[i] === undefined ? `#${i + 1}` : firstTokens[i] === " " ? "␣" : firstTokens[i]);
 
   const layerLabel = html("span", {});

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "motet/core/utf8.h"
+
 namespace motet {
 namespace {
 
@@ -24,6 +26,24 @@ std::string token_bytes(const Tokenizer& tokenizer, int32_t id) {
   const int32_t twice[] = {id, id};  // SentencePiece drops the blank before the first token alone
   const std::string both = tokenizer.decode(twice);
   return both.starts_with(alone) ? both.substr(alone.size()) : alone;
+}
+
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  std::vector<std::string> texts;
+  std::string begun;  // of a character
+  for (const int32_t id : ids) {
+    const std::string bytes = begun + token_bytes(tokenizer, id);
+    std::string_view rest = bytes;
+    while (!rest.empty()) {
+      const Utf8Step step = utf8_step(rest);
+      if (step.kind == Utf8Step::Kind::incomplete) break;
+      rest.remove_prefix(step.size);
+    }
+    texts.push_back(bytes.substr(0, bytes.size() - rest.size()));
+    begun = rest;
+  }
+  if (!texts.empty()) texts.back() += begun;
+  return texts;
 }
 
 std::vector<int32_t> token_byte_counts(const Tokenizer& tokenizer) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,5 +16,9 @@ std::vector<int32_t> token_byte_counts(const Tokenizer& tokenizer);
 // The bytes that a token adds to a text that it does not begin: " a" of SentencePiece's "▁a", which is "a" alone; one
 // byte of its "<0xE2>". Throws Error for an id outside of the vocabulary.
 std::string token_bytes(const Tokenizer& tokenizer, int32_t id);
+
+// Likewise of tokens one behind another, as a person reads them: a character that several of them make is part of the
+// last one. Bytes that make no character stay as they are.
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 }  // namespace motet

@@ -52,6 +52,20 @@ TEST(TokenBytes, AByteOfSentencePieceIsItself) {
   EXPECT_EQ(token_byte_counts(*tokenizer)[4], 1);  // not the three of U+FFFD
 }
 
+TEST(TokenTexts, ACharacterOfSeveralTokensIsOfTheLast) {
+  const auto bytes = make_tokenizer("bytes", "");
+  const auto texts = [&](std::string_view text) { return token_texts(*bytes, bytes->encode(text)); };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(texts("aé€"), (Texts{"a", "", "é", "", "", "€"}));
+  EXPECT_EQ(texts(""), Texts());
+  EXPECT_EQ(token_texts(*bytes, std::vector<int32_t>{0xC3, 'a', 0xE2, 0x82}), (Texts{"",
+                                                                                     "\xC3"
+                                                                                     "a",
+                                                                                     "", "\xE2\x82"}));
+  const auto words = tokenizer_from_json(parse_json(kWords, "words"));
+  EXPECT_EQ(token_texts(*words, std::vector<int32_t>{2, 1}), (Texts{" a", "a"}));
+}
+
 TEST(TokenBytes, ATextThatGoesOnKeepsItsFirstBlank) {
   const auto tokenizer = tokenizer_from_json(parse_json(kWords, "words"));
   StreamDecoder anew(*tokenizer), further(*tokenizer);

@@ -84,7 +84,7 @@ TEST(TaskData, TrainingIsOfAnotherSeedThanTests) {
   EXPECT_EQ(data.validation->slice(7 * row, row), ids(1'000'000, 7, true));
   EXPECT_EQ(data.validation->size(), 10'000 * row + 1);
   EXPECT_EQ(data.vocabulary(), own->vocabulary());
-  EXPECT_EQ(data.word(3), "3");
+  EXPECT_EQ(data.words(std::vector<int64_t>{3}), std::vector<std::string>{"3"});
   const auto hash = [](const Overrides& set) { return task_data(of_task(set)).hashes.at("episodes"); };
   EXPECT_EQ(hash({{"data.task.name", "noisy-recall"}, {"train.data_seed", "4"}}), data.hashes["episodes"]);
   EXPECT_NE(hash({{"data.task.name", "noisy-recall"}, {"train.data_seed", "5"}}), data.hashes["episodes"]);

@@ -133,6 +133,13 @@ void check_length(const std::string& name, const Halves& halves, int64_t context
 
 }  // namespace
 
+std::vector<std::string> TextData::words(std::span<const int64_t> ids) const {
+  if (!task) return token_texts(*tokenizer, std::vector<int32_t>(ids.begin(), ids.end()));
+  std::vector<std::string> all;
+  for (const int64_t id : ids) all.push_back(task->word(static_cast<int32_t>(id)));
+  return all;
+}
+
 std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData& data, std::shared_ptr<const Tokenizer> given) {
   if (data.tokenizer.empty()) {
     if (!given) fail(data.name, ": has no tokenizer, want --tokenizer FILE");

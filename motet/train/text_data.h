@@ -28,8 +28,8 @@ struct TextData {
   nlohmann::json hashes;             // {"train-00000.tokens": "0123456789abcdef"}: what a resumed run must find again
 
   int64_t vocabulary() const { return task ? task->vocabulary() : tokenizer->vocabulary_size(); }
-  /// What a person reads in place of an id.
-  std::string word(int32_t id) const { return task ? task->word(id) : tokenizer->decode({&id, 1}); }
+  /// What a person reads in place of ids, one behind another.
+  std::vector<std::string> words(std::span<const int64_t> ids) const;
 };
 
 /// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names; or maps
