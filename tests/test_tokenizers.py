@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import time
@@ -248,15 +249,48 @@ def test_a_sentencepiece_tokenizer_keeps_its_ids_as_tokenizer_json(name, tmp_pat
         path.write_bytes(model[:at] + b"\x20\x01" + model[at + 2 :])
     else:
         path = DATA / ("model" if name == "tok512.bin" else "tokenizer") / name
+    keeps_its_ids_as_json(path, ["  a  b ", "   ", "\n a  \n", *hard_texts(2000, 6)], tmp_path)
+
+
+def keeps_its_ids_as_json(path, texts, tmp_path):
     (tmp_path / "text.txt").write_text("To be, or not to be.\n")
     done = run("data", "prepare", tmp_path / "text.txt", "-m", path, "--out", tmp_path / "data", "--validation", "0")
     assert done.returncode == 0, done.stderr
     written = tmp_path / "data" / "tokenizer.json"
-    texts = ["  a  b ", "   ", "\n a  \n", *hard_texts(2000, 6)]
     ids = [row["ids"] for row in described(path, texts, "--add-special")]
     assert [row["ids"] for row in described(written, texts, "--add-special")] == ids
     reference = tokenizers.Tokenizer.from_file(str(written))
     assert [reference.encode(text).ids for text in texts] == ids
+
+
+@pytest.fixture(scope="session")
+def sentences(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    lines = ["hello world, how are  you", "a <s>pan of 0x41 and  more", "the world says hello to you [there]"]
+    path.write_text("".join(f"{random.Random(i).choice(lines)} {i % 7}\n" for i in range(400)))
+    return path
+
+
+@pytest.mark.parametrize("collapse", [True, False])
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize("fallback", [True, False])
+def test_user_defined_pieces_are_sentencepieces(collapse, prefix, fallback, sentences, tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    symbols = ["[X]", "[X]]", ".*", "\u2581\u2581\u2581", "<0x"]
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(sentences), model_prefix=str(tmp_path / "tiny"), model_type="bpe", vocab_size=400, hard_vocab_limit=False,
+        normalization_rule_name="identity", user_defined_symbols=symbols, byte_fallback=fallback, minloglevel=2,
+        remove_extra_whitespaces=collapse, add_dummy_prefix=prefix)  # fmt: skip
+    path = tmp_path / "tiny.model"
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    parts = [*symbols, *symbols, " ", "  ", "hello", " world", "\u2581", "<s>", "</s>", "<unk>", "<0x41>", "a", "\u00e9", "\n"]
+    draw = random.Random(1)
+    texts = ["hello [X] world", "[X]hello", "a[X][X] b", " [X] a", "[X]", "x [X]", " [X] ", "", " ", "\u2581", "<s>", "<0x41>"]
+    texts += ["".join(draw.choices(parts, k=draw.randint(1, 8))) for _ in range(3000)]
+    for text, row in zip(texts, described(path, texts)):
+        assert row["ids"] == reference.encode(text), ascii(text)
+        assert row["decoded"] == reference.decode(row["ids"]), ascii(text)
+    keeps_its_ids_as_json(path, texts, tmp_path)
 
 
 @needs_data

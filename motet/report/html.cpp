@@ -25,7 +25,7 @@ constexpr const char* kMarks[kShapes] = {
 };
 
 // Text of an element or of an attribute in double quotes.
-std::string escaped(std::string_view raw) {
+std::string escaped_html(std::string_view raw) {
   std::string out;
   for (char c : printable(raw)) {
     switch (c) {
@@ -101,17 +101,19 @@ std::string cell(const std::vector<ReportColumn>& columns, const Marks& marks, s
     attributes += std::string(" data-value=\"") + number + "\"";
   }
   if (column == 0)
-    return "<th scope=\"row\"" + attributes + ">" + marks(value.text) + "<span>" + escaped(value.text) + "</span></th>";
+    return "<th scope=\"row\"" + attributes + ">" + marks(value.text) + "<span>" + escaped_html(value.text) +
+           "</span></th>";
   const bool negative = numeric && value.text.size() > 1 && value.text[0] == '-';  // a proper minus sign
   return "<td" + attributes + ">" +
-         (negative ? "&minus;" + escaped(std::string_view(value.text).substr(1)) : escaped(value.text)) + "</td>";
+         (negative ? "&minus;" + escaped_html(std::string_view(value.text).substr(1)) : escaped_html(value.text)) +
+         "</td>";
 }
 
 std::string explanations(const ReportData& data) {
   std::string terms;
   for (const ReportColumn& column : data.columns)
     if (!column.explanation.empty())
-      terms += "<dt>" + escaped(column.name) + "</dt><dd>" + escaped(column.explanation) + "</dd>\n";
+      terms += "<dt>" + escaped_html(column.name) + "</dt><dd>" + escaped_html(column.explanation) + "</dd>\n";
   return terms.empty() ? "" : "<details><summary>What the columns mean</summary><dl>" + terms + "</dl></details>\n";
 }
 
@@ -122,9 +124,9 @@ std::string table_html(const ReportTable& table, const Marks& marks, const std::
       "<div class=\"scroll\" role=\"region\" aria-labelledby=\"" + id + "-title\" tabindex=\"0\"><table><thead><tr>";
   for (const ReportColumn& column : table.columns) {
     body += std::string("<th scope=\"col\"") + (column.numeric ? " class=\"number\"" : "");
-    if (!column.explanation.empty()) body += " title=\"" + escaped(column.explanation) + "\"";
-    body += "><span>" + escaped(column.name) + "</span>";
-    if (!column.unit.empty()) body += "<small>" + escaped(column.unit) + "</small>";
+    if (!column.explanation.empty()) body += " title=\"" + escaped_html(column.explanation) + "\"";
+    body += "><span>" + escaped_html(column.name) + "</span>";
+    if (!column.unit.empty()) body += "<small>" + escaped_html(column.unit) + "</small>";
     body += "</th>";
   }
   body += "</tr></thead>\n<tbody>";
@@ -134,7 +136,7 @@ std::string table_html(const ReportTable& table, const Marks& marks, const std::
     body += "</tr>\n";
   }
   body += "</tbody></table></div>\n";
-  for (const std::string& note : table.notes) body += "<p class=\"note\">" + escaped(note) + "</p>\n";
+  for (const std::string& note : table.notes) body += "<p class=\"note\">" + escaped_html(note) + "</p>\n";
   return body;
 }
 
@@ -208,10 +210,10 @@ Section mixing_section() {
 Section texts_section(const ReportData& data, const Marks& marks) {
   std::string body = "<div class=\"texts\">";
   for (const ReportSample& sample : data.samples)
-    body += "<article><h3>" + marks(sample.mechanism) + escaped(sample.mechanism) +
+    body += "<article><h3>" + marks(sample.mechanism) + escaped_html(sample.mechanism) +
             "</h3><p class=\"sample\" dir=\"auto\">" +
-            (data.sample_prompt.empty() ? "" : "<b>" + escaped(data.sample_prompt) + "</b>") + escaped(sample.text) +
-            "</p></article>\n";
+            (data.sample_prompt.empty() ? "" : "<b>" + escaped_html(data.sample_prompt) + "</b>") +
+            escaped_html(sample.text) + "</p></article>\n";
   return {"texts", "Generated text",
           paragraph(data.sample_prompt.empty() ? "Text that the trained models wrote."
                     : data.samples.size() == 1 ? "The trained model continued the prompt, set in bold."
@@ -227,8 +229,8 @@ std::string breakable(const std::string& html) {
 }
 
 std::string command_html(const std::string& title, const std::string& copied, const std::string& command) {
-  return "<h3>" + escaped(title) + "</h3>\n<pre class=\"code command\" data-copy=\"" + escaped(copied) +
-         "\" tabindex=\"0\">" + breakable(escaped(command)) + "</pre>\n";
+  return "<h3>" + escaped_html(title) + "</h3>\n<pre class=\"code command\" data-copy=\"" + escaped_html(copied) +
+         "\" tabindex=\"0\">" + breakable(escaped_html(command)) + "</pre>\n";
 }
 
 Section reproduce_section(const ReportData& data) {
@@ -237,7 +239,7 @@ Section reproduce_section(const ReportData& data) {
   for (const auto& [name, command] : data.further_commands) body += command_html(name, "command: " + name, command);
   if (!data.configuration.empty())
     body += "<h3>Configuration</h3>\n<pre class=\"code\" data-copy=\"configuration\" tabindex=\"0\">" +
-            escaped(data.configuration) + "</pre>\n";
+            escaped_html(data.configuration) + "</pre>\n";
   return {"reproduce", "Reproduce", paragraph("What made this page, and every setting it resolved to."), body};
 }
 
@@ -268,7 +270,7 @@ std::string head_html(const ReportData& data) {
       "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
-      escaped(data.title) + "</title>\n<style>\n";
+      escaped_html(data.title) + "</title>\n<style>\n";
   out += report_style();
   out += "</style>\n</head>\n<body>\n<svg class=\"marks\" aria-hidden=\"true\"><defs>";
   for (int shape = 0; shape < kShapes; ++shape)
@@ -277,13 +279,13 @@ std::string head_html(const ReportData& data) {
 }
 
 std::string header_html(const ReportData& data, const std::vector<Section>& all) {
-  std::string out = "<header>\n<p class=\"kicker\"><b>Motet</b> " + escaped(data.created) + "</p>\n<h1>" +
-                    escaped(data.title) + "</h1>\n";
-  if (!data.summary.empty()) out += "<p class=\"lead\">" + escaped(data.summary) + "</p>\n";
+  std::string out = "<header>\n<p class=\"kicker\"><b>Motet</b> " + escaped_html(data.created) + "</p>\n<h1>" +
+                    escaped_html(data.title) + "</h1>\n";
+  if (!data.summary.empty()) out += "<p class=\"lead\">" + escaped_html(data.summary) + "</p>\n";
   if (!data.facts.empty()) {
     out += "<dl class=\"facts\">";
     for (const auto& [name, value] : data.facts)
-      out += "<div><dt>" + escaped(name) + "</dt><dd>" + escaped(value) + "</dd></div>";
+      out += "<div><dt>" + escaped_html(name) + "</dt><dd>" + escaped_html(value) + "</dd></div>";
     out += "</dl>\n";
   }
   out += "<nav aria-label=\"Sections\">";
@@ -305,7 +307,7 @@ std::string html_report(const ReportData& data) {
   const std::vector<Section> all = sections(data, drawn);
   std::string out = head_html(data) + header_html(data, all) + "<main>\n";
   for (const Section& section : all) out += section_html(section);
-  out += "</main>\n<footer><p>Written by Motet " + escaped(data.version) +
+  out += "</main>\n<footer><p>Written by Motet " + escaped_html(data.version) +
          ". This page is a single file and loads nothing from the network.</p></footer>\n"
          "<script type=\"application/json\" id=\"report-data\">" +
          script_json(drawn) + "</script>\n<script>\n\"use strict\";\n(() => {\n";

@@ -20,11 +20,11 @@ struct Word {
   int64_t count;
 };
 
-struct Candidate {
+struct PairCandidate {
   int64_t count;
   int32_t left, right;
   // The most frequent first; of equals the pair with the lower ids.
-  bool operator<(const Candidate& other) const {
+  bool operator<(const PairCandidate& other) const {
     if (count != other.count) return count < other.count;
     return std::tie(left, right) > std::tie(other.left, other.right);
   }
@@ -53,7 +53,7 @@ class Learner {
   // The next merge, or nothing when no pair comes twice.
   bool next(Merge& merge) {
     while (!queue_.empty()) {
-      const Candidate top = queue_.top();
+      const PairCandidate top = queue_.top();
       queue_.pop();
       const uint64_t key = key_of(top.left, top.right);
       const auto found = pairs_.find(key);
@@ -118,7 +118,7 @@ class Learner {
   int32_t next_id_;
   std::unordered_map<uint64_t, Pair> pairs_;
   std::vector<uint64_t> changed_;
-  std::priority_queue<Candidate> queue_;
+  std::priority_queue<PairCandidate> queue_;
 };
 
 json byte_level() {

@@ -12,9 +12,10 @@ using TokenKind = TemplateToken::Kind;
 
 constexpr int kDeepest = 48, kDeepestTree = 400;
 
-class Parser {
+class TemplateParser {
  public:
-  Parser(std::string_view source, const std::string& where) : where_(where), pieces_(cut_template(source, where)) {}
+  TemplateParser(std::string_view source, const std::string& where)
+      : where_(where), pieces_(cut_template(source, where)) {}
 
   TemplateNodePtr run() {
     TemplateNodePtr out = block({}, 0);
@@ -373,7 +374,7 @@ class Parser {
 }  // namespace
 
 TemplateNodePtr parse_template(std::string_view source, const std::string& where) {
-  return Parser(source, where).run();
+  return TemplateParser(source, where).run();
 }
 
 }  // namespace motet

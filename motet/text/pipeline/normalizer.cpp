@@ -11,6 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDeepest = 16;
+constexpr std::string_view kSpaceSign = "\xE2\x96\x81";
 
 class Form : public Normalizer {
  public:
@@ -114,7 +115,12 @@ class CollapseSpaces : public Normalizer {
     const std::string_view from = text.text();
     std::string out;
     std::vector<TextSpan> spans;
-    const size_t end = from.find_last_not_of(' ') + 1;  // 0 when there is nothing else
+    size_t end = from.size();
+    for (bool space = true; space;) {
+      const std::string_view kept = from.substr(0, end);
+      space = kept.ends_with(' ') || kept.ends_with(kSpaceSign);
+      if (space) end -= kept.ends_with(' ') ? 1 : kSpaceSign.size();
+    }
     for (size_t at = 0; at < end; ++at) {
       if (from[at] == ' ' && (out.empty() || out.back() == ' ')) continue;
       out += from[at];

@@ -25,7 +25,7 @@ Normalizers read_normalizers(const nlohmann::json& json, const std::string& wher
 // All of them on a text that needs no alignment.
 std::string normalized(const Normalizers& normalizers, std::string_view text);
 
-// Runs of spaces become one, none is left at the ends.
+// Runs of spaces become one, none is left at the ends; nor is SentencePiece's sign for one at the end.
 std::shared_ptr<const Normalizer> collapse_spaces();
 
 }  // namespace motet

@@ -107,7 +107,8 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, const std::string& whe
     }
   }
   raw_ = AddedTokenSearch(parts_.added, false, parts_.normalizers);
-  normalized_ = AddedTokenSearch(parts_.added, true, parts_.normalizers);
+  // SentencePiece's are written as they stand in the normalised text.
+  normalized_ = AddedTokenSearch(parts_.added, true, parts_.sentence_piece ? Normalizers() : parts_.normalizers);
 }
 
 void PipelineTokenizer::run(std::string_view text, const EncodeOptions& options, Output& out) const {

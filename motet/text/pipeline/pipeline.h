@@ -33,6 +33,7 @@ struct PipelineParts {
   Decoders decoders;
   std::shared_ptr<const SentencePieceText> sentence_piece;  // decodes instead of `decoders`
   nlohmann::json frame;                                     // tokenizer.json without the vocabulary and the merges
+  std::string no_frame;                                     // why there is none
 };
 
 class PipelineTokenizer : public Tokenizer {

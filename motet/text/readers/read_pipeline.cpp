@@ -188,6 +188,7 @@ std::unique_ptr<PipelineTokenizer> read_pipeline(const json& json, const std::st
 }
 
 nlohmann::json PipelineTokenizer::to_json() const {
+  if (!parts_.no_frame.empty()) fail("tokenizer.json: this tokenizer cannot be written as one: ", parts_.no_frame);
   nlohmann::json out = parts_.frame;
   const BpeModel& model = parts_.model;
   nlohmann::json vocabulary = nlohmann::json::object(), merges = nlohmann::json::array();

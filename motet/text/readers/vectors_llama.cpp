@@ -5,6 +5,7 @@
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
 #include "motet/text/pipeline/pipeline.h"
+#include "motet/text/readers/sentence_piece_frame.h"
 #include "motet/text/readers/vectors.h"
 #include "motet/text/readers/vectors_kinds.h"
 
@@ -30,55 +31,6 @@ class FirstPrefix : public Normalizer {
   }
 };
 
-json replace(const std::string& from, const std::string& to) {
-  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
-}
-
-json replace_regex(const char* pattern, const char* content) {
-  return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
-}
-
-// tokenizer.json without the vocabulary and the merges. Its normalizers give the text of the live ones; their places
-// differ, for there SentencePiece's hold.
-json frame_of(const TokenizerVectors& vectors, const std::vector<AddedToken>& added, const BpeModel& model,
-              const json& post_processor) {
-  json tokens = json::array(), normalizers = json::array();
-  for (const AddedToken& token : added) {
-    tokens.push_back({{"id", token.id},
-                      {"content", token.content},
-                      {"special", token.special},
-                      {"single_word", false},
-                      {"lstrip", false},
-                      {"rstrip", false},
-                      {"normalized", false}});
-  }
-  // collapse_spaces() in words of the format, whose Strip would take line ends too.
-  if (vectors.collapse_spaces) normalizers = {replace_regex(" {2,}", " "), replace_regex("\\A | \\z", "")};
-  if (vectors.add_space_prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
-  normalizers.push_back(replace(" ", kSpace));
-  json decoders = {replace(kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
-  if (vectors.add_space_prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  json unknown = nullptr;
-  if (model.unknown >= 0) unknown = model.pieces[static_cast<size_t>(model.unknown)];
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", tokens},
-          {"normalizer", {{"type", "Sequence"}, {"normalizers", normalizers}}},
-          {"pre_tokenizer", nullptr},
-          {"post_processor", post_processor},
-          {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", unknown},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", true},
-            {"byte_fallback", model.byte_fallback},
-            {"ignore_merges", false}}}};
-}
-
 size_t character_size(std::string_view text, size_t at) { return code_point(text, at).size; }
 
 // The place of each score among all of them, the highest first; equal scores share one.
@@ -91,6 +43,25 @@ std::map<float, uint32_t, std::greater<>> ranks_of(const TokenizerVectors& vecto
   uint32_t next = 0;
   for (auto& [score, rank] : ranks) rank = next++;
   return ranks;
+}
+
+// SentencePiece itself looks for the piece in the normalised text, llama.cpp for its text before anything else happens.
+void add_user_defined(PipelineParts& parts, const TokenizerVectors& vectors, int32_t id, const std::string& where) {
+  const std::string& token = vectors.tokens[static_cast<size_t>(id)];
+  if (vectors.parse_control) {
+    std::string content;
+    for (size_t at = 0; at < token.size();) {
+      const bool space = token.compare(at, kSpace.size(), kSpace) == 0;
+      content += space ? ' ' : token[at];
+      at += space ? kSpace.size() : 1;
+    }
+    parts.added.push_back({.id = id, .content = content});
+  } else if (token.find(' ') != token.npos && vectors.collapse_spaces) {
+    fail(where, ": the user-defined piece ", quote(token), " has a space, which remove_extra_whitespaces must keep; ",
+         "not supported");
+  } else {
+    parts.added.push_back({.id = id, .content = token, .normalized = true});
+  }
 }
 
 }  // namespace
@@ -162,17 +133,9 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
       case Type::control:
         if (vectors.parse_control) parts.added.push_back({.id = id, .content = token, .special = true});
         break;
-      case Type::user_defined: {
-        std::string content;
-        AlignedText plain(token, false);
-        for (size_t at = 0; at < token.size();) {
-          const bool space = token.compare(at, kSpace.size(), kSpace) == 0;
-          content += space ? ' ' : token[at];
-          at += space ? kSpace.size() : 1;
-        }
-        parts.added.push_back({.id = id, .content = content});
+      case Type::user_defined:
+        add_user_defined(parts, vectors, id, where);
         break;
-      }
       case Type::byte: {
         const int byte = byte_of_token(token);
         if (byte < 0) fail(where, ": token ", i, " is ", quote(token), " and of type byte, want <0x00> to <0xFF>");
@@ -197,7 +160,7 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
   merges_from_ranks(model, pieces, character_size, where);
   const json around = post_processor_of(vectors, where);
   parts.post_processor = read_post_processor(around, where);
-  parts.frame = frame_of(vectors, parts.added, model, around);
+  set_sentence_piece_frame(parts, vectors, around);
   if (vectors.collapse_spaces) parts.normalizers.push_back(collapse_spaces());
   if (vectors.add_space_prefix && vectors.parse_control) {
     for (const auto& step : read_normalizers({{"type", "Prepend"}, {"prepend", " "}}, where))
@@ -205,7 +168,9 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
   } else if (vectors.add_space_prefix) {
     parts.normalizers.push_back(std::make_shared<FirstPrefix>());
   }
-  for (const auto& step : read_normalizers(replace(" ", kSpace), where)) parts.normalizers.push_back(step);
+  for (const auto& step :
+       read_normalizers({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}}, where))
+    parts.normalizers.push_back(step);
   parts.sentence_piece = text;
   return std::make_unique<PipelineTokenizer>(std::move(parts), where);
 }

@@ -83,6 +83,35 @@ TEST(Vectors, RulesOfSentencePieceAreInItsTokenizerJson) {
   EXPECT_EQ(with_special(*read, "  a  b "), (Ids{1, 263, 259, 261, 2}));
 }
 
+// Of sentencepiece 0.2: the whole text is normalised, then the piece is found in it.
+TEST(Vectors, UserDefinedPiecesAreFoundInTheNormalisedText) {
+  TokenizerVectors vectors = llama();
+  vectors.parse_control = false, vectors.bos = -1;
+  vectors.tokens.push_back("[X]"), vectors.scores.push_back(0), vectors.types.push_back(TokenizerVectors::user_defined);
+  constexpr int32_t kSpace = 259, kA = 260, kWordA = 263, kX = 266;
+  for (const bool collapse : {false, true}) {
+    vectors.collapse_spaces = collapse;
+    const auto own = tokenizer_from_vectors(vectors, "f"), read = tokenizer_from_json(own->to_json());
+    for (const auto& [text, ids] : std::vector<std::pair<std::string, Ids>>{
+             {"a [X] a", {kWordA, kSpace, kX, kWordA}},
+             {"[X]a", {kSpace, kX, kA}},
+             {"[X]", {kSpace, kX}},
+             {"a[X][X] a", {kWordA, kX, kX, kWordA}},
+             {"[X]  a", collapse ? Ids{kSpace, kX, kWordA} : Ids{kSpace, kX, kSpace, kWordA}},
+             {"a [X] ", collapse ? Ids{kWordA, kSpace, kX} : Ids{kWordA, kSpace, kX, kSpace}},
+             {"[X]<s>", {kSpace, kX, 3 + '<', 3 + 's', 3 + '>'}},
+             {"a\u2581", collapse ? Ids{kWordA} : Ids{kWordA, kSpace}}}) {
+      EXPECT_EQ(own->encode(text), ids) << text << collapse;
+      EXPECT_EQ(read->encode(text), ids) << text << collapse;
+      EXPECT_EQ(read->text(ids, false), own->text(ids, false)) << text << collapse;
+    }
+    EXPECT_EQ(own->tokens("a [X]", {}).back().span, (TextSpan{2, 5}));
+  }
+  vectors.tokens.back() = "[ X]";
+  EXPECT_EQ(refused(vectors),
+            "f: the user-defined piece '[ X]' has a space, which remove_extra_whitespaces must keep; not supported");
+}
+
 TEST(Vectors, LlamaStreamsTheTextOfTheWhole) {
   const auto tokenizer = tokenizer_from_vectors(llama(), "f");
   std::mt19937 random(1);
