@@ -293,6 +293,79 @@ def test_user_defined_pieces_are_sentencepieces(collapse, prefix, fallback, sent
     keeps_its_ids_as_json(path, texts, tmp_path)
 
 
+def flags(content, special):
+    return {"content": content, "special": special, "normalized": not special, "lstrip": False, "rstrip": False, "single_word": False}
+
+
+ADDED = ["<|im_start|>", "<tool>"]
+ADDED_FILES = {  # by name: added_tokens.json, tokenizer_config.json; N is the size of the vocabulary
+    "list": lambda n: ({ADDED[0]: n, ADDED[1]: n + 1}, {"eos_token": ADDED[0]}),
+    "list and legacy": lambda n: ({ADDED[0]: n, ADDED[1]: n + 1}, {"legacy": True}),
+    "decoder": lambda n: ({"<other>": 0}, {"added_tokens_decoder": {str(n + i): flags(t, i == 0) for i, t in enumerate(ADDED)}}),
+}
+
+
+@pytest.mark.parametrize("files", ADDED_FILES)
+@pytest.mark.parametrize("symbols", [[], ["[X]"]])
+def test_added_tokens_beside_a_sentencepiece_model_are_those_of_transformers(files, symbols, sentences, tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path / "m"
+    folder.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(sentences), model_prefix=str(folder / "tokenizer"), model_type="bpe", vocab_size=400, hard_vocab_limit=False,
+        normalization_rule_name="identity", user_defined_symbols=symbols, byte_fallback=True, minloglevel=2,
+        remove_extra_whitespaces=False)  # fmt: skip
+    model = folder / "tokenizer.model"
+    size = sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size()
+    added, config = ADDED_FILES[files](size)
+    (folder / "added_tokens.json").write_text(json.dumps(added))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "LlamaTokenizer", **config}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    reference = transformers.AutoTokenizer.from_pretrained(folder)
+    draw = random.Random(2)
+    parts = [*ADDED, *ADDED, "[X]", " ", "  ", "hello", " world", "<s>", "</s>", "<unk>", "a", "\u00e9", "\n"]
+    texts = ["", " hello", "hello<|im_start|>hello  world", "<|im_start|>hello <tool> world ", "<s> hello"]
+    texts += ["".join(draw.choices(parts, k=draw.randint(1, 8))) for _ in range(2000)]
+    for path in (folder, model):
+        for text, row in zip(texts, described(path, texts)):
+            assert row["ids"] == reference.encode(text, add_special_tokens=False), ascii(text)
+            assert row["decoded"] == reference.decode(row["ids"], clean_up_tokenization_spaces=False), ascii(text)
+    keeps_its_ids_as_json(folder, texts, tmp_path)
+
+
+def test_added_tokens_beside_vocab_json_are_those_of_transformers(trained, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = json.loads(trained.read_text())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (tmp_path / "merges.txt").write_text("".join(" ".join(merge) + "\n" for merge in model["merges"]))
+    added, config = ADDED_FILES["list"](len(model["vocab"]))
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer", **config}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = ["To be<|im_start|>or <tool> not", "<|endoftext|>a", *hard_texts(500, 7)]
+    for path in (tmp_path, tmp_path / "merges.txt"):
+        for text, row in zip(texts, described(path, texts)):
+            assert row["ids"] == reference.encode(text, add_special_tokens=False), ascii(text)
+
+
+@pytest.mark.parametrize(
+    "added, message",
+    [
+        ({"ab": 1}, "'ab' has the id 1, and 2 in the vocabulary"),
+        ({"<x>": 1}, "'<x>' has the id 1, which belongs to 'b'"),
+        ({"<x>": 5}, "'<x>' has the id 5, want 3, the next one"),
+        ({"<x>": "5"}, "the id of '<x>' is '\"5\"', want an integer of its own"),
+    ],
+)
+def test_added_tokens_that_contradict_the_vocabulary_are_refused(added, message, tmp_path):
+    (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2}))
+    (tmp_path / "merges.txt").write_text("a b\n")
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    assert "added_tokens.json: " in (said := refused(1, "tokenize", "-m", tmp_path, "-p", "ab")) and message in said
+
+
 @needs_data
 @pytest.mark.parametrize(
     "corpus", ["tinyshakespeare.txt", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("wikitext2.valid.txt", "books.valid.txt"))]

@@ -7,6 +7,7 @@
 #include "motet/formats/json.h"
 #include "motet/formats/json_members.h"
 #include "motet/text/pipeline/pipeline.h"
+#include "motet/text/readers/added_files.h"
 #include "motet/text/readers/read_gguf.h"
 #include "motet/text/readers/vectors.h"
 
@@ -43,7 +44,18 @@ std::unique_ptr<Tokenizer> read_gpt2(const fs::path& vocabulary_path, const fs::
     if (!row.empty() && !(line == 0 && row.starts_with("#version"))) vectors.merges.emplace_back(row);
     begin = end + 1;
   }
-  return tokenizer_from_vectors(vectors, merges_path.string());
+  auto tokenizer = tokenizer_from_vectors(vectors, merges_path.string());
+  if (vocabulary_path.filename() != "vocab.json") return tokenizer;  // OpenAI's files, not those of transformers
+  const AddedFiles added = read_added_files(vocabulary_path.parent_path());
+  return added.tokens.empty() ? std::move(tokenizer) : with_added(*tokenizer, added);
+}
+
+std::unique_ptr<Tokenizer> load_sentence_piece(const fs::path& path) {
+  const TokenizerVectors vectors = read_sentence_piece(read_file(path), path.string());
+  AddedFiles added;
+  if (path.filename() == "tokenizer.model") added = read_added_files(path.parent_path());
+  return added.tokens.empty() ? tokenizer_from_vectors(vectors, path.string())
+                              : sentence_piece_with_added(vectors, path.string(), added);
 }
 
 // The file beside `path` whose name has `from` replaced by `to`; empty when there is none.
@@ -101,7 +113,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
     return read_gpt2(vocabulary, path);
   }
   if (path.extension() == ".tiktoken") return read_tiktoken(read_file(path), name);
-  if (path.extension() == ".model") return tokenizer_from_vectors(read_sentence_piece(read_file(path), name), name);
+  if (path.extension() == ".model") return load_sentence_piece(path);
   if (path.extension() == ".bin") return tokenizer_from_vectors(read_llama2c(read_file(path), name), name);
   if (path.extension() == ".gguf") return read_gguf_tokenizer(GgufFile(name));
   fail("cannot read ", quote(name),
