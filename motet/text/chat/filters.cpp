@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -85,6 +86,30 @@ Value split(const std::string& text, const Arguments& arguments) {
   }
   out.push_back(text.substr(at));
   return out;
+}
+
+Value truncated(double number) {
+  if (!(std::abs(number) < 9e18)) fail("int of ", shown(number), ", which is too large");
+  return static_cast<int64_t>(number);
+}
+
+// What is no number becomes the argument, or 0.
+Value as_integer(const Value& value, const Arguments& arguments) {
+  if (arguments.size() > 1) fail("the filter int takes no base here");
+  if (undefined(value)) fail("int of something undefined");
+  if (value.is_number_integer()) return value;
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  if (value.is_number()) return truncated(value.get<double>());
+  const Value otherwise = arguments.empty() ? Value(0) : arguments[0];
+  if (!value.is_string()) return otherwise;
+  const std::string text = stripped(value.get_ref<const std::string&>(), {}, true, true);
+  const size_t plus = text.size() > 1 && text[0] == '+' && text[1] != '-' ? 1 : 0;
+  const char *begin = text.data() + plus, *end = text.data() + text.size();
+  int64_t number = 0;
+  double real = 0;
+  if (const auto read = std::from_chars(begin, end, number); read.ec == std::errc() && read.ptr == end) return number;
+  const auto read = std::from_chars(begin, end, real);
+  return read.ec == std::errc() && read.ptr == end && std::isfinite(real) ? truncated(real) : otherwise;
 }
 
 // json.dumps(value, ensure_ascii=False, indent=..)
@@ -209,13 +234,7 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   if (name == "replace") return replaced(shown(value), shown(argument(0)), shown(argument(1)));
   if (name == "list") return characters(value);
   if (name == "items") return items(value);
-  if (name == "int") {
-    if (value.is_number() || value.is_boolean()) return static_cast<int64_t>(value.get<double>());
-    int64_t number = 0;
-    const std::string text = stripped(shown(value), {}, true, true);
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-    return end.ec == std::errc() && end.ptr == text.data() + text.size() ? number : 0;
-  }
+  if (name == "int") return as_integer(value, arguments);
   if (name == "tojson") {
     if (undefined(value)) fail("tojson of something undefined");
     const Value indent = argument(0);

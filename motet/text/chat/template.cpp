@@ -359,12 +359,23 @@ class Interpreter {
   size_t work_ = 0;
 };
 
+// Every line ends with \n, as Jinja reads them.
+std::string with_newlines(std::string_view source) {
+  std::string out;
+  out.reserve(source.size());
+  for (size_t at = 0; at < source.size(); ++at) {
+    const bool pair = source[at] == '\r' && at + 1 < source.size() && source[at + 1] == '\n';
+    if (!pair) out += source[at] == '\r' ? '\n' : source[at];
+  }
+  return out;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view source, const std::string& where) : where_(where) {
   std::string storage;
   if (source.size() > kMostTemplateBytes) fail(where, ": ", source.size(), " bytes, want at most ", kMostTemplateBytes);
-  root_ = parse_template(valid_utf8(source, storage), where);
+  root_ = parse_template(with_newlines(valid_utf8(source, storage)), where);
 }
 
 ChatTemplate::~ChatTemplate() = default;

@@ -47,6 +47,30 @@ TEST(ChatTemplate, NumbersAreThoseOfPythonsRepr) {
     EXPECT_EQ(form.render({{"x", value}}), motet::text(text, " {'a': ", text, "} ", text));
 }
 
+// As jinja2 3.1.
+TEST(ChatTemplate, LinesMayEndAsWindowsOrOldMacsEndThem) {
+  const std::string source = "a\n{% if true %}\n  b {{ 'c\nd\\r\\n' }}\n  {% endif %}\n{#- e #}\nf\n";
+  const std::string text = ChatTemplate(source).render(Json::object());
+  EXPECT_EQ(text, "a\n  b c\nd\r\n\nf");
+  for (const std::string end : {"\r\n", "\r"}) {
+    std::string other;
+    for (const char c : source) other += c == '\n' ? end : std::string(1, c);
+    EXPECT_EQ(ChatTemplate(other).render(Json::object()), text);
+    const std::string message = message_of<Error>([&] { ChatTemplate("a" + end + "{{ 1 + }}", "t"); });
+    EXPECT_EQ(message, "t: line 2: an expression ends too early");
+  }
+}
+
+// As jinja2 3.1.
+TEST(ChatTemplate, IntGivesItsArgumentForWhatIsNoNumber) {
+  const char* const source =
+      "{{ 'z'|int(5) }} {{ 'z'|int }} {{ ' 12 '|int(5) }} {{ '+7'|int }} {{ '-3.7'|int(5) }} {{ '1e3'|int }} "
+      "{{ 'nan'|int(6) }} {{ none|int(7) }} {{ []|int }} {{ 3.9|int }} {{ -3.9|int }} {{ true|int }} {{ ''|int('x') }} "
+      "{{ long|int }}";
+  EXPECT_EQ(ChatTemplate(source).render({{"long", 9007199254740993}}),
+            "5 0 12 7 -3 1000 6 7 0 3 -3 1 x 9007199254740993");
+}
+
 TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
   const auto refused = [](const std::string& source) {
     return message_of<Error>([&] { ChatTemplate(source, "t").render(Json::object()); });
