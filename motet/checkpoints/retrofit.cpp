@@ -80,6 +80,10 @@ void to_talking_heads(Work& w) {
 // (a - a/2) * 2 = a: lambda is sigmoid(0), and both heads of a pair are the old one.
 void to_differential_v2(Work& w) {
   const int64_t heads = w.heads();
+  const std::string bias = w.options().at("position_bias");
+  if (bias != "none")
+    fail("retrofit differential_v2: the model has model.attention.position_bias = ", bias,
+         ", which the two heads of a pair would not share, want none");
   w.become("differential", {{"version", "v2"}});
   const auto twice = [=](const Tensor& t) { return t.unflatten(0, {heads, -1}).repeat_interleave(2, 0).flatten(0, 1); };
   w.each_layer([&](const std::string& layer) {
@@ -161,6 +165,10 @@ Adaptation retrofitted(const Checkpoint& c, const std::string& name, uint64_t se
   if (c.config.attention.at("layers") != "all")
     fail("retrofit ", name,
          ": the model has model.attention.layers = ", c.config.attention.at("layers").get<std::string>(), ", want all");
+  const std::string norm = c.config.attention.at("head_norm");
+  if (norm != "none")
+    fail("retrofit ", name, ": the model has model.attention.head_norm = ", norm, ", which ", name,
+         " has no place for, want none");
   Adaptation a{.config = c.config, .tensors = {}};
   for (const auto& [own, tensor] : our_tensors(c)) a.tensors[own] = [tensor] { return tensor.load(); };
   Work work{a, at::detail::createCPUGenerator(seed)};

@@ -97,6 +97,34 @@ TEST(Retrofit, CocaKeepsAllButTheKeys) {
   }
 }
 
+TEST(Retrofit, OptionsThatTheMechanismCannotKeepAreRefused) {
+  const auto refused = [](const char* option, const char* value, const std::string& name) {
+    Checkpoint checkpoint = open_checkpoint("tests/golden/model/llama_mha");
+    checkpoint.config.attention[option] = value;
+    return message_of<Error>([&] { retrofitted(checkpoint, name, 1); });
+  };
+  for (const std::string& name : retrofit_names())
+    EXPECT_EQ(refused("head_norm", "plain", name), "retrofit " + name +
+                                                       ": the model has model.attention.head_norm = plain, which " +
+                                                       name + " has no place for, want none");
+  for (const std::string bias : {"alibi", "relative"})
+    EXPECT_EQ(refused("position_bias", bias.c_str(), "differential_v2"),
+              "retrofit differential_v2: the model has model.attention.position_bias = " + bias +
+                  ", which the two heads of a pair would not share, want none");
+}
+
+// A position bias belongs to its head, and the other mechanisms keep the heads.
+TEST(Retrofit, APositionBiasStaysWhereItIs) {
+  at::NoGradGuard no_grad;
+  Checkpoint checkpoint = open_checkpoint("tests/golden/model/llama_mha");
+  checkpoint.config.attention["position_bias"] = "alibi";
+  const Tensor before = load_model(checkpoint, {at::kDouble})->forward(kIds);
+  for (const char* name : {"dcmha", "key_size", "talking_heads"}) {
+    Model model = load_model(as_checkpoint(retrofitted(checkpoint, name, 1), checkpoint), {at::kDouble});
+    EXPECT_LT(((model->forward(kIds) - before).abs().max() / before.abs().max()).item<double>(), 1e-6) << name;
+  }
+}
+
 TEST(Retrofit, OthersAreRefused) {
   const Checkpoint llama = open_checkpoint("tests/golden/model/llama_mha"),
                    dcformer = open_checkpoint("tests/golden/model/dcformer");
