@@ -163,6 +163,35 @@ TEST(PublishedConfig, AbsentKeysMeanWhatTransformersAssumes) {
   EXPECT_EQ(neox.context, 2048);
 }
 
+// transformers 5 reads rope_theta within rope_scaling; its LLaMA takes a fraction and rotates whole heads all the same.
+TEST(PublishedConfig, RotaryKeysAreReadWhereverTheyStand) {
+  const auto read = [](const char* type, const json& more) {
+    json given{{"model_type", type},       {"hidden_size", 48},        {"num_hidden_layers", 2},
+               {"num_attention_heads", 6}, {"intermediate_size", 128}, {"vocab_size", 384}};
+    given.update(more);
+    return read_config(layout_of(given, "c", ""), given, "c").attention;
+  };
+  const auto refused = [&](const char* type, const json& more) { return message_of<Error>([&] { read(type, more); }); };
+  const json theta{{"rope_type", "default"}, {"rope_theta", 5e5}}, half{{"partial_rotary_factor", 0.5}};
+  for (const char* type : {"llama", "gpt_neox"}) {
+    EXPECT_EQ(read(type, {{"rope_scaling", theta}}).at("rope_base"), 5e5) << type;
+    EXPECT_EQ(read(type, {{"rope_scaling", theta}, {"rope_parameters", theta}}).at("rope_base"), 5e5) << type;
+  }
+  EXPECT_EQ(read("llama", {{"rope_scaling", theta}, {"rope_theta", 5e5}}).at("rope_base"), 5e5);
+  EXPECT_EQ(refused("llama", {{"rope_scaling", theta}, {"rope_theta", 1e4}}),
+            "c: rope_theta is 10000 and rope_scaling.rope_theta is 500000, want one of them");
+  EXPECT_EQ(read("gpt_neox", {{"rope_scaling", half}}).at("rope_fraction"), 0.5);
+  EXPECT_EQ(read("llama", {{"partial_rotary_factor", 1}}).at("rope_fraction"), 1.0);
+  for (const char* type : {"llama", "diffllama"}) {
+    EXPECT_EQ(refused(type, half),
+              "c: partial_rotary_factor is '0.5', want 1, for the code of this model rotates whole heads");
+    for (const std::string place : {"rope_scaling", "rope_parameters"})
+      EXPECT_EQ(refused(type, {{place, half}}), "c: " + place +
+                                                    ".partial_rotary_factor is '0.5', want 1, for the code " +
+                                                    "of this model rotates whole heads");
+  }
+}
+
 TEST(PublishedConfig, WordsOfActivationsAreTransformersOwn) {
   const auto read = [](const char* word) {
     json given{{"model_type", "llama"},    {"hidden_size", 48},        {"num_hidden_layers", 2}, {"hidden_act", word},

@@ -57,10 +57,11 @@ struct RopeKeys {
   const char* base = "rope_theta";
   const char* fraction = "partial_rotary_factor";
   double fraction_otherwise = 1;
+  bool whole = true;  // whole heads rotate, and no other fraction is known
 };
-/// Adds rope_base, rope_fraction and the scaling to the attention options, from rope_parameters or the older keys;
-/// both with different values is an Error. Returns the longest input: max_position, stretched by linear, ntk
-/// and dynamic scaling.
+/// Adds rope_base, rope_fraction and the scaling to the attention options, from rope_parameters, rope_scaling and the
+/// older keys; different values are an Error. Returns the longest input: max_position, stretched by linear, ntk and
+/// dynamic scaling.
 int64_t read_rope(Published&, const RopeKeys&, int64_t max_position, nlohmann::json& attention);
 /// The older spelling; sets max_position_embeddings too. Throws Error for the scaling ntk, which we alone have.
 void write_rope(const ModelConfig&, const RopeKeys&, nlohmann::json& out);

@@ -7,23 +7,33 @@ namespace {
 
 using nlohmann::json;
 
-// A value that two places may give: both with different numbers is a contradiction.
-double agreed(Published& c, const std::string& old_key, Published* parameters, const std::string& new_key,
-              double otherwise, double min, double max) {
-  const bool old_given = c.has(old_key), new_given = parameters && parameters->has(new_key);
-  const double old_value = c.number(old_key, min, max, otherwise);
-  if (!new_given) return old_value;
-  const double value = parameters->number(new_key, min, max);
-  if (old_given && value != old_value)
-    fail(c.where(), ": ", old_key, " is ", old_value, " and ", parameters->at(new_key), " is ", value,
-         ", want one of them");
-  return value;
+constexpr const char* kNewFraction = "partial_rotary_factor";
+
+struct RopePlace {
+  Published* object;  // null: not there
+  std::string key;
+};
+
+// A value that several places may give: different numbers are a contradiction.
+double agreed(const std::vector<RopePlace>& places, double min, double max, double otherwise) {
+  std::optional<double> agreed;
+  std::string first;
+  for (const auto& [object, key] : places) {
+    if (!object || !object->has(key)) continue;
+    const double value = object->number(key, min, max);
+    if (agreed && value != *agreed)
+      fail(object->where(), ": ", first, " is ", *agreed, " and ", object->at(key), " is ", value,
+           ", want one of them");
+    if (!agreed) first = object->at(key);
+    agreed = value;
+  }
+  return agreed.value_or(otherwise);
 }
 
 void read_scaling(Published& s, int64_t max_position, json& attention) {
   const std::string type = s.has("rope_type") ? s.word("rope_type") : s.word("type", "default");
   if (s.has("rope_type") && s.has("type") && s.word("type") != type) s.refuse("type", "what rope_type says");
-  s.ignore({"type", "rope_theta", "partial_rotary_factor"});
+  s.ignore({"type", "rope_theta", kNewFraction});
   if (type == "default") return;
   if (type != "linear" && type != "dynamic" && type != "llama3" && type != "ntk")
     s.refuse(s.has("rope_type") ? "rope_type" : "type",
@@ -50,9 +60,13 @@ int64_t read_rope(Published& c, const RopeKeys& keys, int64_t max_position, json
   if (c.has("rope_parameters")) parameters = c.object("rope_parameters");
   if (c.has("rope_scaling")) scaling = c.object("rope_scaling");
   c.ignore({"rope_parameters", "rope_scaling"});
-  Published* newer = parameters ? &*parameters : nullptr;
-  attention["rope_base"] = agreed(c, keys.base, newer, "rope_theta", 10000, 1, 1e12);
-  attention["rope_fraction"] = agreed(c, keys.fraction, newer, "partial_rotary_factor", keys.fraction_otherwise, 0, 1);
+  Published *older = scaling ? &*scaling : nullptr, *newer = parameters ? &*parameters : nullptr;
+  attention["rope_base"] = agreed({{&c, keys.base}, {older, "rope_theta"}, {newer, "rope_theta"}}, 1, 1e12, 10000);
+  const std::vector<RopePlace> fractions{{&c, keys.fraction}, {older, kNewFraction}, {newer, kNewFraction}};
+  attention["rope_fraction"] = agreed(fractions, 0, 1, keys.fraction_otherwise);
+  for (const auto& [object, key] : fractions)
+    if (keys.whole && object && object->has(key) && attention["rope_fraction"] != 1.0)
+      object->refuse(key, "1, for the code of this model rotates whole heads");
   json by_scaling = json::object(), by_parameters = json::object();
   if (scaling) read_scaling(*scaling, max_position, by_scaling);
   if (parameters) read_scaling(*parameters, max_position, by_parameters);
@@ -72,8 +86,7 @@ void write_rope(const ModelConfig& config, const RopeKeys& keys, json& out) {
   out["max_position_embeddings"] = c.context;
   out["rope_scaling"] = nullptr;
   out[keys.base] = a.at("rope_base");
-  if (a.at("rope_fraction") != keys.fraction_otherwise || keys.fraction_otherwise != 1)
-    out[keys.fraction] = a.at("rope_fraction");
+  if (!keys.whole) out[keys.fraction] = a.at("rope_fraction");
   if (type == "none") return;
   if (type == "ntk")
     fail(

@@ -63,14 +63,17 @@ double number(const GgufFile& file, const std::string& key, double min, double m
   return value;
 }
 
-// Older files write the scaling as rope.scale_linear.
+// Older files write the scaling as rope.scale_linear, and a factor without a type is linear.
 void add_scaling(const GgufFile& file, int64_t context, json& attention) {
-  const std::string type = file.word("llama.rope.scaling.type").value_or("none");
+  const auto given = file.word("llama.rope.scaling.type");
+  const std::string type = given.value_or("linear");
   const double linear = number(file, "llama.rope.scale_linear", 1, 1e6, 1);
   const double factor = number(file, "llama.rope.scaling.factor", 0, 1e6, linear);
   if (type != "none" && type != "linear")
     fail(file.path(), ": metadata 'llama.rope.scaling.type' is ", quote(type), ", want none or linear");
-  if (factor <= 1) return;
+  if (type == "none" || factor == 0 || factor == 1) return;
+  if (factor < 1)
+    fail(file.path(), ": metadata 'llama.rope.scaling.factor' is ", factor, ", want 0 for none or at least 1");
   attention["rope_scaling"] = "linear";
   attention["rope_factor"] = factor;
 }

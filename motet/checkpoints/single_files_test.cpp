@@ -51,6 +51,7 @@ class SingleFile : public ::testing::Test {
     const Tensor ids = at::arange(kVocabulary).unsqueeze(0);
     EXPECT_TRUE(model->forward(ids).equal(model_->forward(ids)));
   }
+  std::string grouped_gguf(bool tied, const std::vector<std::string>& more);
   void begin(bool tied) {
     model_ = fresh(grouped(tied));
     for (const auto& item : model_->named_parameters()) parameters_[item.key()] = item.value();
@@ -76,47 +77,73 @@ std::string gguf(const std::vector<std::string>& metadata, const std::vector<std
   return head + data;
 }
 
+// The file of begin(): the metadata of the model and more, and its tensors.
+std::string SingleFile::grouped_gguf(bool tied, const std::vector<std::string>& more) {
+  const auto count = [](const char* key, uint32_t n) { return entry(key, GgufType::u32, raw(n)); };
+  std::vector<std::string> metadata{entry("general.architecture", GgufType::string, word("llama")),
+                                    count("llama.embedding_length", 16),
+                                    count("llama.context_length", kContext),
+                                    count("llama.block_count", 2),
+                                    count("llama.feed_forward_length", 24),
+                                    count("llama.attention.head_count", kHeads),
+                                    count("llama.attention.head_count_kv", kKeyHeads),
+                                    entry("llama.attention.layer_norm_rms_epsilon", GgufType::f32, raw(1e-5f)),
+                                    entry("llama.rope.freq_base", GgufType::f32, raw(5000.0f)),
+                                    count("tokenizer.ggml.bos_token_id", 1),
+                                    count("tokenizer.ggml.eos_token_id", 2),
+                                    count("tokenizer.ggml.padding_token_id", 3),
+                                    count("tokenizer.ggml.eot_token_id", 7),
+                                    entry("tokenizer.chat_template", GgufType::string, word("{{ messages }}"))};
+  std::vector<std::pair<std::string, Tensor>> tensors{{"token_embd.weight", stored("model.embed_tokens.weight")},
+                                                      {"output_norm.weight", stored("model.norm.weight")}};
+  if (!tied) tensors.emplace_back("output.weight", stored("lm_head.weight"));
+  for (const char* layer : {"0", "1"})
+    for (const auto& [theirs, ours] : {std::pair("attn_norm", "input_layernorm"),
+                                       {"ffn_norm", "post_attention_layernorm"},
+                                       {"attn_q", "self_attn.q_proj"},
+                                       {"attn_k", "self_attn.k_proj"},
+                                       {"attn_v", "self_attn.v_proj"},
+                                       {"attn_output", "self_attn.o_proj"},
+                                       {"ffn_gate", "mlp.gate_proj"},
+                                       {"ffn_up", "mlp.up_proj"},
+                                       {"ffn_down", "mlp.down_proj"}})
+      tensors.emplace_back(text("blk.", layer, ".", theirs, ".weight"),
+                           stored(text("model.layers.", layer, ".", ours, ".weight")));
+  metadata.insert(metadata.end(), more.begin(), more.end());
+  return gguf(metadata, tensors);
+}
+
 TEST_F(SingleFile, GgufWithGroupedHeadsIsTheModelItWasMadeOf) {
   for (const bool tied : {false, true}) {
     begin(tied);
-    const auto count = [](const char* key, uint32_t n) { return entry(key, GgufType::u32, raw(n)); };
-    std::vector<std::string> metadata{entry("general.architecture", GgufType::string, word("llama")),
-                                      count("llama.embedding_length", 16),
-                                      count("llama.context_length", kContext),
-                                      count("llama.block_count", 2),
-                                      count("llama.feed_forward_length", 24),
-                                      count("llama.attention.head_count", kHeads),
-                                      count("llama.attention.head_count_kv", kKeyHeads),
-                                      entry("llama.attention.layer_norm_rms_epsilon", GgufType::f32, raw(1e-5f)),
-                                      entry("llama.rope.freq_base", GgufType::f32, raw(5000.0f)),
-                                      count("tokenizer.ggml.bos_token_id", 1),
-                                      count("tokenizer.ggml.eos_token_id", 2),
-                                      count("tokenizer.ggml.padding_token_id", 3),
-                                      count("tokenizer.ggml.eot_token_id", 7),
-                                      entry("tokenizer.chat_template", GgufType::string, word("{{ messages }}"))};
-    std::vector<std::pair<std::string, Tensor>> tensors{{"token_embd.weight", stored("model.embed_tokens.weight")},
-                                                        {"output_norm.weight", stored("model.norm.weight")}};
-    if (!tied) tensors.emplace_back("output.weight", stored("lm_head.weight"));
-    for (const char* layer : {"0", "1"})
-      for (const auto& [theirs, ours] : {std::pair("attn_norm", "input_layernorm"),
-                                         {"ffn_norm", "post_attention_layernorm"},
-                                         {"attn_q", "self_attn.q_proj"},
-                                         {"attn_k", "self_attn.k_proj"},
-                                         {"attn_v", "self_attn.v_proj"},
-                                         {"attn_output", "self_attn.o_proj"},
-                                         {"ffn_gate", "mlp.gate_proj"},
-                                         {"ffn_up", "mlp.up_proj"},
-                                         {"ffn_down", "mlp.down_proj"}})
-        tensors.emplace_back(text("blk.", layer, ".", theirs, ".weight"),
-                             stored(text("model.layers.", layer, ".", ours, ".weight")));
     const std::string path = folder_ / "m.gguf";
-    write_file_atomic(path, gguf(metadata, tensors));
+    write_file_atomic(path, grouped_gguf(tied, {}));
     expect_same(path);
     for (const Companions& beside : {companions_of(open_checkpoint(path)), companions_of_tokenizer(path)}) {
       EXPECT_EQ(beside.token_ids, (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", {2, 7}}, {"pad_token_id", 3}}));
       EXPECT_EQ(beside.files, (ExtraFiles{{"chat_template.jinja", "{{ messages }}"}}));
     }
   }
+}
+
+// As llama.cpp: a factor is linear where no type is named, and counts for nothing where the type is none.
+TEST_F(SingleFile, GgufScalesPositionsAsItsTypeSays) {
+  begin(false);
+  const auto scaling = [&](const std::string& type, float factor) {
+    std::vector<std::string> more{entry("llama.rope.scaling.factor", GgufType::f32, raw(factor))};
+    if (!type.empty()) more.push_back(entry("llama.rope.scaling.type", GgufType::string, word(type)));
+    write_file_atomic(folder_ / "m.gguf", grouped_gguf(false, more));
+    const nlohmann::json attention = open_checkpoint(folder_ / "m.gguf").config.attention;
+    return text(attention.at("rope_scaling").get<std::string>(), " ", attention.at("rope_factor").get<double>());
+  };
+  EXPECT_EQ(scaling("none", 4), "none 1");
+  EXPECT_EQ(scaling("linear", 4), "linear 4");
+  EXPECT_EQ(scaling("", 4), "linear 4");
+  EXPECT_EQ(scaling("", 0), "none 1");
+  EXPECT_EQ(scaling("linear", 1), "none 1");
+  EXPECT_NE(message_of<Error>([&] { scaling("linear", 0.5f); }).find("factor' is 0.5, want 0 for none or at least 1"),
+            std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { scaling("yarn", 4); }).find("is 'yarn', want none or linear"), std::string::npos);
 }
 
 TEST_F(SingleFile, Llama2cWithGroupedHeadsIsTheModelItWasMadeOf) {

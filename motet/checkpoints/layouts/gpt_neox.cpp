@@ -6,7 +6,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr RopeKeys kRope{.base = "rotary_emb_base", .fraction = "rotary_pct", .fraction_otherwise = 0.25};
+constexpr RopeKeys kRope{
+    .base = "rotary_emb_base", .fraction = "rotary_pct", .fraction_otherwise = 0.25, .whole = false};
 
 ModelConfig read_neox(Published& c, const json& extra) {
   const int64_t context = c.integer("max_position_embeddings", 1, 1e8, 2048);
