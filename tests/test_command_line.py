@@ -323,6 +323,26 @@ def test_chat_without_a_template_says_what_is_missing(model):
     assert "no chat template, want chat_template.jinja" in refused(1, "chat", "-m", model)
 
 
+def test_of_named_templates_the_default_is_taken(model, tmp_path):
+    folder = with_template(model, tmp_path / "chatty")
+    wanted = run("chat", "-m", folder, "-n", "8", "--temp", "0", stdin="Who is it?\n").stdout
+    form = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    config = json.loads(path.read_text()) if (path := folder / "tokenizer_config.json").exists() else {}
+    config["chat_template"] = [{"name": "rag", "template": "{{ 1 + }}"}, {"name": "default", "template": form}]
+    path.write_text(json.dumps(config))
+    done = run("chat", "-m", folder, "-n", "8", "--temp", "0", stdin="Who is it?\n")
+    assert done.returncode == 0 and done.stdout == wanted, done.stderr
+    config["chat_template"][1]["name"] = "tool_use"
+    path.write_text(json.dumps(config))
+    done = run("chat", "-m", folder, stdin="Who is it?\n")
+    assert done.returncode == 1 and "no template named default, only: rag, tool_use" in done.stderr
+    assert "no chat template, want" in done.stderr
+    config["chat_template"] = [{"name": "rag"}]
+    path.write_text(json.dumps(config))
+    assert "want a name and a template" in refused(1, "chat", "-m", folder)
+
+
 def test_a_stop_string_in_the_first_token_leaves_the_prompt(model):
     arguments = ["generate", "-m", model, "-p", "ROMEO:", "-n", "20", "--temp", "0"]
     first = run(*arguments).stdout[len("ROMEO:")]

@@ -5,7 +5,8 @@
 
 namespace motet {
 
-/// chat_template.jinja, or chat_template of tokenizer_config.json, of a model in `folder`; null when there is neither.
+/// chat_template.jinja, or chat_template of tokenizer_config.json (of a list of them the one named default), of a model
+/// in `folder`; null when there is neither.
 std::shared_ptr<const ChatTemplate> chat_template(const Companions&, const std::filesystem::path& folder);
 
 /// What a template may use besides the messages: the texts of the tokens that begin and end.
