@@ -1,7 +1,7 @@
 #include "motet/text/readers/read_gguf.h"
 
 #include "motet/core/error.h"
-#include "motet/text/readers/vectors.h"
+#include "motet/text/readers/vectors_kinds.h"
 
 namespace motet {
 
@@ -22,7 +22,8 @@ std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file) {
     const int64_t given = file.integer(key(name)).value_or(-1);
     return given < static_cast<int64_t>(v.tokens.size()) ? static_cast<int32_t>(given) : -1;
   };
-  if (file.flag(key("add_bos_token")).value_or(v.kind == "llama")) v.bos = id("bos_token_id");
+  const bool bos = v.kind == "llama" || (v.kind == "gpt2" && adds_bos(v.pre, file.path()));
+  if (file.flag(key("add_bos_token")).value_or(bos)) v.bos = id("bos_token_id");
   if (file.flag(key("add_eos_token")).value_or(false)) v.eos = id("eos_token_id");
   v.add_space_prefix = file.flag(key("add_space_prefix")).value_or(true);
   v.collapse_spaces = file.flag(key("remove_extra_whitespaces")).value_or(false);

@@ -21,15 +21,21 @@ struct Pre {
   std::vector<std::string> names;
   std::vector<const char*> patterns;
   bool ignore_merges = false;
+  bool add_bos = false;  // where the file says nothing of it
 };
+
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 const std::vector<Pre>& pres() {
   static const std::vector<Pre> all = {
       {{"gpt-2", "default", "", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat", "roberta-bpe"},
        {kGpt2Pattern}},
-      {{"llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe", "falcon3", "pixtral"},
-       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+       {kLlama3},
+       true,
        true},
+      {{"dbrx", "smaug-bpe"}, {kLlama3}, true},
       {{"qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan", "megrez"},
        {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
       {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}, {R"(\p{N})", kGpt2Pattern}},
@@ -50,6 +56,8 @@ const Pre& find_pre(const std::string& name, const std::string& where) {
 }
 
 }  // namespace
+
+bool adds_bos(const std::string& pre, const std::string& where) { return find_pre(pre, where).add_bos; }
 
 std::unique_ptr<Tokenizer> gpt2_from_vectors(const TokenizerVectors& vectors, const std::string& where) {
   const Pre& pre = find_pre(vectors.pre, where);

@@ -11,6 +11,9 @@ namespace motet {
 std::unique_ptr<Tokenizer> gpt2_from_vectors(const TokenizerVectors& vectors, const std::string& where);
 std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, const std::string& where);
 
+// Whether llama.cpp puts the begin token before a text of this pre-tokenizer when add_bos_token is absent.
+bool adds_bos(const std::string& pre, const std::string& where);
+
 // "post_processor" of a tokenizer.json: the tokens around a text; null for none. Throws Error for ids that are no
 // tokens.
 nlohmann::json post_processor_of(const TokenizerVectors& vectors, const std::string& where);

@@ -7,6 +7,7 @@
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
+#include "motet/formats/gguf_testing.h"
 #include "motet/text/pipeline/stream_decoder.h"
 #include "motet/text/readers/load.h"
 
@@ -132,6 +133,38 @@ TEST(Vectors, Gpt2CutsAsItsNameSays) {
   TokenizerVectors other = gpt2();
   other.pre = "gpt-2";
   EXPECT_EQ(tokenizer_from_vectors(other, "f")->encode("ab12"), (Ids{4, 5}));
+}
+
+// add_bos_token absent: llama.cpp's default for the pre-tokenizer.
+TEST(Vectors, GgufWithoutAWordOfItBeginsAsLlamaCppDoes) {
+  using namespace testing;
+  const TemporaryFolder folder;
+  const auto begins = [&](const std::string& kind, const std::string& pre, std::optional<bool> said = {}) {
+    const auto words = [](const std::string& key, const std::vector<std::string>& all) {
+      std::string bytes = raw(static_cast<uint32_t>(GgufType::string)) + raw<uint64_t>(all.size());
+      for (const std::string& one : all) bytes += word(one);
+      return entry("tokenizer.ggml." + key, GgufType::array, bytes);
+    };
+    const auto text = [](const std::string& key, const std::string& value) {
+      return entry("tokenizer.ggml." + key, GgufType::string, word(value));
+    };
+    std::vector<std::string> metadata{text("model", kind), text("pre", pre), words("tokens", {"a", "b", "ab"}),
+                                      words("merges", {"a b"}),
+                                      entry("tokenizer.ggml.bos_token_id", GgufType::u32, raw<uint32_t>(1))};
+    if (said) metadata.push_back(entry("tokenizer.ggml.add_bos_token", GgufType::boolean, raw<uint8_t>(*said)));
+    std::string file = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(0) + raw<uint64_t>(metadata.size());
+    for (const std::string& one : metadata) file += one;
+    write_file_atomic(folder / "m.gguf", file);
+    return with_special(*load_tokenizer(folder / "m.gguf"), "ab") == Ids{1, 2};
+  };
+  for (const char* pre : {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}) {
+    EXPECT_TRUE(begins("gpt2", pre)) << pre;
+    EXPECT_FALSE(begins("gpt2", pre, false)) << pre;
+  }
+  for (const char* pre : {"gpt-2", "smollm", "qwen2", "gpt-4o", "llama4", "dbrx", "smaug-bpe"}) {
+    EXPECT_FALSE(begins("gpt2", pre)) << pre;
+    EXPECT_TRUE(begins("gpt2", pre, true)) << pre;
+  }
 }
 
 TEST(Vectors, LinesOfMergesMayEndAsWindowsEndsThem) {
