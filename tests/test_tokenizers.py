@@ -302,6 +302,7 @@ ADDED_FILES = {  # by name: added_tokens.json, tokenizer_config.json; N is the s
     "list": lambda n: ({ADDED[0]: n, ADDED[1]: n + 1}, {"eos_token": ADDED[0]}),
     "list and legacy": lambda n: ({ADDED[0]: n, ADDED[1]: n + 1}, {"legacy": True}),
     "decoder": lambda n: ({"<other>": 0}, {"added_tokens_decoder": {str(n + i): flags(t, i == 0) for i, t in enumerate(ADDED)}}),
+    "begin and end": lambda n: ({ADDED[0]: n, ADDED[1]: n + 1}, {"add_bos_token": True, "add_eos_token": True}),
 }
 
 
@@ -331,6 +332,8 @@ def test_added_tokens_beside_a_sentencepiece_model_are_those_of_transformers(fil
         for text, row in zip(texts, described(path, texts)):
             assert row["ids"] == reference.encode(text, add_special_tokens=False), ascii(text)
             assert row["decoded"] == reference.decode(row["ids"], clean_up_tokenization_spaces=False), ascii(text)
+        for text, row in zip(texts[:9], described(path, texts[:9], "--add-special")):
+            assert row["ids"] == reference.encode(text), ascii(text)
     keeps_its_ids_as_json(folder, texts, tmp_path)
 
 

@@ -82,6 +82,18 @@ AddedFiles read_added_files(const fs::path& folder) {
   return out;
 }
 
+void set_tokens_around(TokenizerVectors& vectors, const AddedFiles& added) {
+  for (const auto& [role, otherwise, id] : {std::tuple("bos", "<s>", &vectors.bos), {"eos", "</s>", &vectors.eos}}) {
+    if (!bool_field(added.config, text("add_", role, "_token").c_str(), false, added.where)) continue;
+    std::string name = content_of(added.config.value(text(role, "_token"), json()));
+    if (name.empty()) name = otherwise;
+    const auto found = std::ranges::find(vectors.tokens, name);
+    if (found == vectors.tokens.end())
+      fail(added.where, ": add_", role, "_token is true and ", role, "_token is ", quote(name), ", which is no piece");
+    *id = static_cast<int32_t>(found - vectors.tokens.begin());
+  }
+}
+
 std::unique_ptr<Tokenizer> with_added(const Tokenizer& tokenizer, const AddedFiles& added) {
   json value = tokenizer.to_json();
   const json& vocabulary = value["model"]["vocab"];

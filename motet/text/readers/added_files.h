@@ -18,6 +18,10 @@ struct AddedFiles {
 // tokenizer_config.json or special_tokens_map.json give a role. Throws Error that names the file.
 AddedFiles read_added_files(const std::filesystem::path& folder);
 
+// Sets bos and eos where tokenizer_config.json says add_bos_token and add_eos_token. Throws Error for a name that is no
+// piece.
+void set_tokens_around(TokenizerVectors& vectors, const AddedFiles& added);
+
 // A tokenizer with more added tokens. Throws Error when an id belongs to another piece or leaves a gap.
 std::unique_ptr<Tokenizer> with_added(const Tokenizer& tokenizer, const AddedFiles& added);
 

@@ -51,9 +51,12 @@ std::unique_ptr<Tokenizer> read_gpt2(const fs::path& vocabulary_path, const fs::
 }
 
 std::unique_ptr<Tokenizer> load_sentence_piece(const fs::path& path) {
-  const TokenizerVectors vectors = read_sentence_piece(read_file(path), path.string());
+  TokenizerVectors vectors = read_sentence_piece(read_file(path), path.string());
   AddedFiles added;
-  if (path.filename() == "tokenizer.model") added = read_added_files(path.parent_path());
+  if (path.filename() == "tokenizer.model") {
+    added = read_added_files(path.parent_path());
+    set_tokens_around(vectors, added);
+  }
   return added.tokens.empty() ? tokenizer_from_vectors(vectors, path.string())
                               : sentence_piece_with_added(vectors, path.string(), added);
 }
