@@ -335,6 +335,14 @@ def test_added_tokens_beside_a_sentencepiece_model_are_those_of_transformers(fil
         for text, row in zip(texts[:9], described(path, texts[:9], "--add-special")):
             assert row["ids"] == reference.encode(text), ascii(text)
     keeps_its_ids_as_json(folder, texts, tmp_path)
+    for name, wrong, message in (
+        ("tokenizer_config.json", {"add_bos_token": "yes"}, """tokenizer_config.json: add_bos_token is '"yes"', want true or false"""),
+        ("tokenizer_config.json", {"add_eos_token": True, "eos_token": "<q>"}, "tokenizer_config.json: add_eos_token is true and eos_token is '<q>', which is no piece"),
+        ("added_tokens.json", {"<x>": -1}, "added_tokens.json: the added token '<x>' has the id -1, want a text and an id from 0"),
+    ):
+        (folder / "tokenizer_config.json").write_text("{}")
+        (folder / name).write_text(json.dumps(wrong))
+        assert message in refused(1, "tokenize", "-m", folder, "-p", "ab")
 
 
 def test_added_tokens_beside_vocab_json_are_those_of_transformers(trained, tmp_path):

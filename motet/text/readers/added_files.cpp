@@ -30,7 +30,8 @@ std::string content_of(const json& token) {
 }
 
 json added_token(int64_t id, const std::string& content, const json& flags, const std::string& where) {
-  if (content.empty() || id < 0) fail(where, ": the added token ", quote(content), " has the id ", id);
+  if (content.empty() || id < 0)
+    fail(where, ": the added token ", quote(content), " has the id ", id, ", want a text and an id from 0");
   const bool special = bool_field(flags, "special", false, where);
   return {{"id", id},
           {"content", content},
@@ -55,8 +56,8 @@ std::set<std::string> names_with_a_role(const std::vector<json>& files) {
 }  // namespace
 
 AddedFiles read_added_files(const fs::path& folder) {
-  AddedFiles out{.config = file_object(folder / "tokenizer_config.json"),
-                 .where = (folder / "tokenizer_config.json").string()};
+  const fs::path config = folder / "tokenizer_config.json";
+  AddedFiles out{.config = file_object(config), .where = config.string(), .config_where = config.string()};
   std::map<int64_t, json> by_id;
   const json decoder = out.config.value("added_tokens_decoder", json());
   if (decoder.is_object()) {
@@ -84,12 +85,13 @@ AddedFiles read_added_files(const fs::path& folder) {
 
 void set_tokens_around(TokenizerVectors& vectors, const AddedFiles& added) {
   for (const auto& [role, otherwise, id] : {std::tuple("bos", "<s>", &vectors.bos), {"eos", "</s>", &vectors.eos}}) {
-    if (!bool_field(added.config, text("add_", role, "_token").c_str(), false, added.where)) continue;
+    if (!bool_field(added.config, text("add_", role, "_token").c_str(), false, added.config_where)) continue;
     std::string name = content_of(added.config.value(text(role, "_token"), json()));
     if (name.empty()) name = otherwise;
     const auto found = std::ranges::find(vectors.tokens, name);
     if (found == vectors.tokens.end())
-      fail(added.where, ": add_", role, "_token is true and ", role, "_token is ", quote(name), ", which is no piece");
+      fail(added.config_where, ": add_", role, "_token is true and ", role, "_token is ", quote(name),
+           ", which is no piece");
     *id = static_cast<int32_t>(found - vectors.tokens.begin());
   }
 }
@@ -122,8 +124,8 @@ std::unique_ptr<Tokenizer> with_added(const Tokenizer& tokenizer, const AddedFil
 
 std::unique_ptr<Tokenizer> sentence_piece_with_added(TokenizerVectors vectors, const std::string& where,
                                                      const AddedFiles& added) {
-  const bool space = bool_field(added.config, "add_prefix_space", vectors.add_space_prefix, added.where);
-  const bool always = bool_field(added.config, "legacy", false, added.where);
+  const bool space = bool_field(added.config, "add_prefix_space", vectors.add_space_prefix, added.config_where);
+  const bool always = bool_field(added.config, "legacy", false, added.config_where);
   json tokens = json::array();
   for (size_t id = 0; id < vectors.types.size(); ++id) {
     int32_t& type = vectors.types[id];

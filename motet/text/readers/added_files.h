@@ -11,7 +11,7 @@ namespace motet {
 struct AddedFiles {
   nlohmann::json tokens = nlohmann::json::array();   // as tokenizer.json's added_tokens
   nlohmann::json config = nlohmann::json::object();  // tokenizer_config.json
-  std::string where;                                 // the file that has the tokens
+  std::string where, config_where;                   // the file that has the tokens, tokenizer_config.json
 };
 
 // added_tokens_decoder of tokenizer_config.json, or else added_tokens.json, where a token is special that
