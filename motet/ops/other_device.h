@@ -18,6 +18,7 @@ struct OtherCounts {
   int64_t synchronize = 0;   // for everything
   int64_t pinned = 0;        // blocks of host memory from which a device copies by itself
   int64_t without_wait = 0;  // copies from the host that nobody waits for
+  int64_t since_wait = 0;    // functions of torch that it was asked for after the last wait for numbers
   int64_t calls = 0;         // functions of torch that it was asked for, one by one
 };
 OtherCounts other_counts();

@@ -36,6 +36,8 @@ int64_t memory = 0;
 void count(int64_t OtherCounts::* what) {
   const std::scoped_lock lock(mutex);
   ++(counts.*what);
+  if (what == &OtherCounts::waits) counts.since_wait = 0;
+  if (what == &OtherCounts::calls) ++counts.since_wait;
 }
 
 // Memory of the host that says how much of it is in use, now and at most.
@@ -296,6 +298,9 @@ TEST(OtherDevice, WaitsAreCounted) {
   EXPECT_EQ(testing::other_counts().waits, before + 1);
   there.to(at::kCPU);
   EXPECT_EQ(testing::other_counts().waits, before + 2);
+  EXPECT_EQ(testing::other_counts().since_wait, 0);
+  (there + there).abs();
+  EXPECT_EQ(testing::other_counts().since_wait, 2);
 }
 
 TEST(Moved, NobodyWaitsForACopyFromPinnedMemory) {

@@ -21,6 +21,14 @@ Tensor orthogonal(const Tensor& x) {
   return tall ? y.t() : y;
 }
 
+// As torch.optim counts beside its fused kernels, which leave the count alone.
+void count_step(const std::vector<Tensor>& steps, const std::optional<Tensor>& left_out) {
+  if (left_out)
+    at::_foreach_add_(steps, 1 - *left_out);
+  else
+    at::_foreach_add_(steps, 1);
+}
+
 }  // namespace
 
 OptimizerOptions optimizer_options(const TrainOptions& train) {
@@ -35,23 +43,25 @@ OptimizerOptions optimizer_options(const TrainOptions& train) {
 }
 
 const Optimizer::Rule& Optimizer::rule_of(OptimizerKind kind) {
-  static const Rule adamw{{"exp_avg", "exp_avg_sq", "step"}, [](const OptimizerOptions& o, Group& g, double factor) {
-                            at::_foreach_add_(g.state[2], 1);
+  static const Rule adamw{{"exp_avg", "exp_avg_sq", "step"},
+                          [](const OptimizerOptions& o, Group& g, double factor, const LeftOut& left_out) {
+                            count_step(g.state[2], left_out);
                             at::_fused_adamw_(g.values(), g.gradients(), g.state[0], g.state[1], {}, g.state[2],
                                               factor * o.learning_rate, o.beta1, o.beta2, g.weight_decay, o.epsilon,
-                                              false, false);
+                                              false, false, {}, left_out);
                           }};
-  static const Rule adam{adamw.state, [](const OptimizerOptions& o, Group& g, double factor) {
-                           at::_foreach_add_(g.state[2], 1);
+  static const Rule adam{adamw.state, [](const OptimizerOptions& o, Group& g, double factor, const LeftOut& left_out) {
+                           count_step(g.state[2], left_out);
                            at::_fused_adam_(g.values(), g.gradients(), g.state[0], g.state[1], {}, g.state[2],
                                             factor * o.learning_rate, o.beta1, o.beta2, g.weight_decay, o.epsilon,
-                                            false, false);
+                                            false, false, {}, left_out);
                          }};
-  static const Rule sgd{{"momentum_buffer"}, [](const OptimizerOptions& o, Group& g, double factor) {
+  static const Rule sgd{{"momentum_buffer"},
+                        [](const OptimizerOptions& o, Group& g, double factor, const LeftOut& left_out) {
                           at::_fused_sgd_(g.values(), g.gradients(), g.state[0], g.weight_decay, o.momentum,
-                                          factor * o.learning_rate, 0, false, false, false);
+                                          factor * o.learning_rate, 0, false, false, false, {}, left_out);
                         }};
-  static const Rule muon{{"momentum_buffer"}, [](const OptimizerOptions& o, Group& g, double factor) {
+  static const Rule muon{{"momentum_buffer"}, [](const OptimizerOptions& o, Group& g, double factor, const LeftOut&) {
                            const double rate = factor * o.muon_learning_rate;
                            for (size_t i = 0; i < g.shards.size(); ++i) {
                              const Tensor p = g.shards[i].values(), gradient = g.shards[i].gradient();
@@ -137,10 +147,10 @@ void Optimizer::share_parameters(const Group& group) const {
   share(*processes_, group.everyones, group.values(), everyones);
 }
 
-void Optimizer::step(double factor) {
+void Optimizer::step(double factor, const LeftOut& left_out) {
   at::NoGradGuard no_grad;
   for (const Group& group : groups_) {
-    if (Group part = group.with_gradients(); !part.shards.empty()) part.rule->step(options_, part, factor);
+    if (Group part = group.with_gradients(); !part.shards.empty()) part.rule->step(options_, part, factor, left_out);
     share_parameters(group);
   }
 }
@@ -152,7 +162,7 @@ std::map<std::string, double> Optimizer::measured_step(double factor) {
     for (size_t i = 0; i < group.shards.size(); ++i) {
       const Tensor values = group.shards[i].values(), before = values.clone();
       Group one = group.only(i);
-      if (group.shards[i].parameter.grad().defined()) one.rule->step(options_, one, factor);
+      if (group.shards[i].parameter.grad().defined()) one.rule->step(options_, one, factor, {});
       const auto square = [](const Tensor& t) { return at::linalg_vector_norm(t).to(at::kDouble).square(); };
       const Tensor change = square(values - before), weight = square(before);
       const auto [sums, is_new] = squares.try_emplace(model_part(group.shards[i].name), change, weight);
@@ -192,6 +202,16 @@ Tensor Optimizer::gradient_norm() const {
 void Optimizer::clip(double limit, double norm) {
   at::NoGradGuard no_grad;
   if (limit > 0 && norm > limit) at::_foreach_mul_(gradients(), limit / (norm + 1e-6));
+}
+
+void Optimizer::clip_and_step(double factor, double limit, const Tensor& norm, const Tensor& loss) {
+  at::NoGradGuard no_grad;
+  const std::vector<Tensor> all = gradients();
+  const Tensor wide = norm.to(at::kDouble), finite = norm.isfinite().logical_and(loss.isfinite());
+  // Gradients that are not finite stay as they are, so that the first of them can be named.
+  const Tensor scale = at::where(finite, (limit / (wide + 1e-6)).clamp_max(1), 1.0);
+  if (limit > 0 && !all.empty()) at::_foreach_mul_(all, scale.to(all[0].scalar_type()));
+  step(factor, finite.logical_not().to(at::kFloat));
 }
 
 // Of a shared state each process has its part, the first one all of them for the moment.

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "motet/models/model.h"
 #include "motet/train/options.h"
@@ -32,7 +33,10 @@ class Optimizer {
   /// parameters (ZeRO-1); they must outlive it, and all call the same functions. Null: the state is whole.
   Optimizer(ModelImpl&, OptimizerOptions, const Decays&, const Processes* processes = nullptr);
   /// One step at `factor` times the peak of each learning rate.
-  void step(double factor = 1);
+  void step(double factor = 1) { step(factor, std::nullopt); }
+  /// clip() and step() where the device alone knows `norm` and whether it is a finite number, and so is `loss`: if not,
+  /// nothing changes. Nobody waits for it. Not of muon.
+  void clip_and_step(double factor, double limit, const Tensor& norm, const Tensor& loss);
   /// The same step, parameter by parameter with a copy of that one alone: by part of the model (models/cost.h) the norm
   /// of what the step changed, decay included, over the norm of the weights before it. A part of zeros has none.
   std::map<std::string, double> measured_step(double factor);
@@ -54,10 +58,12 @@ class Optimizer {
 
  private:
   struct Group;
+  /// Where it is a number other than 0, a step changes nothing; float32 [], on the parameters' device.
+  using LeftOut = std::optional<Tensor>;
   /// An optimiser's own numbers of a parameter, and its step for those of a group that have gradients.
   struct Rule {
     std::vector<const char*> state;
-    void (*step)(const OptimizerOptions&, Group&, double factor);
+    void (*step)(const OptimizerOptions&, Group&, double factor, const LeftOut&);
   };
   static const Rule& rule_of(OptimizerKind);
 
@@ -73,6 +79,7 @@ class Optimizer {
     std::vector<Tensor> values() const;
     std::vector<Tensor> gradients() const;
   };
+  void step(double factor, const LeftOut&);
   void share_parameters(const Group&) const;
   void add_state(const Group&, size_t number, std::vector<std::pair<std::string, Tensor>>& all) const;
 

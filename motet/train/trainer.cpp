@@ -144,19 +144,19 @@ double Trainer::rate_factor() const {
   return learning_rate_factor(train_, progress() + own, planned_steps());
 }
 
-Batch Trainer::rows(int64_t first, int64_t count) {
-  Batch batch = batches_.rows(step_, first, count);
+Batch Trainer::rows(int64_t step, int64_t first, int64_t count) {
+  Batch batch = batches_.rows(step, first, count);
   std::vector<uint64_t> numbers(static_cast<size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), static_cast<uint64_t>(step_ * train_.batch_size + first));
+  std::iota(numbers.begin(), numbers.end(), static_cast<uint64_t>(step * train_.batch_size + first));
   if (masks_) masks_->hide(batch, numbers);
   if (train_.position_offset > 0)
     for (const uint64_t row : numbers) batch.starts.push_back(start_of_row(train_, row));
   return batch;
 }
 
-TokenTensors Trainer::micro_batch(int64_t first) {
+TokenTensors Trainer::micro_batch(int64_t step, int64_t first) {
   const int64_t most = train_.rows_at_once(processes_->size()), end = processes_->part(train_.batch_size).second;
-  return as_tensors(rows(first, std::min(most, end - first)), model_->device());
+  return as_tensors(rows(step, first, std::min(most, end - first)), model_->device());
 }
 
 Dropout Trainer::dropout(int64_t first_row) const {
@@ -170,17 +170,23 @@ Tensor Trainer::backward_of_nothing() const {
   return zero;
 }
 
+bool Trainer::steps_unseen(int64_t step) const {
+  return !model_->device().is_cpu() && processes_->alone() && !loss_scale_.on() && train_.skip_outliers == 0 &&
+         train_.optimizer != OptimizerKind::muon && !measures(step);
+}
+
 // Gradients of the batch, and its loss.
-void Trainer::backward(StepRecord& record) {
+Tensor Trainer::backward(StepRecord& record) {
   const auto [begin, end] = processes_->part(train_.batch_size);
   // Targets of the whole batch that are learned, of which a micro batch or a process has a part; -1: all are.
   const bool leaves_out = batches_.leaves_out() || masks_, parted = train_.micro_batch_size > 0 || !processes_->alone();
-  const int64_t all_learned = parted && leaves_out ? rows(0, train_.batch_size).learned() : -1;
+  const int64_t all_learned = parted && leaves_out ? rows(step_, 0, train_.batch_size).learned() : -1;
   Tensor sum;
   double decoded = 0, tokens_of_all = 0;
   for (int64_t first = begin, rows = 0; first < end; first += rows) {
     const Clock::time_point asked = Clock::now();
-    const TokenTensors tokens = micro_batch(first);
+    const bool ready = ahead_ && ahead_->first == step_ && first == begin;
+    const TokenTensors tokens = ready ? std::exchange(ahead_, std::nullopt)->second : micro_batch(step_, first);
     record.data_seconds += seconds_since(asked);
     rows = tokens.inputs.size(0);
     const int64_t learned = tokens.asked.defined() ? tokens.asked.size(0) : -1;
@@ -207,7 +213,12 @@ void Trainer::backward(StepRecord& record) {
   if (!sum.defined()) fail("step ", record.step, ": no token of the batch is learned; it has ", data_of_step());
   record.decoded = decoded / tokens_of_all;
   loss_scale_.unscale(optimizer_.gradients());
-  std::tie(record.loss, record.gradient_norm) = on_the_host(sum, optimizer_.gradient_norm());
+  return sum;
+}
+
+// Waits for the device.
+void Trainer::take_numbers(StepRecord& record, const Tensor& loss, const Tensor& gradient_norm) {
+  std::tie(record.loss, record.gradient_norm) = on_the_host(loss, gradient_norm);
   if (processes_->alone()) return;
   // What all have to know before they go on.
   std::vector<double> told{record.loss};
@@ -232,7 +243,13 @@ StepRecord Trainer::step() {
   StepRecord record{.step = step_ + 1, .learning_rate = factor * train_.learning_rate};
   processes_->at_step(step_);
   optimizer_.zero_grad();
-  backward(record);
+  const Tensor loss = backward(record), gradient_norm = optimizer_.gradient_norm();
+  const bool unseen = steps_unseen(record.step);
+  if (unseen) {  // while the device computes
+    ahead_ = {step_ + 1, micro_batch(step_ + 1, 0)};
+    optimizer_.clip_and_step(factor, train_.clip, gradient_norm, loss);
+  }
+  take_numbers(record, loss, gradient_norm);
   const bool finite = std::isfinite(record.gradient_norm);
   if (!std::isfinite(record.loss) || (!finite && !loss_scale_.can_fall())) fail_not_finite(record);
   if (loss_scale_.on()) record.loss_scale = loss_scale_.value();
@@ -243,11 +260,10 @@ StepRecord Trainer::step() {
     throw Diverged(text("step ", record.step, ": ", outliers.count(), " steps were outliers, more than 1 %; ",
                         "want a smaller train.learning_rate or a larger train.skip_outliers"));
   loss_scale_ = scale, outliers_ = std::move(outliers);
-  const bool measured = train_.diagnose_every > 0 && record.step % train_.diagnose_every == 0;
   update_ratios_.clear();
-  if (!record.skipped) {
+  if (!record.skipped && !unseen) {
     optimizer_.clip(train_.clip, record.gradient_norm);
-    if (measured)
+    if (measures(record.step))
       update_ratios_ = optimizer_.measured_step(factor);
     else
       optimizer_.step(factor);
@@ -297,7 +313,8 @@ void Trainer::fail_not_finite(const StepRecord& record) {
   if (!std::isfinite(record.loss)) {
     const int64_t most = train_.rows_at_once(processes_->size());
     for (int64_t first = 0; first < train_.batch_size && place.empty(); first += most) {
-      const TokenTensors tokens = as_tensors(rows(first, std::min(most, train_.batch_size - first)), model_->device());
+      const TokenTensors tokens =
+          as_tensors(rows(step_, first, std::min(most, train_.batch_size - first)), model_->device());
       place = model_->first_non_finite(tokens.inputs, tokens.documents);
     }
     place = place.empty() ? "the loss" : place;

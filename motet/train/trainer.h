@@ -18,7 +18,7 @@ namespace motet {
 struct StepRecord {
   int64_t step = 0;  // from 1
   double loss = 0, learning_rate = 0, gradient_norm = 0, seconds = 0;
-  double data_seconds = 0;  // of them: until the batch was made
+  double data_seconds = 0;  // of them: waited for the batch
   int64_t tokens_seen = 0;  // since the run began
   double decoded = 1;       // the part of this process's tokens whose logits were computed: those that are learned
   bool skipped = false;     // an outlier, or float16 gradients that were not finite: nothing was changed
@@ -81,7 +81,7 @@ class Trainer {
   /// train.final_eval_windows. Throws DivergedAfterStep likewise.
   EvalRecord evaluate();
   /// Whether the step just made is one that train.diagnose_every asks about.
-  bool diagnosis_due() const { return train_.diagnose_every > 0 && step_ > 0 && step_ % train_.diagnose_every == 0; }
+  bool diagnosis_due() const { return step_ > 0 && measures(step_); }
   /// Changes nothing that later steps depend on; one process alone may.
   DiagnosisRecord diagnose();
   /// Throws Interrupted when a signal came, to any of the processes, before the step just made.
@@ -110,12 +110,16 @@ class Trainer {
   double progress() const;  // of the budget, 0 to 1
   double rate_factor() const;
   std::vector<int64_t> eval_windows(bool at_end) const;
-  Batch rows(int64_t first, int64_t count);
+  Batch rows(int64_t step, int64_t first, int64_t count);
   std::optional<TaskScore> task_score(const std::vector<int64_t>& windows);
-  TokenTensors micro_batch(int64_t first);
+  TokenTensors micro_batch(int64_t step, int64_t first);
   Dropout dropout(int64_t first_row) const;
   Tensor backward_of_nothing() const;
-  void backward(StepRecord&);
+  /// Whether the optimiser's step can be made before the host knows the loss.
+  bool steps_unseen(int64_t step) const;
+  bool measures(int64_t step) const { return train_.diagnose_every > 0 && step % train_.diagnose_every == 0; }
+  Tensor backward(StepRecord&);
+  void take_numbers(StepRecord&, const Tensor& loss, const Tensor& gradient_norm);
   [[noreturn]] void fail_not_finite(const StepRecord&);
   std::string data_of_step();
 
@@ -134,7 +138,8 @@ class Trainer {
   WeightAverage average_;
   int64_t step_ = 0;
   double seconds_ = 0;
-  std::map<std::string, double> update_ratios_;  // of the step just made, if it was measured
+  std::optional<std::pair<int64_t, TokenTensors>> ahead_;  // the first micro batch of a step that has not begun
+  std::map<std::string, double> update_ratios_;            // of the step just made, if it was measured
   bool evaluation_due_ = false, checkpoint_due_ = false;
   int stop_signal_ = 0;  // that came to one of several processes; 0: none
 };

@@ -43,7 +43,8 @@ TEST(OtherDevice, EveryMechanismTrainsAndScoresAsOnTheCpu) {
   }
 }
 
-// The loss and the gradient's norm come over in one copy, and what the clock shows has been done.
+// The loss and the gradient's norm come over in one copy, after the optimiser's step was asked for and the next batch
+// was on its way; and what the clock shows has been done.
 TEST(OtherDevice, AStepWaitsOnceForNumbersAndOnceForItsEnd) {
   const TextData data = testing::two_texts();
   for (const std::string& name : contender_names())
@@ -58,10 +59,66 @@ TEST(OtherDevice, AStepWaitsOnceForNumbersAndOnceForItsEnd) {
       const testing::OtherCounts before = testing::other_counts();
       trainer.step();
       EXPECT_EQ(testing::other_counts().waits - before.waits, 1);
+      EXPECT_EQ(testing::other_counts().since_wait, 0);
       EXPECT_EQ(testing::other_counts().synchronize - before.synchronize, 1);
       EXPECT_EQ(testing::other_counts().pinned - before.pinned, 2) << "inputs and targets";
       EXPECT_EQ(testing::other_counts().without_wait - before.without_wait, 2);
     }
+}
+
+// Where the host knows nothing before the step: its clip, its count of steps, a batch made ahead, for each optimiser.
+TEST(OtherDevice, StepsThatNobodyWaitsForAreThoseOfTheCpu) {
+  const TextData data = testing::two_texts();
+  for (const char* optimizer : {"adamw", "adam", "sgd", "muon"})
+    for (const char* clip : {"0", "0.05", "100"}) {
+      SCOPED_TRACE(text(optimizer, ", clip ", clip));
+      std::vector<std::pair<std::string, Tensor>> state[2];
+      double loss[2];
+      for (const bool away : {false, true}) {
+        const RunConfig run = testing::small_run({{"train.device", away ? other_name() : "cpu"},
+                                                  {"train.dtype", "float64"},
+                                                  {"train.micro_batch_size", "2"},
+                                                  {"train.optimizer", optimizer},
+                                                  {"train.clip", clip}});
+        Model model(run.model_config(data.tokenizer->vocabulary_size()), away ? other_device() : at::Device(at::kCPU));
+        model->initialize(1);
+        Trainer trainer(model, data, run.train);
+        for (int step = 0; step < 3; ++step) loss[away] = trainer.step().loss;
+        state[away] = trainer.tensors();
+        for (const auto& item : trainer.model().named_parameters()) state[away].emplace_back(item.key(), item.value());
+      }
+      EXPECT_NEAR(loss[1], loss[0], 1e-12 * loss[0]);
+      ASSERT_EQ(state[1].size(), state[0].size());
+      for (size_t i = 0; i < state[0].size(); ++i) EXPECT_LE(largest(state[1][i].second, state[0][i].second), 1e-9);
+    }
+}
+
+TEST(OtherDevice, AStepOfNumbersThatAreNoneChangesNothing) {
+  const TextData data = testing::two_texts();
+  for (const char* optimizer : {"adamw", "adam", "sgd"}) {
+    SCOPED_TRACE(optimizer);
+    const RunConfig run = testing::small_run({{"train.device", other_name()}, {"train.optimizer", optimizer}});
+    Model model(run.model_config(data.tokenizer->vocabulary_size()), other_device());
+    model->initialize(1);
+    Trainer trainer(model, data, run.train);
+    trainer.step();
+    std::vector<Tensor> kept;
+    const auto all = [&] {
+      std::vector<Tensor> now = trainer.model().parameters();
+      for (const auto& [name, tensor] : trainer.tensors()) now.push_back(tensor);
+      return now;
+    };
+    for (const Tensor& t : all()) kept.push_back(t.detach().cpu().clone());
+    Tensor spoiled = trainer.model().named_parameters()["model.layers.1.mlp.down_proj.weight"];
+    const auto hook = spoiled.register_hook([](const Tensor& gradient) { return gradient * NAN; });
+    const std::string message = testing::message_of<Diverged>([&] { trainer.step(); });
+    EXPECT_NE(message.find("the gradient of model.layers.1.mlp.down_proj.weight"), std::string::npos) << message;
+    const std::vector<Tensor> after = all();
+    ASSERT_EQ(after.size(), kept.size());
+    for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(after[i].detach().cpu().equal(kept[i])) << i;
+    spoiled.remove_hook(hook);
+    EXPECT_EQ(trainer.step().step, 2);
+  }
 }
 
 TEST(OtherDevice, EveryMechanismDecodesAsOnTheCpu) {
