@@ -88,6 +88,17 @@ std::string hash_of_model(ModelImpl& model) {
   return c10::sha1(bytes).str();
 }
 
+// What its products are computed in.
+std::string dtype_of(ModelImpl& model) {
+  const std::string type = c10::toString(model.config().autocast.value_or(model.parameters().front().scalar_type()));
+  bool high = false;
+  for (const auto& item : model.named_modules()) {
+    const auto* linear = item.value()->as<LinearImpl>();
+    high = high || (linear && linear->precision == Precision::high);
+  }
+  return high ? type + ", precision high" : type;
+}
+
 }  // namespace
 
 std::vector<ChoiceResult> evaluate_choices(ModelImpl& model, const Tokenizer& tokenizer, const ChoiceTask& task,
@@ -108,7 +119,7 @@ std::vector<ChoiceResult> evaluate_choices(ModelImpl& model, const Tokenizer& to
   }
   const json head{{"task", task.name},
                   {"batch_size", options.batch_size},
-                  {"dtype", c10::toString(model.parameters().front().scalar_type())},
+                  {"dtype", dtype_of(model)},
                   {"items", hash_of_items(items)},
                   {"model", hash_of_model(model)}};
   ItemFile file(options.items, head, sizes,

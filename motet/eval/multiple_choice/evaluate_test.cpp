@@ -84,6 +84,14 @@ TEST_F(Evaluate, ItemsAreKnownByTheirTokensTheirTaskAndAllWeights) {
   EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (items");
   write_file_atomic(folder / "a.jsonl", asked);
   EXPECT_NO_THROW(evaluate(folder / "items"));
+  model->set_autocast(at::kBFloat16);
+  EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (dtype");
+  model->set_autocast({});
+  for (const auto& module : model->modules())
+    if (auto* layer = module->as<LinearImpl>()) layer->precision = Precision::high;
+  EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (dtype");
+  for (const auto& module : model->modules())
+    if (auto* layer = module->as<LinearImpl>()) layer->precision = Precision::highest;
   at::NoGradGuard no_grad;
   model->parameters().back().add_(1);
   EXPECT_EQ(refusal(folder / "items"), "belongs to another evaluation (model");
