@@ -84,17 +84,24 @@ std::vector<AttentionCase> attention_cases(const std::string& given, at::ScalarT
   return cases;
 }
 
-void check_operator(const AttentionCase& what, at::Device device) {
-  const Rounding rounding = rounding_of(what.type);
+void check_operator(const AttentionCase& what, at::Device device, const std::function<Arguments(Arguments)>& change) {
   AttentionSize small = what.size;
   small.B = std::min<int64_t>(small.B, 2), small.T = std::min<int64_t>(small.T, 512);
-  const Arguments given = benched_operator(what.mechanism).arguments(small);
-  const Arguments narrow = as_leaves(given, what.type, device);
-  const Arguments wide = as_leaves(as_leaves(given, what.type), at::kDouble);  // of the numbers that `narrow` holds
-  const Tensor dout = drawn_like(run_operator(narrow).detach());
-  const auto have = both_passes(run_operator, narrow, dout), plain = both_passes(rounding.rival, narrow, dout),
-             want = both_passes(run_definition, wide, dout.to(at::kCPU));
-  const auto names = result_names(given);
+  Arguments given = as_leaves(benched_operator(what.mechanism).arguments(small), what.type, device);
+  if (change) given = change(given);
+  const at::ScalarType type = given.input[kQ].scalar_type();
+  const Rounding rounding = rounding_of(type);
+  const Arguments narrow = as_leaves(given, type, device), wide = as_leaves(narrow, at::kDouble);  // the same numbers
+  const auto forward = [&](Forward run) {
+    at::NoGradGuard no_grad;
+    return run(narrow);
+  };
+  const Tensor dout = drawn_like(forward(run_operator));
+  auto have = both_passes(run_operator, narrow, dout), plain = both_passes(rounding.rival, narrow, dout),
+       want = both_passes(run_definition, wide, dout.to(at::kCPU));
+  auto names = result_names(given);
+  have.push_back(forward(run_operator)), plain.push_back(plain[0]), want.push_back(want[0]);
+  names.emplace_back("out without autograd");
   for (size_t i = 0; i < want.size(); ++i) {
     const auto distance = [&](const std::vector<Tensor>& from) {
       return rounding.size(from[i].to(at::kCPU, at::kDouble) - want[i]);
@@ -105,7 +112,7 @@ void check_operator(const AttentionCase& what, at::Device device) {
     const double error = distance(have),
                  bound = rounding.share * distance(plain) + (number ? rounding.number_units : rounding.units) * size;
     if (!(error <= bound))
-      fail("bench attention: ", what.mechanism, " in ", at::toString(what.type), ": ", names[i], " is ", error,
+      fail("bench attention: ", what.mechanism, " in ", at::toString(type), ": ", names[i], " is ", error,
            " from the float64 definition, want at most ", bound, "; no time is shown for a wrong result");
   }
 }
@@ -118,7 +125,7 @@ std::vector<AttentionTimes> measure_attention(const AttentionCase& what, Turns t
   std::vector<AttentionTimes> all;
   for (const bool backward : {false, true}) {
     const auto times = interleaved({pass(run_operator, a, backward), pass(run_sdpa, plain, backward),
-                                    with_eager ? pass(run_definition, a, backward) : nullptr},
+                                    with_eager ? pass(run_eager, a, backward) : nullptr},
                                    turns, device);
     all.push_back({.what = what,
                    .kernel = choose(checked_problem(a, "bench"), backward ? Form::train : Form::attend, {}).name,

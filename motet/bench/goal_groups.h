@@ -13,8 +13,9 @@ namespace motet {
 
 struct Contestant {
   std::function<Time()> step;
-  std::string mechanism;  // whose operator it is, compared with float64 first; empty: a rival
-  std::string why_not;    // not empty: it cannot run
+  std::string checked;          // what of our operator is compared with float64 first, alike once; empty: a rival
+  std::function<void()> check;  // does it; throws Error
+  std::string why_not;          // not empty: it cannot run
 };
 
 /// Contestants that take turns, and the goals among them.

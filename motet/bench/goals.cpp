@@ -29,22 +29,20 @@ std::string failure(const std::function<void()>& call) {
   return message.substr(0, message.find('\n'));
 }
 
-void add(Group& group, const std::string& name, const std::string& mechanism,
-         const std::function<std::function<Time()>()>& make) {
+void add(Group& group, const std::string& name, const std::function<void(Contestant&)>& make) {
   if (group.contestants.contains(name)) return;
-  Contestant made{.step = {}, .mechanism = mechanism, .why_not = {}};
-  made.why_not = failure([&] { made.step = make(); });
+  Contestant made;
+  made.why_not = failure([&] { make(made); });
   group.contestants.emplace(name, std::move(made));
 }
 
 void check(Group& group) {
   std::map<std::string, std::string> wrong;
-  for (const auto& [name, contestant] : group.contestants)
-    if (!contestant.mechanism.empty()) wrong[contestant.mechanism];
-  for (auto& [mechanism, why] : wrong)
-    why = failure([&] { check_operator({mechanism, group.size, group.type}, group.device); });
-  for (auto& [name, contestant] : group.contestants)
-    if (!contestant.mechanism.empty() && contestant.why_not.empty()) contestant.why_not = wrong[contestant.mechanism];
+  for (auto& [name, contestant] : group.contestants) {
+    if (contestant.checked.empty() || !contestant.why_not.empty()) continue;
+    if (!wrong.contains(contestant.checked)) wrong[contestant.checked] = failure(contestant.check);
+    contestant.why_not = wrong[contestant.checked];
+  }
 }
 
 void measure(Group& group, const Turns& turns) {
@@ -74,10 +72,17 @@ void measure(Group& group, const Turns& turns) {
 const char* pass_name(bool backward) { return backward ? " forward+backward" : " forward"; }
 
 void add(Group& group, const std::string& name, const OperatorPass& given) {
-  add(group, name, given.forward == run_operator ? given.mechanism : "", [&] {
+  add(group, name, [&](Contestant& made) {
     Arguments a = as_leaves(benched_operator(given.mechanism).arguments(given.size), group.type, group.device);
     if (given.change) a = given.change(a);
-    return [run = pass(given.forward, a, given.backward), calls = group.calls, device = group.device] {
+    if (given.forward == run_operator) {
+      const AttentionCase what{given.mechanism, given.size, group.type};
+      const Tensor& q_BTHD = a.input[kQ];
+      made.checked = text(given.mechanism, ", ", q_BTHD.size(1), " queries in ", at::toString(q_BTHD.scalar_type()),
+                          ", window ", a.window);
+      made.check = [=, device = group.device, change = given.change] { check_operator(what, device, change); };
+    }
+    made.step = [run = pass(given.forward, a, given.backward), calls = group.calls, device = group.device] {
       const Time all = timed(
           [&] {
             for (int i = 0; i < calls; ++i) run();
@@ -94,9 +99,9 @@ void add_rival(Group& group, const std::string& name, const std::string& python,
                   {"heads", group.size.H},
                   {"head_dim", group.size.D},
                   {"seed", 1}});
-  add(group, name, "", [&] {
+  add(group, name, [&](Contestant& made) {
     const auto process = std::make_shared<RivalProcess>(find_rival("rival_attention.py", python), request);
-    return [process] { return process->step(); };
+    made.step = [process] { return process->step(); };
   });
 }
 

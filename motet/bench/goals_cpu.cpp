@@ -88,7 +88,7 @@ Group small_group() {
     for (const bool backward : {false, true}) {
       const std::string of = std::string(mechanism) + pass_name(backward), over = "eager " + of;
       add(group, of, {run_operator, mechanism, group.size, backward});
-      add(group, over, {run_definition, mechanism, group.size, backward});
+      add(group, over, {run_eager, mechanism, group.size, backward});
       group.goals.push_back({group.name + ": " + of, of, over, 1.0});
     }
   return group;

@@ -155,7 +155,11 @@ Group group_of(const std::vector<std::string>& over) {
   add(group, "flash", {run_flash, "mha", kSmall});
   add(group, "cuDNN", {run_cudnn, "mha", kSmall});
   add(group, "unknown", {run_operator, "no such", kSmall});
-  group.contestants["wrong"] = {.step = [] { return Time{1, 1}; }, .mechanism = "no operator", .why_not = {}};
+  const auto wrong_when_checked = [made = std::make_shared<bool>(false)](Arguments a) {
+    if (std::exchange(*made, true)) fail("changed as it is timed");
+    return a;
+  };
+  add(group, "wrong", {run_operator, "key_size", kSmall, false, wrong_when_checked});
   for (const std::string& name : over) group.goals.push_back({name, "ours", name, 1});
   return group;
 }
@@ -168,7 +172,7 @@ TEST(Goals, WhatCannotRunSaysWhyAndTheOthersGoOn) {
   EXPECT_NE(of(goals, "cuDNN").why_not.find("cuDNN: No viable backend"), std::string::npos);
   EXPECT_EQ(of(goals, "cuDNN").why_not.find('\n'), std::string::npos);
   EXPECT_NE(of(goals, "unknown").why_not.find("unknown: unknown mechanism 'no such'"), std::string::npos);
-  EXPECT_NE(of(goals, "wrong").why_not.find("wrong: unknown mechanism 'no operator'"), std::string::npos);
+  EXPECT_EQ(of(goals, "wrong").why_not, "wrong: changed as it is timed");
 }
 
 TEST(Goals, AnInterruptLeavesWhatWasMeasured) {
@@ -221,6 +225,23 @@ TEST(CheckedOperators, AreAsExactAsTheirDtypeAllows) {
       SCOPED_TRACE(c10::str(name, " ", type));
       check_operator({name, {2, 96, 4, 32}, type});
     }
+}
+
+TEST(CheckedOperators, AreThoseThatAreTimed) {
+  const AttentionCase what{"dcmha", {1, 96, 4, 32}};
+  const auto narrow_and_windowed = [&](Arguments a) {
+    a = as_leaves(a, at::kBFloat16);
+    a.window = 5;
+    return a;
+  };
+  check_operator(what, at::kCPU, narrow_and_windowed);
+  check_operator(what, at::kCPU, last_query);
+  const auto lost = [](Arguments a) {  // beyond what a dtype holds: the operator and float64 differ
+    a.input[kQ] = (a.input[kQ].detach() * 1e38).requires_grad_();
+    return a;
+  };
+  EXPECT_THROW(check_operator(what, at::kCPU, lost), Error);
+  EXPECT_NO_THROW(check_operator(what));
 }
 
 TEST(Passes, OneBackendAloneRunsAndTheChoiceIsBack) {

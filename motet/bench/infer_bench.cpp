@@ -44,11 +44,7 @@ class Runner {
   void prepare(int64_t depth) {
     if (!cache_ || cache_->size() < depth || !cache_->truncate(depth))
       cache_.emplace(model_.config(), capacity_, std::vector<int64_t>{0});
-    for (int64_t begin = cache_->size(); begin < depth; begin += kPiece) {
-      std::vector<int64_t> ids;
-      for (int64_t i = begin; i < std::min(begin + kPiece, depth); ++i) ids.push_back(i % model_.config().vocab_size);
-      decode(ids);
-    }
+    read(cache_->size(), depth, [&](int64_t i) { return i % model_.config().vocab_size; });
   }
 
   // As bench/rival_infer.py has it.
@@ -56,12 +52,7 @@ class Runner {
     prepare(what.depth);
     const auto decode_all = [&] {
       const auto id = [&](int64_t i) { return (7 + i % 1000) % model_.config().vocab_size; };
-      std::vector<int64_t> ids;
-      if (what.prompt) {
-        for (int64_t i = 0; i < what.tokens; ++i) ids.push_back(id(i));
-        decode(ids);
-        return;
-      }
+      if (what.prompt) return read(0, what.tokens, id);
       for (int64_t i = 0; i < what.tokens; ++i) decode({id(i)});
     };
     return timed(decode_all, model_.device());
@@ -71,6 +62,15 @@ class Runner {
   int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
 
  private:
+  // Tokens `begin` to `end` - 1 of a prompt.
+  void read(int64_t begin, int64_t end, const std::function<int64_t(int64_t)>& id) {
+    for (; begin < end; begin += kPiece) {
+      std::vector<int64_t> ids;
+      for (int64_t i = begin; i < std::min(begin + kPiece, end); ++i) ids.push_back(id(i));
+      decode(ids);
+    }
+  }
+
   ModelImpl& model_;
   int64_t capacity_, bytes_ = 0;
   std::optional<Cache> cache_;

@@ -19,7 +19,7 @@ Tensor run_flash(const Arguments&);
 Tensor run_cudnn(const Arguments&);
 /// The definition in eager torch operations.
 Tensor run_definition(const Arguments&);
-/// The same with every intermediate in the arguments' dtype, as users write it.
+/// The same with every intermediate in the arguments' dtype, as users write it (attention/eager.h).
 Tensor run_eager(const Arguments&);
 
 /// The arguments as leaves of autograd in the dtype, on the device.

@@ -65,9 +65,10 @@ Table attention_table(bool people) {
   table.columns.push_back(right("time/eager", "", "time_over_eager"));
   if (people)
     table.note =
-        "SDPA: PyTorch's causal multi-head attention of equal B, T, H and D. Eager: the same operator as unfused torch "
-        "operations under autograd (our plain\n"
-        "definition). CPU: of all threads. Below 1 is faster than the rival. Every operator was first checked against "
+        "SDPA: PyTorch's causal multi-head attention of equal B, T, H and D. Eager: the same operator in torch "
+        "operations "
+        "of the same dtype, as users\n"
+        "write it. CPU: of all threads. Below 1 is faster than the rival. Every operator was first checked against "
         "float64.\n";
   return table;
 }

@@ -78,8 +78,9 @@ void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     for (size_t i = 0; i < bench.models.size(); ++i) {
       const WeightType weights = bench.models[i].weights;
-      const bool plain = bench.models[i].name.starts_with("mha") || bench.models[i].name.starts_with("model");
-      if (!plain || weights == WeightType::bfloat16) continue;
+      const std::string& model = bench.models[i].name;
+      const bool in_folder = model == model_name("mha", weights) || model == model_name("model", weights);
+      if (!in_folder || weights == WeightType::bfloat16) continue;
       if (name == "transformers" && weights != WeightType::float32) continue;
       const char* type = name == "transformers" ? " float32" : weights == WeightType::int8 ? " Q8_0" : " F32";
       bench.rivals.push_back({(name == "llama_cpp" ? "llama.cpp" : name) + type, "rival_" + name + ".py", weights, i});
