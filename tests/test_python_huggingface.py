@@ -168,3 +168,13 @@ def test_what_it_lacks_is_refused(given, words):
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(ValueError, match=f"motet attention: {words}, want "):
         attention_interface.attention_forward(torch.nn.Module(), q, q, q, None, **given)
+
+
+def test_a_mask_of_integers_with_four_dimensions_is_refused():
+    model = made("llama")
+    model.set_attn_implementation("motet")
+    whole = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
+    for dtype in (torch.int64, torch.uint8):
+        with pytest.raises(ValueError, match=f"attention_mask is of dtype {dtype}, want bool, or a float added"):
+            model(IDS, attention_mask=whole.to(dtype))
+    same([model(IDS, attention_mask=whole).logits], [model(IDS).logits])

@@ -94,3 +94,10 @@ def test_a_mask_of_four_dimensions_hides_what_it_says():
     for mask in (hidden, additive):
         have = model(whole, attention_mask=mask, position_ids=(PADDED.cumsum(1) - 1).clamp_min(0)).logits
         equal(have[PADDED.bool()], want)
+
+
+def test_a_mask_of_integers_with_four_dimensions_is_refused():
+    model, whole = wide("softmax"), ids(2, 9)
+    for dtype in (torch.int64, torch.uint8):
+        with pytest.raises(ValueError, match=f"attention_mask is of dtype {dtype}, want bool, or a float added"):
+            model(whole, attention_mask=torch.ones(2, 1, 9, 9, dtype=dtype).tril())

@@ -18,7 +18,7 @@ def register_hf(name="motet"):
     returned.
 
     Raises ImportError where transformers is missing or has no AttentionInterface; the registered function raises
-    ValueError for attention dropout, softcap, sinks (s_aux) and head masks.
+    ValueError for attention dropout, softcap, sinks (s_aux), head masks, and a 4-D mask of integers.
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"register_hf: name is {name!r}, want a name")
@@ -140,7 +140,9 @@ def bounds(padding):
 
 
 def additive(mask, dtype):
-    """bool (True = visible) as 0 and -inf; anything else as it is."""
-    if mask.dtype != torch.bool:
+    """bool (True = visible) as 0 and -inf, a float as it is; ValueError for integers, which may mean either."""
+    if mask.is_floating_point():
         return mask.to(dtype)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"motet: attention_mask is of dtype {mask.dtype}, want bool, or a float added to the logits")
     return torch.zeros((), dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)
