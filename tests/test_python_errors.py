@@ -176,6 +176,8 @@ CALLS = {  # what is wrong -> a call of module m, whose own keys of X are `past`
     "memory is 'a', want a tensor": lambda m, past: m(X, memory="a"),
     "memory is a batch of 1, want x's batch 2": lambda m, past: m(X, memory=X[:1]),
     "memory is of dtype torch.float64": lambda m, past: m(X, memory=X.double()),
+    "memory is given to a causal layer, want causal=False, or query_start": lambda m, past: m(X, memory=X),
+    "memory is given to a causal layer": lambda m, past: m(X, memory=X, bias=torch.zeros(1, 1, 5, 5)),
     "memory_positions is given without memory or past": lambda m, past: m(X, memory_positions=P),
     r"memory_positions is of shape \[3\]": lambda m, past: m(X, memory=X, memory_positions=P[:3]),
     r"memory_positions is of shape \[5\], want \[10\]": lambda m, past: m(X, past=past, memory_positions=P),

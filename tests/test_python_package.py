@@ -361,6 +361,11 @@ def test_a_module_attends_to_memory_of_another_width():
     assert whole.shape == (2, 6, 16) and torch.equal(whole, by_parts)
 
 
+def test_a_causal_layer_attends_to_memory_from_query_start_on():
+    module, x = motet.SoftmaxAttention(16, num_heads=2, dtype=torch.float64), tokens()
+    torch.testing.assert_close(module(x, memory=x, memory_positions=torch.arange(6), query_start=torch.zeros(2).long()), module(x))
+
+
 def test_fresh_maps_have_the_engines_deviations():
     torch.manual_seed(0)
     dcmha = motet.DCMHA(256, num_heads=8)

@@ -156,6 +156,8 @@ class Mechanism(nn.Module):
     ):
         """Attention of x [B,T,C] to itself, or to memory [B,S,M]: [B,T,C], or (that, keys) with return_keys=True.
 
+        memory: of a layer with causal=False; a causal one wants query_start beside it, the place among the keys of
+            each sequence's first query.
         positions: [T] or [B,T] integers, where the tokens stand in their own sequence; default 0..T-1, or after `past`.
         memory_positions: [S] or [B,S], likewise of memory; with `past` and a position bias those of all keys.
         past: keys of earlier tokens, as return_keys gave them; those of x are appended.
@@ -186,6 +188,8 @@ class Mechanism(nn.Module):
         self._check_positions("positions", positions, x, x.shape[1])
         if memory_positions is not None:
             self._check_positions("memory_positions", memory_positions, x, total)
+        if memory is not None and self.causal and seen.get("query_start") is None:
+            self.refuse("memory", "given to a causal layer", "causal=False, or query_start")
         source_positions = positions if memory is None else memory_positions
         keys = self.keys(source, source_positions, length)
         if past is not None:
