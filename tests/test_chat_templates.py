@@ -4,9 +4,11 @@ import subprocess
 
 import pytest
 from conftest import MOTET, environment, run
+from serving import serving, small_model
 
 jinja2 = pytest.importorskip("jinja2")
 sandbox = pytest.importorskip("jinja2.sandbox")
+tokenizers = pytest.importorskip("tokenizers")
 
 CHATML = """{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
 SMOLLM2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
@@ -184,6 +186,27 @@ def test_what_a_template_must_not_do_is_said(template, wanted, tmp_path):
     done = subprocess.run([MOTET, "tokenize", "--chat-template", path], input=b"{}\n", capture_output=True, env=environment())
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 1 and len(lines) == 1 and wanted in lines[0], done.stderr
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return small_model(tmp_path_factory.mktemp("templates"))
+
+
+def test_a_template_of_a_model_gets_what_transformers_gives_it(small):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+    template = "{% if tools is not none %}TOOLS{% endif %}{% if documents is not none %}DOCUMENTS{% endif %}"
+    roles = [f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask")]
+    template += "|".join(f"{{{{ {role} }}}}" for role in roles) + "|{{ other_token }}{{ messages[0].content }}"
+    names = {role: f"<{role[:3]}>" for role in roles if role != "sep_token"}
+    (small / "tokenizer_config.json").write_text(json.dumps(names))
+    (small / "chat_template.jinja").write_text(template)
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(tokenizers.models.BPE()), **names)
+    messages = [{"role": "user", "content": "Hello"}]
+    expected = words.apply_chat_template(messages, chat_template=template, tokenize=False)
+    assert expected == "<bos>|<eos>|<unk>|<pad>||<cls>|<mas>|Hello"
+    with serving(small, "-t", 1) as server:
+        assert bytes(server.post("/tokenize", {"messages": messages})["tokens"]).decode() == expected
 
 
 def test_a_missing_template_is_said(tmp_path):

@@ -44,8 +44,9 @@ std::shared_ptr<const ChatTemplate> chat_template(const Companions& beside, cons
 }
 
 nlohmann::ordered_json token_variables(const Companions& companions, const Tokenizer& tokenizer) {
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  for (const char* role : {"bos_token", "eos_token"}) {
+  nlohmann::ordered_json variables{{"tools", nullptr}, {"documents", nullptr}};
+  for (const char* role :
+       {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"}) {
     const json id = companions.token_ids.value(text(role, "_id"), json());
     std::string name = token_name(companions, role);
     if (name.empty() && id.is_number_integer() && id >= 0 && id < tokenizer.vocabulary_size())

@@ -9,7 +9,8 @@ namespace motet {
 /// in `folder`; null when there is neither.
 std::shared_ptr<const ChatTemplate> chat_template(const Companions&, const std::filesystem::path& folder);
 
-/// What a template may use besides the messages: the texts of the tokens that begin and end.
+/// What a template may use besides the messages, as transformers gives it: the texts of the tokens that have a role
+/// (bos_token, eos_token, pad_token ...), and tools and documents, which are none.
 nlohmann::ordered_json token_variables(const Companions&, const Tokenizer&);
 
 /// How a model writes examples: chat_template.jinja or that of tokenizer_config.json for messages; the first of its end

@@ -23,7 +23,8 @@ json tokenizer_info(const Companions& companions, const Tokenizer& tokenizer) {
   json info = companion_json(companions, "tokenizer_config.json");
   info.erase("added_tokens_decoder");
   const nlohmann::ordered_json variables = token_variables(companions, tokenizer);
-  for (const auto& [name, text] : variables.items()) info[name] = text.get<std::string>();
+  for (const auto& [name, value] : variables.items())
+    if (value.is_string()) info[name] = value.get<std::string>();
   const auto jinja = companions.files.find("chat_template.jinja");
   if (jinja != companions.files.end()) info["chat_template"] = jinja->second;
   if (!info.contains("tokenizer_class")) info["tokenizer_class"] = tokenizer.name();
