@@ -209,6 +209,18 @@ def test_a_template_of_a_model_gets_what_transformers_gives_it(small):
         assert bytes(server.post("/tokenize", {"messages": messages})["tokens"]).decode() == expected
 
 
+def test_what_is_marked_as_generated_is_written_as_transformers_writes_it(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+    template = "{% for m in messages %}\n{% if m.role == 'assistant' %}\n  {% generation %}\n{{ m.content }}\n  {% endgeneration %}\n!{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": " b"}, {"role": "user", "content": "c"}]
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(tokenizers.models.BPE()))
+    expected = words.apply_chat_template(messages, chat_template=template, tokenize=False)
+    (tmp_path / "template.jinja").write_text(template)
+    command = [MOTET, "tokenize", "--chat-template", tmp_path / "template.jinja"]
+    done = subprocess.run(command, input=json.dumps({"messages": messages}).encode(), capture_output=True, env=environment())
+    assert done.returncode == 0 and json.loads(done.stdout) == expected and " b" in expected
+
+
 def test_a_missing_template_is_said(tmp_path):
     done = run("tokenize", "--chat-template", tmp_path / "none.jinja")
     assert done.returncode == 1 and "none.jinja" in done.stderr

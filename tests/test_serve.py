@@ -279,6 +279,20 @@ def test_an_error_of_the_template_is_the_requests(tmp_path, small):
         assert error["message"].endswith("line 2: want a user") and error["param"] == "messages"
 
 
+def test_a_template_that_cannot_be_read_refuses_chats_alone(tmp_path, small):
+    shutil.copytree(small, tmp_path / "m")
+    source = "a\n{% macro f() %}{% endmacro %}"
+    (tmp_path / "m/chat_template.jinja").write_text(source)
+    with serving(tmp_path / "m") as server:
+        server.post("/v1/completions", {"prompt": "a", "max_tokens": 1})
+        error = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": ""}]}, status=400)["error"]
+        why = "chat_template.jinja: line 2: the statement 'macro' is not supported"
+        assert error["message"].startswith(why) and error["message"].endswith(", want /v1/completions")
+        assert server.get("/tokenizer_info")["chat_template"] == source and not server.get("/motet/model")["chat"]
+        server.process.send_signal(signal.SIGTERM)
+        assert [why in line for line in server.process.stderr.read().splitlines()] == [True]
+
+
 def test_scores_of_a_long_prompt_do_not_stream(server):
     asked = {"prompt": "b" * 450, "max_tokens": 1, "echo": True, "logprobs": 20}
     error = server.post("/v1/completions", asked | {"stream": True}, status=400)["error"]

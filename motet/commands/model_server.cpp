@@ -31,6 +31,17 @@ json tokenizer_info(const Companions& companions, const Tokenizer& tokenizer) {
   return info;
 }
 
+// The chat template, or why there is none: completions want none.
+std::pair<std::shared_ptr<const ChatTemplate>, std::string> form_of(const Companions& companions,
+                                                                    const std::filesystem::path& folder) {
+  try {
+    return {chat_template(companions, folder), "the model has no chat template"};
+  } catch (const Error& error) {
+    log_warn(text("serve: chats are refused: ", error.what()));
+    return {nullptr, error.what()};
+  }
+}
+
 // What the page says of the model, and what it draws.
 json about(const std::string& name, ModelImpl& model, int64_t token_bytes, bool chat) {
   const ModelConfig& c = model.config();
@@ -112,12 +123,13 @@ void ModelServer::open(const std::filesystem::path& folder, LoadedModel loaded, 
     fail_usage(folder.string(), ": the model is not causal, want one whose tokens see only those before them");
   model_.emplace(loaded_->model, cache, threads);
   const std::string name = name_of(options_, folder);
-  const std::shared_ptr<const ChatTemplate> form = chat_template(loaded_->companions, folder);
+  const auto [form, no_template] = form_of(loaded_->companions, folder);
   served_.emplace(Served{.name = name,
                          .tokenizer = *loaded_->tokenizer,
                          .context = model.config().context,
                          .end_tokens = end_tokens(loaded_->companions, *loaded_->tokenizer),
                          .chat_template = form,
+                         .no_template = no_template,
                          .template_variables = token_variables(loaded_->companions, *loaded_->tokenizer),
                          .tokenizer_info = tokenizer_info(loaded_->companions, *loaded_->tokenizer),
                          .created = std::time(nullptr),

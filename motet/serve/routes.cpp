@@ -329,7 +329,7 @@ std::vector<int32_t> Routes::encoded(const std::string& text, const char* field)
 
 std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages, bool generation) const {
   const Served& served = *served_.load();
-  if (!served.chat_template) throw Refused(400, "the model has no chat template, want /v1/completions");
+  if (!served.chat_template) throw Refused(400, text(served.no_template, ", want /v1/completions"));
   ordered_json variables = served.template_variables;
   variables["messages"] = messages;
   variables["add_generation_prompt"] = generation;

@@ -20,7 +20,8 @@ struct Served {
   const Tokenizer& tokenizer;
   int64_t context = 0;
   std::vector<int32_t> end_tokens;
-  std::shared_ptr<const ChatTemplate> chat_template;  // null: it has none
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: it has none that can be used
+  std::string no_template;                            // why not, then
   nlohmann::ordered_json template_variables;
   nlohmann::json tokenizer_info;  // of /tokenizer_info
   int64_t created = 0;            // seconds since 1970

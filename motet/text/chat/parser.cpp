@@ -86,12 +86,23 @@ class TemplateParser {
     if (word == "if") return condition(depth);
     if (word == "for") return loop(depth);
     if (word == "set") return set();
+    if (word == "generation") return generation(depth);
     if (word == "break" || word == "continue") {
       if (loops_ == 0) stop("'" + word + "' is outside of a loop");
       finish();
       return make(word == "break" ? Kind::leave : Kind::next);
     }
-    stop("the statement " + quote(word) + " is not supported; known: if, for, set, break, continue");
+    stop("the statement " + quote(word) + " is not supported; known: if, for, set, generation, break, continue");
+  }
+
+  // What transformers masks for training; here its text alone counts.
+  TemplateNodePtr generation(int depth) {
+    finish();
+    ++piece_;
+    TemplateNodePtr out = block({"endgeneration"}, depth + 1);
+    ++token_;
+    finish();
+    return out;
   }
 
   TemplateNodePtr condition(int depth) {

@@ -76,7 +76,7 @@ TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
     return message_of<Error>([&] { ChatTemplate(source, "t").render(Json::object()); });
   };
   EXPECT_EQ(refused("a\n{% import 'x' %}"),
-            "t: line 2: the statement 'import' is not supported; known: if, for, set, break, continue");
+            "t: line 2: the statement 'import' is not supported; known: if, for, set, generation, break, continue");
   EXPECT_EQ(refused("{{ 1 + }}"), "t: line 1: an expression ends too early");
   EXPECT_EQ(refused("{{ x.y }}"), "t: line 1: something undefined has no member 'y'");
   EXPECT_EQ(refused("a\n{{ raise_exception('no\nend') }}"), "t: line 2: no end");
@@ -113,6 +113,14 @@ TEST(ChatTemplate, WhatAnExpressionNamesIsNotChanged) {
       "{% set a = [1, 2] %}{% set b = a %}{% set a = [3] %}{{ b[0] }}{{ a[-1] }}{{ [[7, 8], [9]][0][1] }}{{ 'xyz'[1] }}"
       "{{ {'k': {'l': 'm'}}.k.l }}{{ ('a' + 'b')[1] }}{{ a[5] is defined }}";
   EXPECT_EQ(ChatTemplate(source).render(Json::object()), "138ymbFalse");
+}
+
+TEST(ChatTemplate, WhatIsMarkedAsGeneratedIsAPlainBlock) {
+  const std::string source =
+      "{% for m in messages %}{%- if m.role == 'assistant' %}\n{% generation %}\n  {{- m.content }}\n"
+      "{% endgeneration %}\n{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  EXPECT_EQ(ChatTemplate(source).render(chat()), " Hi Ho\n");
+  EXPECT_EQ(message_of<Error>([] { ChatTemplate("{% generation %}", "t"); }), "t: line 1: 'endgeneration' is missing");
 }
 
 TEST(ChatTemplate, CutOrChangedTemplatesNeverCrash) {
