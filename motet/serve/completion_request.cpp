@@ -167,7 +167,7 @@ void read_messages(const json& body, CompletionRequest& request) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       refuse(field, message, "an object with a role");
     for (const char* call : {"tool_calls", "function_call"})
-      if (given(message, call))
+      if (const json* calls = given(message, call); calls && *calls != json::array())
         throw Refused(400, text(field, ".", call, ": is not supported, want it left out"), field);
     if (!message.contains("content")) refuse(field, message, "an object with a content");
     note_unknown(message, "messages[].", {"role", "content", "tool_calls", "function_call"}, request.unknown);

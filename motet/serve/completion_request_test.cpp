@@ -112,6 +112,9 @@ TEST(CompletionRequest, MessagesAreTextsAndPartsOfText) {
             "messages[0]: {\"contents\":\"a\",\"role\":\"user\"}, want an object with a content");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": null, "function_call": {}}]})", true),
             "messages[0].function_call: is not supported, want it left out");
+  EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": []}]})", true), "");
+  EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{"id": "b"}]}]})", true),
+            "messages[0].tool_calls: is not supported, want it left out");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", true),
             "messages[0].content: {\"type\":\"image_url\"}, want parts of type text alone");
 }
