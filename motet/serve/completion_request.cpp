@@ -230,7 +230,7 @@ const Fields<CompletionFields>& completion_fields() {
   static const Fields<C> table{
       {"model", &C::model, "the name of the model that is served, as /v1/models tells it; empty: that one"},
       {"n", &C::n, {1, kMostSamples}, "samples of each prompt"},
-      {"seed", &C::seed, {-0x1p63, 0x1p63}, "of the random choice; by default another one each time"},
+      {"seed", &C::seed, {-0x1p63, 0x1p63}, "of the random choice; by default, and with -1, another one each time"},
       {"temperature", &C::temperature, {0, 2}, "0 takes the likeliest token"},
       {"top_p", &C::top_p, {0, 1}, "only the likeliest tokens that sum to it"},
       {"top_k", &C::top_k, {-1, 1e9}, "only so many of the likeliest tokens; 0, -1: all"},
@@ -301,7 +301,7 @@ CompletionRequest read_completion(std::string_view bytes, bool chat, int64_t voc
     request.include_usage = given_true(*options, "include_usage", "stream_options.include_usage");
     note_unknown(*options, "stream_options.", {"include_usage"}, request.unknown);
   }
-  request.seeded = given(body, "seed") != nullptr;
+  request.seeded = given(body, "seed") && f.seed != -1;
   request.writer.sampler = {.temperature = f.temperature,
                             .top_k = std::max<int64_t>(0, f.top_k),
                             .top_p = f.top_p,

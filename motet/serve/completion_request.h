@@ -35,7 +35,7 @@ struct CompletionRequest {
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;  // of a completion
   nlohmann::ordered_json messages;                                       // of a chat
   std::optional<int64_t> max_tokens;
-  bool seeded = false;               // the seed was given
+  bool seeded = false;               // the seed was given, and is not -1
   bool include_usage = false;        // in a last chunk of the stream
   WriterOptions writer;              // without the end tokens
   std::vector<std::string> unknown;  // fields that nobody here knows

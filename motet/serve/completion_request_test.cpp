@@ -163,7 +163,13 @@ TEST(CompletionRequest, ASeedHas64Bits) {
   };
   EXPECT_EQ(seed("9223372036854775807"), (uint64_t{1} << 63) - 1);
   EXPECT_NE(seed("9007199254740993"), seed("9007199254740992"));
-  EXPECT_EQ(seed("-1"), ~uint64_t{0});
+  EXPECT_EQ(seed("-2"), ~uint64_t{1});
+}
+
+TEST(CompletionRequest, MinusOneIsNoSeed) {
+  EXPECT_FALSE(read_completion(R"({"prompt": "a", "seed": -1})", false, 256).seeded);
+  EXPECT_TRUE(read_completion(R"({"prompt": "a", "seed": -2})", false, 256).seeded);
+  EXPECT_TRUE(read_completion(R"({"prompt": "a", "seed": 0})", false, 256).seeded);
 }
 
 TEST(CompletionRequest, NullStandsForTheDefault) {
