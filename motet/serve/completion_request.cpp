@@ -141,7 +141,7 @@ void read_prompts(const json& body, int64_t vocabulary, CompletionRequest& reque
   }
 }
 
-// A message's content is a text, or parts of which all are texts.
+// A message's content is a text, or parts of which all are texts: lines, as in vLLM.
 json read_content(const json& content, const std::string& field, std::vector<std::string>& unknown) {
   if (content.is_string() || content.is_null()) return content.is_null() ? json("") : content;
   std::string all;
@@ -150,6 +150,7 @@ json read_content(const json& content, const std::string& field, std::vector<std
     if (!part.is_object() || part.value("type", json()) != "text" || !part.value("text", json()).is_string())
       refuse(field, part, "parts of type text alone");
     note_unknown(part, "messages[].content[].", {"type", "text"}, unknown);
+    if (&part != &content.front()) all += '\n';
     all += part["text"].get<std::string>();
   }
   return all;

@@ -105,7 +105,7 @@ TEST(CompletionRequest, MessagesAreTextsAndPartsOfText) {
       R"({"messages": [{"role": "system", "content": "s"},
           {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})",
       true, 256);
-  EXPECT_EQ(request.messages.dump(), R"([{"role":"system","content":"s"},{"role":"user","content":"ab"}])");
+  EXPECT_EQ(request.messages.dump(), R"([{"role":"system","content":"s"},{"role":"user","content":"a\nb"}])");
   EXPECT_EQ(refusal(R"({"messages": []})", true), "messages: want a list of at least one message");
   EXPECT_EQ(refusal(R"({"messages": [{"content": "a"}]})", true).substr(0, 12), "messages[0]:");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "user", "contents": "a"}]})", true),
