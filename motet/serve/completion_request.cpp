@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Known to clients of OpenAI and vLLM and not done here. A value that asks for nothing is taken.
+// Known to clients of OpenAI, vLLM and llama.cpp and not done here. A value that asks for nothing is taken.
 const std::map<std::string, std::vector<json>>& refused_fields() {
   static const std::map<std::string, std::vector<json>> all{{"tools", {json::array()}},
                                                             {"tool_choice", {"none", "auto"}},
@@ -40,6 +40,15 @@ const std::map<std::string, std::vector<json>>& refused_fields() {
                                                             {"continue_final_message", {false}},
                                                             {"truncate_prompt_tokens", {}},
                                                             {"prompt_logprobs", {}},
+                                                            {"logits_processors", {json::array()}},
+                                                            {"vllm_xargs", {json::object()}},
+                                                            {"length_penalty", {1}},
+                                                            {"return_tokens_as_token_ids", {false}},
+                                                            {"grammar", {""}},
+                                                            {"json_schema", {}},
+                                                            {"n_predict", {}},
+                                                            {"repeat_penalty", {1}},
+                                                            {"mirostat", {0}},
                                                             {"documents", {json::array()}}};
   return all;
 }

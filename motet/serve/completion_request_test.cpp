@@ -90,6 +90,24 @@ TEST(CompletionRequest, WhatIsNotDoneIsRefusedAndTheUnknownIsToldOfOnce) {
   EXPECT_EQ(text_refusal(R"("min_tokens": 0, "stop_token_ids": [], "prompt_logprobs": null)"), "");
 }
 
+TEST(CompletionRequest, FieldsOfVllmAndLlamaCppAreRefusedUnlessTheyAskForNothing) {
+  struct Case {
+    const char *name, *asks, *harmless;
+  };
+  for (const Case& c : {Case{"logits_processors", R"(["a.b"])", "[]"},
+                        {"vllm_xargs", R"({"a": 1})", "{}"},
+                        {"length_penalty", "0.5", "1.0"},
+                        {"return_tokens_as_token_ids", "true", "false"},
+                        {"grammar", R"("root ::= [a]")", R"("")"},
+                        {"json_schema", R"({"type": "object"})", "null"},
+                        {"n_predict", "8", "null"},
+                        {"repeat_penalty", "1.1", "1"},
+                        {"mirostat", "2", "0"}}) {
+    EXPECT_EQ(text_refusal(text("\"", c.name, "\": ", c.asks)), text(c.name, ": is not supported, want it left out"));
+    EXPECT_EQ(text_refusal(text("\"", c.name, "\": ", c.harmless)), "");
+  }
+}
+
 TEST(CompletionRequest, TheUnknownWithinObjectsIsToldOfOnceToo) {
   const CompletionRequest request = read_completion(
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache": 1}], "name": "me"},
