@@ -52,6 +52,15 @@ struct CompletionAnswer::Choice {
   json logprobs = nullptr;
 
   Choice(size_t index, const Tokenizer& tokenizer) : index(index), decoder(tokenizer) {}
+
+  // Takes a token, and says where it begins: behind what half a character before it becomes.
+  int64_t write(const Tokenizer& tokenizer, int32_t id) {
+    const std::string own = token_bytes(tokenizer, id);
+    const int64_t begin = place, come = characters(decoder.push(id));
+    place += come;
+    const bool whole = !own.empty() && utf8_invalid_at(own) == std::string::npos;
+    return whole && come > characters(own) ? place - characters(own) : begin;
+  }
 };
 
 class CompletionAnswer::OfPrompt : public JobAnswer {
@@ -159,8 +168,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       logprobs["tokens"].push_back(own);
       logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
       logprobs["top_logprobs"].push_back(std::move(top));
-      logprobs["text_offset"].push_back(one.place);
-      if (written) one.place += characters(one.decoder.push(token.id));
+      logprobs["text_offset"].push_back(written ? one.write(tokenizer_, token.id) : one.place);
     };
     if (!std::exchange(one.prompt_told, true))
       for (size_t i = 0; const GeneratedToken& token : prompt_of(one).scored)

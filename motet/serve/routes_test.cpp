@@ -120,6 +120,17 @@ TEST_F(RoutesTest, AnAnswerIsBoundedByWhatItEchoes) {
   EXPECT_EQ(long_text["error"]["message"], "tokens: 262145, want at most 262144");
 }
 
+TEST_F(RoutesTest, ATokenBeginsBehindWhatHalfACharacterBecomes) {
+  open();
+  const auto offsets = [&](const json& ids) {
+    const json answer = complete({{"prompt", ids}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}});
+    return answer["choices"][0]["logprobs"]["text_offset"];
+  };
+  EXPECT_EQ(offsets({226, 65, 66}), json({0, 1, 2}));
+  EXPECT_EQ(offsets({65, 226, 130, 66, 67}), json({0, 1, 1, 2, 3}));
+  EXPECT_EQ(offsets({65, 226, 130, 172, 66}), json({0, 1, 1, 1, 2}));
+}
+
 TEST_F(RoutesTest, WhatIsDrawnHoldsNoRequestUp) {
   open();
   std::promise<void> begun, waits;
