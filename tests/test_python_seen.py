@@ -5,6 +5,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import torch  # noqa: E402
 
 from hf_models import CASES, ENCODERS, PADDED, equal, ids, remade, wide  # noqa: E402
+from motet.huggingface.cache import CACHE  # noqa: E402
 
 every = pytest.mark.parametrize("name", [*CASES, *ENCODERS])
 
@@ -101,3 +102,25 @@ def test_a_mask_of_integers_with_four_dimensions_is_refused():
     for dtype in (torch.int64, torch.uint8):
         with pytest.raises(ValueError, match=f"attention_mask is of dtype {dtype}, want bool, or a float added"):
             model(whole, attention_mask=torch.ones(2, 1, 9, 9, dtype=dtype).tril())
+
+
+def test_a_mask_that_shows_later_tokens_is_refused_but_for_an_encoder():
+    whole, causal = ids(2, 9), torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
+    model, halved, one = wide("softmax"), wide("softmax").bfloat16(), causal.clone()
+    one[1, :, 3, 4] = True
+    padding = PADDED.bool()[:, None, None]
+    for mask in (one, torch.zeros(2, 1, 9, 9), torch.zeros(1, 4, 9, 9), padding):
+        with pytest.raises(ValueError, match="attention_mask shows a later token to a causal model, want it hidden"):
+            model(whole, attention_mask=mask)
+    want = model(whole).logits
+    for low in (torch.finfo(torch.float64).min, torch.finfo(torch.float32).min, -1e4):
+        hidden = torch.zeros(2, 1, 9, 9, dtype=torch.float64).masked_fill(~causal, low)
+        equal(model(whole, attention_mask=hidden).logits, want)
+        assert halved(whole, attention_mask=hidden).logits.isfinite().all()
+    kept = model(whole[:, :6], attention_mask=causal[:, :, :6, :6], use_cache=True)
+    kept = {CACHE: getattr(kept, CACHE)}
+    with pytest.raises(ValueError, match="shows a later token"):
+        model(whole[:, 6:], attention_mask=one.new_ones(2, 1, 3, 9), **kept)
+    equal(model(whole[:, 6:], attention_mask=causal[:, :, 6:], **kept).logits, want[:, 6:])
+    encoder = wide("plain")
+    equal(encoder(whole, attention_mask=torch.ones_like(causal)).logits, encoder(whole).logits)

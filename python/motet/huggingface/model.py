@@ -86,7 +86,7 @@ class MotetModel(MotetPreTrainedModel):
         with self._precision():
             rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
             past = 0 if cache is None else cache.get_seq_length()
-            now = seen(rows, past, attention_mask, position_ids, documents)
+            now = seen(rows, past, attention_mask, position_ids, documents, self.config.causal)
             if self.embedding.learned:
                 self._check_table(now.positions, past + rows.shape[1], position_ids)
             x = self.embedding(self, rows, now.positions, token_type_ids)

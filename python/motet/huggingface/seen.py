@@ -21,10 +21,10 @@ class Seen(typing.NamedTuple):
         return {name: cut.get(name, late)(tensor) for name, tensor in self.hidden.items()}
 
 
-def seen(x, past, attention_mask, position_ids, documents=None):
+def seen(x, past, attention_mask, position_ids, documents=None, causal=True):
     """Seen of x [B,T,C]. attention_mask: None; [B,S], 0 at padding anywhere; or [B or 1,1 or H,T,S], bool or added to the
-    logits, in which a causal model sees no later token even so. position_ids: [T] or [B,T], by default counted from each
-    sequence's first token on. documents [B,S]: integers, tokens of another number are not seen. Without a past and a
+    logits, which hides later tokens from those of a causal model: ValueError where not. position_ids: [T] or [B,T], by
+    default counted from each sequence's first token on. documents [B,S]: integers, tokens of another number are not seen. Without a past and a
     mask of four dimensions, position_ids that begin anew or leap begin another document (in transformers without any
     mask alone)."""
     batch, count = x.shape[:2]
@@ -32,6 +32,8 @@ def seen(x, past, attention_mask, position_ids, documents=None):
     hidden, real = {}, None
     if attention_mask is not None and attention_mask.dim() == 4:
         hidden["bias"] = additive(attention_mask[..., :total], x.dtype).expand(-1, -1, count, -1)
+        if causal and not torch.compiler.is_compiling():
+            _check_causal(hidden["bias"], past)
     elif attention_mask is not None:
         real = _real(attention_mask, (batch, total))
     if position_ids is None:
@@ -41,6 +43,13 @@ def seen(x, past, attention_mask, position_ids, documents=None):
     elif not hidden and documents is None and not past:
         documents = _packed(_fitting(position_ids, batch, count), real)
     return Seen(position_ids, {**hidden, **_hidden(real, documents)})
+
+
+def _check_causal(bias, past):
+    """ValueError for a bias [.,.,T,S] that leaves a later token in sight. Some hide by -1e4, which 16 bits round."""
+    later = torch.ones(bias.shape[2:], dtype=torch.bool, device=bias.device).triu(past + 1)
+    if ((bias > -1e3) & later).any():
+        raise ValueError("motet: attention_mask shows a later token to a causal model, want it hidden there")
 
 
 def _real(mask, shape):
