@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Records tests/golden/scaling.json: power laws, bootstrap intervals and compute factors as scipy has them.
+"""Records tests/golden/scaling.json: power laws, compute factors and their intervals as scipy has them.
 
     python3 scripts/golden_scaling.py            # writes the file anew; wants numpy and scipy
     python3 scripts/golden_scaling.py --check    # recomputes it and compares
 
-Nothing here comes from the program. Laws are those of scipy.optimize.curve_fit, intervals those of scipy.stats.bootstrap
-(percentiles), with enough draws that their own noise is small beside the test's tolerance.
+Nothing here comes from the program. Laws are those of scipy.optimize.curve_fit, intervals of scipy.stats.t.
 """
 
 import argparse
@@ -58,23 +57,14 @@ def laws():
     return cases
 
 
-def interval(units, statistic, draws):
-    found = stats.bootstrap(
-        (np.arange(units),), statistic, n_resamples=draws, vectorized=False, method="percentile", rng=np.random.default_rng(7)
-    ).confidence_interval
-    return [float(found.low), float(found.high)]
-
-
-def bootstraps():
-    cases = []
-    for sample in ([2.31, 2.35, 2.29, 2.40, 2.33, 2.30, 2.37], [1.0, 2.0, 4.0, 8.0]):
-        values = np.asarray(sample)
-        cases.append({"sample": sample, "interval": interval(len(sample), lambda i, v=values: v[i].mean(), 200000)})
-    return cases
+def interval(factor, alone):
+    """Around a factor, by Student's t of the logarithms of what each seed alone gives."""
+    half = stats.t.ppf(0.975, len(alone) - 1) * stats.sem(np.log(alone))
+    return [float(factor * np.exp(-half)), float(factor * np.exp(half))]
 
 
 def factors():
-    """Losses by size and seed of plain attention and of another mechanism; seeds are drawn for both at once."""
+    """Losses by size and seed of plain attention and of another mechanism."""
     cases = []
     for sizes, seeds in ((3, 5), (4, 8)):
         flops = [1e11 * 2.5**i for i in range(sizes)]
@@ -89,8 +79,9 @@ def factors():
             losses = np.asarray(other)[:, drawn].mean(axis=1)
             return float(np.exp(np.mean(np.log((a / losses) ** (1 / b) / np.asarray(other_flops)))))
 
+        whole = factor(np.arange(seeds))
         cases.append({"flops": flops, "other_flops": other_flops, "plain": plain, "other": other,
-                      "factor": factor(np.arange(seeds)), "interval": interval(seeds, factor, 20000)})  # fmt: skip
+                      "factor": whole, "interval": interval(whole, [factor([s]) for s in range(seeds)])})  # fmt: skip
     return cases
 
 
@@ -99,7 +90,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="recompute and compare")
     given = parser.parse_args()
     warnings.simplefilter("ignore", optimize.OptimizeWarning)  # a law through two points has no covariance
-    made = {"scipy": scipy.__version__, "laws": laws(), "bootstraps": bootstraps(), "factors": factors()}
+    made = {"scipy": scipy.__version__, "laws": laws(), "factors": factors()}
     text = json.dumps(made, indent=1) + "\n"
     if not given.check:
         FILE.write_text(text, encoding="utf-8")

@@ -1,5 +1,6 @@
 #include "motet/compare/scaling.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "motet/core/error.h"
@@ -9,15 +10,16 @@ namespace {
 
 using nlohmann::json;
 
-// Losses by size and seed; those of the places drawn, averaged.
+// Losses by size and seed.
 using Losses = std::vector<std::vector<double>>;
 
-std::vector<double> means(const Losses& losses, const std::vector<size_t>& drawn) {
+// By size, over these seeds.
+std::vector<double> means(const Losses& losses, const std::vector<size_t>& seeds) {
   std::vector<double> out;
   for (const std::vector<double>& of_size : losses) {
     double sum = 0;
-    for (const size_t seed : drawn) sum += of_size[seed];
-    out.push_back(sum / static_cast<double>(drawn.size()));
+    for (const size_t seed : seeds) sum += of_size[seed];
+    out.push_back(sum / static_cast<double>(seeds.size()));
   }
   return out;
 }
@@ -29,10 +31,10 @@ std::vector<double> compute_factors(const PowerLaw& baseline, const std::vector<
   return factors;
 }
 
-double geometric_mean(const std::vector<double>& x) {
+double mean_log(const std::vector<double>& x) {
   double sum = 0;
   for (const double v : x) sum += std::log(v);
-  return std::exp(sum / static_cast<double>(x.size()));
+  return sum / static_cast<double>(x.size());
 }
 
 // The losses of an arm where a run has finished.
@@ -46,26 +48,38 @@ Losses losses_of(const std::vector<Comparison>& comparisons, size_t arm) {
 // The seeds that have ended in all of these.
 std::vector<size_t> common_seeds(const Losses& a, const Losses& b) {
   std::vector<size_t> seeds;
-  for (size_t seed = 0; seed < a.front().size(); ++seed) {
+  const size_t most = a.empty() ? 0 : a.front().size();
+  for (size_t seed = 0; seed < most; ++seed) {
     const auto ended = [&](const auto& of_size) { return seed < of_size.size() && !std::isnan(of_size[seed]); };
     if (std::ranges::all_of(a, ended) && std::ranges::all_of(b, ended)) seeds.push_back(seed);
   }
   return seeds;
 }
 
-Scaling laws_of(const std::vector<Comparison>& comparisons, size_t index, const RunConfig& run) {
+// Of these seeds; without any, of no size.
+Scaling laws_of(const std::vector<Comparison>& comparisons, size_t index, const RunConfig& run,
+                const std::vector<size_t>& seeds) {
   Scaling out{.label = comparisons.front().arms[index].arm.label};
+  if (seeds.empty()) return out;
   for (const Comparison& all : comparisons) {
     const ArmResult& arm = all.arms[index];
     if (arm.finished().empty()) continue;
     out.sizes.push_back(all.size);
     out.parameters.push_back(static_cast<double>(arm.cost.parameters));
     out.flops.push_back(training_flops(arm, run));
-    out.losses.push_back(mean(arm.finished()));
   }
+  out.losses = means(losses_of(comparisons, index), seeds);
   out.by_parameters = fit_power_law(out.parameters, out.losses);
   out.by_flops = fit_power_law(out.flops, out.losses);
   return out;
+}
+
+// Around a factor, by Student's t of what each seed alone gives on the log scale; nothing where one gives no number.
+Interval interval_of(double factor, const std::vector<double>& logs) {
+  if (!std::ranges::all_of(logs, [](double x) { return std::isfinite(x); })) return {};
+  const Difference d = difference_of(logs);
+  const double half = (d.high - d.low) / 2;
+  return {.low = factor * std::exp(-half), .high = factor * std::exp(half)};
 }
 
 json law_record(const PowerLaw& law) {
@@ -81,23 +95,23 @@ std::vector<Scaling> scaling(const std::vector<Comparison>& comparisons, const R
   if (comparisons.front().size.empty()) return {};
   const size_t baseline = comparisons.front().baseline;
   const Losses plain = losses_of(comparisons, baseline);
-  const Scaling reference = laws_of(comparisons, baseline, run);
   std::vector<Scaling> out;
   for (size_t i = 0; i < comparisons.front().arms.size(); ++i) {
-    out.push_back(laws_of(comparisons, i, run));
-    Scaling& own = out.back();
     const Losses losses = losses_of(comparisons, i);
+    const std::vector<size_t> seeds = common_seeds(losses, plain);
+    out.push_back(laws_of(comparisons, i, run, seeds));
+    Scaling& own = out.back();
     if (i == baseline) own.factor = 1;
-    if (i == baseline || losses.empty() || plain.empty()) continue;
-    own.factors = compute_factors(reference.by_flops, own.flops, own.losses);
-    own.factor = geometric_mean(own.factors);
-    const std::vector<size_t> seeds = common_seeds(plain, losses);
-    own.interval = bootstrap(seeds.size(), [&](const std::vector<size_t>& draw) {
-      std::vector<size_t> drawn;
-      for (const size_t place : draw) drawn.push_back(seeds[place]);
-      const PowerLaw law = fit_power_law(reference.flops, means(plain, drawn));
-      return geometric_mean(compute_factors(law, own.flops, means(losses, drawn)));
-    });
+    if (i == baseline || seeds.empty() || plain.empty()) continue;
+    const Scaling reference = laws_of(comparisons, baseline, run, seeds);
+    const auto factors = [&](const std::vector<size_t>& of) {
+      return compute_factors(fit_power_law(reference.flops, means(plain, of)), own.flops, means(losses, of));
+    };
+    own.factors = factors(seeds);
+    own.factor = std::exp(mean_log(own.factors));
+    std::vector<double> logs;
+    for (const size_t seed : seeds) logs.push_back(mean_log(factors({seed})));
+    own.interval = interval_of(own.factor, logs);
   }
   return out;
 }
@@ -122,16 +136,20 @@ Table scaling_table(const std::vector<Scaling>& all) {
          number(one.factor, 3),
          std::isnan(low) ? kUnknown : Cell(text(fixed(low, 3), " to ", fixed(high, 3)), json::array({low, high}))});
   }
-  table.note =
-      text("Power laws of the losses, L = floor + a C^-exponent by least squares; a floor from ", kPointsForFloor,
-           " sizes on. Compute factor: how many times the training FLOPs the baseline's law needs for the same "
-           "loss, geometric mean over sizes; its interval: bootstrap over seeds, from ",
-           kUnitsForBootstrap, " on.");
+  table.note = text(
+      "Power laws of the losses, L = floor + a C^-exponent by least squares; a floor from ", kPointsForFloor,
+      " sizes on. Compute factor: how many times the training FLOPs the baseline's law needs for the same "
+      "loss, geometric mean over sizes, of the seeds that both have; its interval: Student's t of the logarithms of "
+      "what each seed alone gives.");
   return table;
 }
 
 std::string scaling_summary(const std::vector<Scaling>& all, const std::string& baseline) {
   std::string out;
+  for (const Scaling& one : all)
+    if (one.label == baseline && one.sizes.size() < 2)
+      return text("No compute factors: ", one.sizes.empty() ? "no size" : "one size", " of ", baseline,
+                  " has finished, want two.");
   for (const Scaling& one : all) {
     if (one.label == baseline || one.factors.empty()) continue;
     if (!out.empty()) out += " ";

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
 
 #include "motet/core/error.h"
 
@@ -129,34 +128,6 @@ double slope(const std::vector<double>& x, const std::vector<double>& y) {
   double over = 0, under = 0;
   for (size_t i = 0; i < x.size(); ++i) over += (x[i] - middle) * y[i], under += (x[i] - middle) * (x[i] - middle);
   return over / under;
-}
-
-namespace {
-
-// The value below which a part of sorted numbers lies, between two of them in proportion.
-double quantile(const std::vector<double>& sorted, double part) {
-  const double at = part * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  if (below + 1 == sorted.size() || sorted[below] == sorted[below + 1]) return sorted[below];
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[below + 1] - sorted[below]);
-}
-
-constexpr int kDraws = 5000;
-
-}  // namespace
-
-Interval bootstrap(size_t units, const std::function<double(const std::vector<size_t>&)>& statistic) {
-  if (units < kUnitsForBootstrap) return {};
-  std::mt19937_64 random(1);
-  std::vector<double> drawn;
-  std::vector<size_t> draw(units);
-  for (int i = 0; i < kDraws; ++i) {
-    for (size_t& unit : draw) unit = random() % units;
-    drawn.push_back(statistic(draw));
-    if (std::isnan(drawn.back())) return {};
-  }
-  std::ranges::sort(drawn);
-  return {.low = quantile(drawn, 0.025), .high = quantile(drawn, 0.975)};
 }
 
 std::vector<double> holm(const std::vector<double>& p_values) {

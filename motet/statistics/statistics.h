@@ -1,6 +1,5 @@
 #pragma once
 #include <cstddef>
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -38,13 +37,6 @@ std::vector<double> holm(const std::vector<double>& p_values);
 struct Interval {
   double low = std::numeric_limits<double>::quiet_NaN(), high = low;
 };
-/// From how many units on a bootstrap says anything.
-inline constexpr size_t kUnitsForBootstrap = 3;
-/// 95 % interval of a statistic of `units` units, by 5,000 draws of as many with replacement, each a list of numbers
-/// below `units` (Efron 1979, percentiles); the same draws every time. NaN for fewer than three units, and where the
-/// statistic of a draw is NaN.
-Interval bootstrap(size_t units, const std::function<double(const std::vector<size_t>&)>& statistic);
-
 /// P(|t| >= |value|) for `freedom` degrees of freedom, by the regularised incomplete beta function.
 double two_sided_t(double value, double freedom);
 /// The value with two_sided_t(value, freedom) = tail.
