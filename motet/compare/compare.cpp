@@ -70,7 +70,13 @@ nlohmann::json comparison_record(const RunConfig& run, const TextData& data, con
 void run_comparisons(std::vector<Comparison>& comparisons, const RunConfig& run, const TextData& data,
                      const CompareOptions& options, Results results) {
   results.comparison = comparison_record(run, data, options);
-  for (Comparison& all : comparisons) measure(all, run, data, results);
+  if (results.ended.empty()) results.write(options.folder);  // --resume wants it; of runs that ended it is there
+  try {
+    for (Comparison& all : comparisons) measure(all, run, data, results);
+  } catch (const Interrupted&) {
+    throw Interrupted(text("compare: stopped while speed was measured; to go on: motet compare --resume ",
+                           shell_quoted(options.folder.string())));
+  }
   const bool interrupted = train_all(comparisons, run, data, options, results);
   at::set_num_threads(static_cast<int>(options.threads));
   for (Comparison& all : comparisons) {

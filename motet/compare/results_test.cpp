@@ -125,6 +125,19 @@ TEST(Results, AComparisonThatWasKilledGoesOn) {
   expect_same(whole, again);
 }
 
+TEST(Results, AComparisonThatWasStoppedWhileSpeedWasMeasuredGoesOn) {
+  const TemporaryFolder folder, whole;
+  const Compared compared;
+  const CompareOptions options = compared.options(folder.path());
+  interrupt(SIGINT);
+  const std::string message = message_of<Interrupted>([&] { compared.made(options); });
+  resume_after_interrupt();
+  EXPECT_EQ(message,
+            "compare: stopped while speed was measured; to go on: motet compare --resume " + folder.path().string());
+  const Comparison again = compared.made(options, read_results(folder.path()));
+  expect_same(again, compared.made(compared.options(whole.path())));
+}
+
 TEST(Results, SeedsAndContendersAreAdded) {
   const Compared compared;
   const TemporaryFolder whole_folder, folder;
