@@ -449,6 +449,20 @@ def test_a_sweep_and_sizes_that_are_killed_end_as_if_they_had_not_been(more, tmp
         assert [row["size"] for row in json.loads(grown.stdout)] == ["16x1", "16x1", "32x2", "32x2", "24x1", "24x1"]
 
 
+def test_a_comparison_by_minutes_trains_one_model_at_a_time(tmp_path):
+    two_threads = ["2" if before == "-t" else word for before, word in zip(["", *WIDER], WIDER)]
+    sizes = ["compare", *two_threads, "--mechanisms", "mha,coca", "--seeds", "1", "--minutes", "0.005", "-n", "3"]
+    want = "want 1: with train.minutes models train one after the other"
+    assert refused(2, *sizes, "--jobs", "2", "--out", tmp_path / "two") == f"motet: --jobs: 2, {want}"
+    folder = tmp_path / "one"
+    done = run(*sizes, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((folder / "results.json").read_text())
+    assert results["comparison"]["jobs"] == 1 and {row["threads"] for row in results["measured"]} == {2}
+    line = refused(2, "compare", "--resume", folder, "--seeds", "2", "-t", "1")
+    assert line == "motet: compare: --resume: --threads was 2 and is 1, want it as it was: train.minutes is the budget"
+
+
 def test_a_comparison_that_is_killed_goes_on(tmp_path):
     sizes = [*WIDER, "--steps", "60", "--mechanisms", "mha,coca", "--seeds", "2", "--match", "none", "-n", "3", "--eval-every", "20"]
     arguments = {name: ["compare", *sizes, "--out", tmp_path / name] for name in ("whole", "killed")}

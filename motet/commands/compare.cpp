@@ -153,14 +153,29 @@ void check_no_new_options(const nlohmann::json& was, const nlohmann::json& is) {
                  ", want it as it was");
 }
 
+// Of a budget in minutes a model has them to itself: beside others it would make as many steps as they leave it.
+int64_t jobs_of(const CompareRequest& asked, const RunConfig& run, int64_t threads) {
+  if (by_minutes(run) && asked.jobs > 1)
+    fail_usage("--jobs: ", asked.jobs, ", want 1: with train.minutes models train one after the other");
+  if (by_minutes(run)) return 1;
+  if (asked.jobs > 0) return asked.jobs;
+  return parse_device(run.train.device).is_cpu() ? threads : 1;
+}
+
+// Minutes of other threads are another budget; earlier versions did not say how many there were.
+void check_same_threads(const nlohmann::json& was, const CompareOptions& options) {
+  const int64_t threads = was.value("threads", options.threads);
+  if (threads != options.threads)
+    fail_usage("compare: --resume: --threads was ", threads, " and is ", options.threads,
+               ", want it as it was: train.minutes is the budget");
+}
+
 CompareOptions options_of(const CompareRequest& asked, const RunConfig& run, int64_t threads) {
   CompareOptions options{.arms = parse_arms(asked.mechanisms, run.attention_given),
                          .seeds = asked.seeds,
                          .match = asked.match,
                          .margin = asked.margin,
-                         .jobs = asked.jobs > 0                            ? asked.jobs
-                                 : parse_device(run.train.device).is_cpu() ? threads
-                                                                           : 1,
+                         .jobs = jobs_of(asked, run, threads),
                          .threads = threads};
   if (!asked.sweep.empty()) options.sweep = parse_sweep(asked.sweep);
   if (!asked.sizes.empty()) options.sizes = parse_sizes(asked.sizes);
@@ -231,6 +246,7 @@ int run_compare(const nlohmann::json& request) {
   CompareOptions options = options_of(asked, run, request_threads(request));
   const TextData data = load_run_data(run, nullptr, nullptr);
   options.companions = run_companions(run, data.tokenizer.get(), nullptr);
+  if (from) check_same_threads(from->results.comparison, options);
   if (from) check_same_data(from->results.comparison.at("data"), data);
   const std::string prompt = run.model.causal ? prompt_of(request, data, run.train.context) : "";
   std::vector<Comparison> all = planned_comparisons(run, data, options);

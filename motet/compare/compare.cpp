@@ -62,6 +62,7 @@ nlohmann::json comparison_record(const RunConfig& run, const TextData& data, con
   nlohmann::json record{
       {"mechanisms", labels},     {"seeds", options.seeds}, {"match", word_of(match_words(), options.match)},
       {"margin", options.margin}, {"run", run.as_given()},  {"data", data.hashes}};
+  if (by_minutes(run)) record["threads"] = options.threads, record["jobs"] = options.jobs;
   if (options.sweep) record["sweep"] = options.sweep->text();
   for (const ModelSize& size : options.sizes) record["sizes"].push_back(size.name);
   return record;

@@ -138,6 +138,17 @@ TEST(Results, AComparisonThatWasStoppedWhileSpeedWasMeasuredGoesOn) {
   expect_same(again, compared.made(compared.options(whole.path())));
 }
 
+TEST(Results, ABudgetOfMinutesIsKeptWithItsThreads) {
+  Compared compared;
+  CompareOptions options = compared.options("");
+  options.threads = 2;
+  EXPECT_FALSE(comparison_record(compared.run, compared.data, options).contains("threads"));
+  compared.run.train.minutes = 1;
+  const json record = comparison_record(compared.run, compared.data, options);
+  EXPECT_EQ(record["threads"], 2);
+  EXPECT_EQ(record["jobs"], 1);
+}
+
 TEST(Results, SeedsAndContendersAreAdded) {
   const Compared compared;
   const TemporaryFolder whole_folder, folder;

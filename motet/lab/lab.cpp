@@ -41,7 +41,17 @@ std::string Lab::machine() const {
   return text(processor_name(), ", ", options_.threads, options_.threads == 1 ? " thread" : " threads");
 }
 
-bool Lab::alone(const Experiment& experiment) { return kind_of(experiment).alone; }
+bool Lab::alone(const Experiment& experiment) {
+  if (kind_of(experiment).alone) return true;
+  const auto by_minutes = [](const nlohmann::json& options, const char* place) {
+    const nlohmann::json::json_pointer minutes(place);
+    return options.contains(minutes) && options[minutes].is_number() && options[minutes] > 0;
+  };
+  for (const ExperimentScale& scale : experiment.scales)
+    for (const ExperimentCell& cell : cells_of(experiment, scale))
+      if (by_minutes(cell.options, "/train/minutes") || by_minutes(cell.options, "/then/train/minutes")) return true;
+  return false;
+}
 
 nlohmann::json Lab::configuration(const Experiment& experiment, const ExperimentCell& cell) {
   const CellKind& kind = kind_of(experiment);

@@ -30,8 +30,8 @@ class Lab {
   /// What it would take on this machine, measured in a few steps; nothing where that cannot be told.
   std::optional<double> seconds(const Experiment&, const ExperimentCell&);
 
-  /// Whether cells of the experiment measure time, so that nothing may run beside them. Throws UsageError for a kind
-  /// that is not known.
+  /// Whether cells of the experiment measure time, or train for minutes, so that nothing may run beside them. Throws
+  /// UsageError for a kind that is not known.
   static bool alone(const Experiment&);
 
   /// The processor and the threads of a cell, or the GPU.
