@@ -30,7 +30,10 @@ const Fields<CompareRequest>& compare_options() {
       {"seeds", &C::seeds, {1, 1000}, "models of each mechanism; five give a verdict"},
       {"margin", &C::margin, {0, 100}, "nats beyond which fewer than five seeds give a verdict"},
       {"match", &C::match, match_words(), "what is equal between the models"},
-      {"jobs", &C::jobs, {0, 1024}, "models trained at once; 0: one for each thread, on a GPU one"},
+      {"jobs",
+       &C::jobs,
+       {0, 1024},
+       "models trained at once; 0: one for each thread, on a GPU or with a budget in minutes one"},
       {"prompt", &C::prompt, "what each model continues at the end; by default the validation text's beginning"},
       {"n_predict", &C::n_predict, {1, 100000}, "tokens of the continuation"}};
   return table;

@@ -86,6 +86,16 @@ TEST(Comparison, OneSeedGivesNoVerdict) {
       "difference may be noise.");
 }
 
+TEST(Comparison, ALeadThatNothingTestedIsSaidToBeThat) {
+  Comparison all = judged({2, 2.01, 2.02}, {1, 1, 1});
+  all.arms.push_back(all.arms[1]);
+  all.arms[2].arm.label = "coca";
+  judge(all);
+  EXPECT_TRUE(
+      comparison_summary(all).ends_with(": better than mha; what lies between it and the others is not tested."))
+      << comparison_summary(all);
+}
+
 TEST(Comparison, TheLowestIsSoOfTheSeedsThatBothHave) {
   const Comparison interrupted = judged({2.30, 2.40}, {2.32, NAN});
   EXPECT_EQ(interrupted.lowest(), &interrupted.arms[0]);
@@ -104,8 +114,9 @@ TEST(Comparison, FewSeedsGiveAVerdictBeyondTheMarginAlone) {
   EXPECT_EQ(verdict_of(better), "better");
   EXPECT_EQ(verdict_of(worse), "worse");
   EXPECT_LT(better.arms[1].difference.mean, 0);
-  EXPECT_NE(comparison_summary(better).find("1.0100 below mha (95 % interval 0.9852 to 1.0348, p = 0.000): the best"),
-            std::string::npos)
+  EXPECT_NE(
+      comparison_summary(better).find("1.0100 below mha (95 % interval 0.9852 to 1.0348, p = 0.000): better than mha."),
+      std::string::npos)
       << comparison_summary(better);
   EXPECT_NE(comparison_summary(worse).find("mha has the lowest validation loss, 1.0000 nats a token; no other"),
             std::string::npos);

@@ -27,7 +27,10 @@ std::string lead_text(const Comparison& all, const ArmResult& lowest) {
   if (word == "one seed") return gap + ". One seed gives no verdict: the difference may be noise.";
   const std::string interval =
       text(" (95 % interval ", fixed(-d.high, 4), " to ", fixed(-d.low, 4), ", p = ", fixed(lowest.p_value, 3), ")");
-  if (word == "better") return gap + interval + ": the best here.";
+  if (word == "better") {
+    const char* others = all.arms.size() > 2 ? "; what lies between it and the others is not tested" : "";
+    return gap + interval + ": better than " + all.arms[all.baseline].arm.label + others + ".";
+  }
   if (word == "n too small") return gap + interval + text(". ", d.pairs, " seeds give no verdict.");
   return gap + interval + "; the difference is within noise.";
 }
