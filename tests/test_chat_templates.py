@@ -8,7 +8,6 @@ from serving import serving, small_model
 
 jinja2 = pytest.importorskip("jinja2")
 sandbox = pytest.importorskip("jinja2.sandbox")
-tokenizers = pytest.importorskip("tokenizers")
 
 CHATML = """{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
 SMOLLM2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
@@ -195,6 +194,7 @@ def small(tmp_path_factory):
 
 def test_a_template_of_a_model_gets_what_transformers_gives_it(small):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install tokenizers")
     template = "{% if tools is not none %}TOOLS{% endif %}{% if documents is not none %}DOCUMENTS{% endif %}"
     roles = [f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask")]
     template += "|".join(f"{{{{ {role} }}}}" for role in roles) + "|{{ other_token }}{{ messages[0].content }}"
@@ -211,6 +211,7 @@ def test_a_template_of_a_model_gets_what_transformers_gives_it(small):
 
 def test_what_is_marked_as_generated_is_written_as_transformers_writes_it(tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install tokenizers")
     template = "{% for m in messages %}\n{% if m.role == 'assistant' %}\n  {% generation %}\n{{ m.content }}\n  {% endgeneration %}\n!{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": " b"}, {"role": "user", "content": "c"}]
     words = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(tokenizers.models.BPE()))

@@ -1,4 +1,5 @@
-// Runs of attention that are timed: our operator, PyTorch's SDPA, our definition, forward or with backward.
+// Runs of attention that are timed: our operator, PyTorch's SDPA, the definition, the eager form, forward or with
+// backward.
 #pragma once
 
 #include <functional>

@@ -66,8 +66,7 @@ Table attention_table(bool people) {
   if (people)
     table.note =
         "SDPA: PyTorch's causal multi-head attention of equal B, T, H and D. Eager: the same operator in torch "
-        "operations "
-        "of the same dtype, as users\n"
+        "operations of the same dtype, as users\n"
         "write it. CPU: of all threads. Below 1 is faster than the rival. Every operator was first checked against "
         "float64.\n";
   return table;

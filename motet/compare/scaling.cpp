@@ -148,11 +148,15 @@ std::string scaling_summary(const std::vector<Scaling>& all, const std::string& 
   std::string out;
   for (const Scaling& one : all)
     if (one.label == baseline && one.sizes.size() < 2)
-      return text("No compute factors: ", one.sizes.empty() ? "no size" : "one size", " of ", baseline,
-                  " has finished, want two.");
+      return text("No compute factors: ", one.sizes.empty() ? "no seed" : "one size", " of ", baseline,
+                  one.sizes.empty() ? " has ended at every size." : " has finished, want two.");
   for (const Scaling& one : all) {
-    if (one.label == baseline || one.factors.empty()) continue;
+    if (one.label == baseline) continue;
     if (!out.empty()) out += " ";
+    if (one.factors.empty()) {
+      out += text("No compute factor of ", one.label, ": no seed of it and of ", baseline, " has ended at every size.");
+      continue;
+    }
     const auto& [low, high] = one.interval;
     if (std::isnan(one.factor))
       return text("No compute factors: the loss of ", baseline, " does not fall over these sizes.");

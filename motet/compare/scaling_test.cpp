@@ -150,6 +150,15 @@ TEST(Scaling, OneFinishedSizeIsNamedAsThat) {
   EXPECT_EQ(scaling_summary(laws, "mha"), "No compute factors: one size of mha has finished, want two.");
 }
 
+TEST(Scaling, WithoutACommonSeedThereIsNoFactorAndItIsSaid) {
+  const auto factors_of = [](const std::vector<Numbers>& plain) {
+    return scaling_summary(scaling(made_of({1e9, 2e9}, {1e9, 2e9}, plain, {{NAN, 4}, {NAN, 3.8}}), one_token()), "mha");
+  };
+  EXPECT_EQ(factors_of({{4, NAN}, {3.8, NAN}}),
+            "No compute factor of dcmha: no seed of it and of mha has ended at every size.");
+  EXPECT_EQ(factors_of({{4, NAN}, {NAN, 3.8}}), "No compute factors: no seed of mha has ended at every size.");
+}
+
 TEST(Sizes, AreReadAndApplied) {
   const std::vector<ModelSize> sizes = parse_sizes("32,64x3,128x4x16");
   const RunConfig base = small_run({{"model.attention.num_heads", "4"}});
