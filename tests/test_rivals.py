@@ -219,3 +219,13 @@ def test_a_compiled_chunk_computes_the_same():
     want = computed("eager_dcmha", dtype="float32", chunk=24)
     for have, expected in zip(computed("compiled_dcmha", dtype="float32", chunk=24), want, strict=True):
         torch.testing.assert_close(have, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rivals_of_decoding_are_measured_beside_the_one_model_that_they_load():
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
+    shape = "hidden=64,layers=1,heads=4,kv_heads=4,vocab=1100,prompt=4,generate=2"
+    done = run("bench", "infer", "--mechanisms", "mha,mha:num_kv_heads=1", "--rivals", "transformers", "--weights", "float32",
+               "--shape", shape, "--repeats", "2", "-t", 1, "-o", "json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rivals = [row for row in json.loads(done.stdout) if row["program"].startswith("transformers")]
+    assert rivals and {row["compared_with"] for row in rivals} == {"motet mha float32"}
