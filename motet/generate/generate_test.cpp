@@ -290,7 +290,8 @@ TEST_F(Generate, WeightsInFewerBitsGiveNearlyTheSameText) {
   at::NoGradGuard no_grad;
   const Tensor ids = at::tensor({0, 1, 5, 3}, at::kLong).unsqueeze(0);
   const Tensor exact = fresh(tiny())->forward(ids);
-  for (const auto& [type, tolerance] : {std::pair{WeightType::bfloat16, 0.02}, {WeightType::int8, 0.03}}) {
+  for (const auto& [type, tolerance] :
+       {std::pair{WeightType::bfloat16, 0.02}, {WeightType::float16, 0.003}, {WeightType::int8, 0.03}}) {
     Model narrow = fresh(tiny());
     narrow->prepare(type);
     const Tensor made = narrow->forward(ids);  // few rows: the kernels

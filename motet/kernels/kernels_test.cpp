@@ -94,6 +94,22 @@ TEST(LinearKernel, RowsAreComputedOnceWhoeverTakesThem) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(results(testing::own_threads(3)), alone);
 }
 
+TEST(LinearKernel, EveryFloat16NumberIsItselfInFloat32) {
+  std::vector<uint16_t> all(1 << 16);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  std::vector<float> wide(all.size());
+  const int64_t K = 257;  // a row ends within a vector
+  const Weight weight{.type = WeightType::float16, .data = all.data(), .N = (1 << 16) / K, .K = K};
+  dequantize_rows(weight, 0, weight.N, wide.data());
+  for (size_t i = 0; i < static_cast<size_t>(weight.N * K); ++i) {
+    const float want = static_cast<float>(std::bit_cast<Half>(all[i]));
+    if (std::isnan(want))
+      ASSERT_TRUE(std::isnan(wide[i])) << i;
+    else
+      ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(want)) << i;
+  }
+}
+
 TEST(LinearKernel, WithoutABiasAndWithoutAScaleAreTheBareProducts) {
   for (const WeightType type : kTypes) {
     Kept kept(type, 3, 20);

@@ -30,6 +30,9 @@ HWY_INLINE Vec load(const hwy::bfloat16_t* p) {
   const auto bits = hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(p));
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
+HWY_INLINE Vec load(const hwy::float16_t* p) {
+  return hn::PromoteTo(Floats(), hn::LoadU(hn::Rebind<hwy::float16_t, Floats>(), p));
+}
 HWY_INLINE Vec load(const int8_t* p) {
   const hn::Rebind<int8_t, Floats> narrow;
   const hn::RebindToSigned<Floats> wide;
@@ -344,15 +347,23 @@ void quantize_row(const float* w, int64_t K, int8_t* values, float* scale) {
   }
 }
 
-void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
-  switch (weight.type) {
+// f(a number of the type).
+template <class Function>
+void with_number(WeightType type, const Function& f) {
+  switch (type) {
     case WeightType::float32:
-      return widen<float>(weight, first, count, to);
+      return f(float());
     case WeightType::bfloat16:
-      return widen<hwy::bfloat16_t>(weight, first, count, to);
+      return f(hwy::bfloat16_t());
+    case WeightType::float16:
+      return f(hwy::float16_t());
     case WeightType::int8:
-      return widen<int8_t>(weight, first, count, to);
+      return f(int8_t());
   }
+}
+
+void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
+  with_number(weight.type, [&](auto number) { widen<decltype(number)>(weight, first, count, to); });
 }
 
 // The numbers of float32 that `linear_stripe` wants beside it.
@@ -361,14 +372,7 @@ int64_t linear_space(const Weight& weight, int64_t M) { return widens(weight, M)
 void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M,
                    float* space) {
   if (!widens(task.weight, M)) space = nullptr;
-  switch (task.weight.type) {
-    case WeightType::float32:
-      return stripe<float>(task, begin, end, next, x, M, nullptr);
-    case WeightType::bfloat16:
-      return stripe<hwy::bfloat16_t>(task, begin, end, next, x, M, space);
-    case WeightType::int8:
-      return stripe<int8_t>(task, begin, end, next, x, M, space);
-  }
+  with_number(task.weight.type, [&](auto number) { stripe<decltype(number)>(task, begin, end, next, x, M, space); });
 }
 
 }  // namespace motet::HWY_NAMESPACE

@@ -1,12 +1,13 @@
 #pragma once
 #include <span>
 
+#include "motet/core/number_type.h"
 #include "motet/core/threads.h"
 
 namespace motet {
 
 /// How the weights of a linear layer are kept. int8: each row has a scale of its own.
-enum class WeightType : uint8_t { float32, bfloat16, int8 };
+using WeightType = NumberType;
 
 /// W [N,K] of a linear layer and its bias; the rows stand one after another.
 struct Weight {

@@ -1,9 +1,10 @@
 // Weights of each type for the tests of linear layers.
 #pragma once
-#include <cstring>
+#include <bit>
 #include <random>
 #include <vector>
 
+#include "motet/core/half.h"
 #include "motet/kernels/linear.h"
 
 namespace motet {
@@ -25,12 +26,10 @@ struct Kept {
 
   Kept(WeightType type, int64_t N, int64_t K) : w(drawn(N * K, 1)), bias(drawn(N, 2)) {
     weight = {.type = type, .data = w.data(), .bias = bias.data(), .N = N, .K = K};
-    if (type == WeightType::bfloat16) {
-      for (const float x : w) {
-        uint32_t bits;
-        std::memcpy(&bits, &x, sizeof bits);
-        halves.push_back(static_cast<uint16_t>(bits >> 16));
-      }
+    if (bytes_of(type) == 2) {
+      for (const float x : w)
+        halves.push_back(type == WeightType::float16 ? std::bit_cast<uint16_t>(static_cast<Half>(x))
+                                                     : static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16));
       weight.data = halves.data();
     }
     if (type == WeightType::int8) {
@@ -49,6 +48,7 @@ struct Kept {
   }
 };
 
-inline constexpr WeightType kTypes[] = {WeightType::float32, WeightType::bfloat16, WeightType::int8};
+inline constexpr WeightType kTypes[] = {WeightType::float32, WeightType::bfloat16, WeightType::float16,
+                                        WeightType::int8};
 
 }  // namespace motet

@@ -47,31 +47,25 @@ namespace {
 using parts::split_row;
 using parts::with_parts;
 
-// 8-bit numbers are bfloat16 ones.
-void pairs_of_bytes(const int8_t* from, int64_t count, float* to) {
-  constexpr int64_t kSome = 256;
-  HWY_ALIGN float wide[kSome];
-  for (int64_t i = 0; i < count; i += kSome) {
-    const int64_t have = std::min(kSome, count - i);
-    for (int64_t j = 0; j < have; ++j) wide[j] = from[i + j];
-    split_row<1>(wide, have, to + i / 2, 0);
-  }
+// Of a weight: 8-bit numbers are bfloat16 ones, and 11 bits are two of 8.
+int parts_of(const TiledCall& call, WeightType type) {
+  return type == WeightType::float32 ? call.parts : type == WeightType::float16 ? std::min(call.parts, 2) : 1;
 }
 
-// Rows [first, first + kBlock) of W, those that there are, to [part][kBlock][pairs]; the number of parts.
-int weights(const TiledCall& call, const Weight& w, int64_t first, float* to) {
-  const int count = w.type == WeightType::float32 ? call.parts : 1;
+// Rows [first, first + kBlock) of W, those that there are, to [part][kBlock][pairs]; `wide` holds one. The number of
+// parts.
+int weights(const TiledCall& call, Weight w, int64_t first, float* wide, float* to) {
+  const int count = parts_of(call, w.type);
+  w.scale = nullptr;  // which the sums meet
   std::fill_n(to, count * kBlock * call.pairs, 0.f);
-  for (int64_t n = 0; n < std::min(kBlock, w.N - first); ++n, to += call.pairs) {
-    const int64_t at = (first + n) * w.K;
-    if (w.type == WeightType::bfloat16)
-      std::memcpy(to, static_cast<const uint16_t*>(w.data) + at, 2 * static_cast<size_t>(w.K));
-    else if (w.type == WeightType::int8)
-      pairs_of_bytes(static_cast<const int8_t*>(w.data) + at, w.K, to);
-    else
-      with_parts(count, [&](auto number) HWY_ATTR {
-        split_row<number()>(static_cast<const float*>(w.data) + at, w.K, to, kBlock * call.pairs);
-      });
+  for (int64_t n = first; n < std::min(first + kBlock, w.N); ++n, to += call.pairs) {
+    if (w.type == WeightType::bfloat16) {
+      std::memcpy(to, static_cast<const uint16_t*>(w.data) + n * w.K, 2 * static_cast<size_t>(w.K));
+      continue;
+    }
+    const float* row = static_cast<const float*>(w.data) + n * w.K;
+    if (w.type != WeightType::float32) dequantize_rows(w, n, 1, wide), row = wide;
+    with_parts(count, [&](auto number) HWY_ATTR { split_row<number()>(row, w.K, to, kBlock * call.pairs); });
   }
   return count;
 }
@@ -116,7 +110,7 @@ void blocks(const TiledCall& call, const LinearTask& task, int64_t begin, int64_
   Tiles::configure(shapes);
   float* const sums = space + call.x_block();
   for (int64_t block = begin; block < end; ++block) {
-    const int of_w = weights(call, task.weight, block * kBlock, space);
+    const int of_w = weights(call, task.weight, block * kBlock, sums + kBlock * kBlock, space);
     for (int64_t m = m0; m < m1; m += kBlock) {
       product<Tiles>(call, space, of_w, turned + (m - m0) * call.parts * call.pairs, m1 - m > kTileRows, sums);
       write(task, sums, block * kBlock, m, m1);
@@ -174,7 +168,7 @@ void run(const TiledCall& call, const Threads& threads) {
   for (const LinearTask& task : call.tasks) blocks += (task.weight.N + kBlock - 1) / kBlock;
   const int64_t stripes = (blocks + kBlocksOfStripe - 1) / kBlocksOfStripe,
                 workers = std::min<int64_t>(stripes, threads.count), most = std::min(call.M, kRowsAtOnce),
-                x_blocks = (most + kBlock - 1) / kBlock, of_worker = call.x_block() + kBlock * kBlock;
+                x_blocks = (most + kBlock - 1) / kBlock, of_worker = call.x_block() + kBlock * kBlock + 2 * call.pairs;
   const auto space = aligned_array<float>(x_blocks * call.x_block() + workers * of_worker);
   float* const of_workers = space.get() + x_blocks * call.x_block();
   const auto turn = MOTET_BEST(turn_rows);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "motet/core/instructions.h"
 #include "motet/core/testing.h"

@@ -1,5 +1,7 @@
 #include "motet/layers/linear.h"
 
+#include "motet/ops/number_type.h"
+
 namespace motet {
 
 LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias, at::Device device) {
@@ -23,7 +25,7 @@ int64_t LinearImpl::kept_bytes() const {
 }
 
 bool LinearImpl::is_kept_in(WeightType type) const {
-  return kept_.kept && type == (kept_.scale_N.defined() ? WeightType::int8 : WeightType::bfloat16);
+  return kept_.kept && kept_.values_NK.scalar_type() == dtype_of(type);
 }
 
 int64_t LinearImpl::prepared_bytes(WeightType type) const {

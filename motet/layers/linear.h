@@ -27,6 +27,7 @@ class LinearImpl : public Preparable {
 
   /// Memory of W in fewer bits; 0 when the parameter holds it.
   int64_t kept_bytes() const;
+  int64_t mapped_bytes() const { return kept_.mapped ? kept_bytes() : 0; }  // of it in files
   /// What linear() of motet/ops takes.
   LinearLayer operands() const { return {kept_.kept ? kept_ : Matrix{weight}, bias, precision}; }
 

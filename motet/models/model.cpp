@@ -6,6 +6,7 @@
 
 #include "motet/core/error.h"
 #include "motet/models/recompute.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -30,6 +31,18 @@ void fill(const std::string& module, Tensor weight, const ModelConfig& config, c
       return random.normal(name, weight,
                            is_output_projection(module) ? 2 / (layers * std::sqrt(out)) : std::sqrt(2 / (5 * in)));
   }
+}
+
+// What the parts of a kind keep for inference, on the CPU in one piece of memory.
+template <class Part>
+void prepare_each(const ModelImpl& model, WeightType type) {
+  std::vector<Part*> parts;  // in the order in which a token reads them
+  for (const auto& module : model.modules())
+    if (auto* part = dynamic_cast<Part*>(module.get())) parts.push_back(part);
+  int64_t bytes = 0;
+  for (Part* part : parts) bytes += part->prepared_bytes(type);
+  WeightArena arena(bytes);
+  for (Part* part : parts) part->prepare(type, arena);
 }
 
 }  // namespace
@@ -156,15 +169,9 @@ Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents, const Tens
   return logits(hidden(ids, positions(ids, documents), {}, types));
 }
 
-void ModelImpl::prepare(WeightType type) {
-  std::vector<Preparable*> parts;  // in the order in which a token reads them
-  for (const auto& module : modules())
-    if (auto* part = dynamic_cast<Preparable*>(module.get())) parts.push_back(part);
-  int64_t bytes = 0;
-  for (Preparable* part : parts) bytes += part->prepared_bytes(type);
-  WeightArena arena(bytes);
-  for (Preparable* part : parts) part->prepare(type, arena);
-}
+void ModelImpl::prepare(WeightType type) { prepare_each<Preparable>(*this, type); }
+
+void ModelImpl::keep_matrices(WeightType type) { prepare_each<LinearImpl>(*this, type); }
 
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   std::vector<Tensor> inputs;
@@ -188,6 +195,14 @@ std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documen
   });
   const AutocastScope scope(config_.autocast, device().type());
   return !first.empty() || finite(logits(normed(last))) ? first : "the output";
+}
+
+std::optional<int64_t> ModelImpl::room() const {
+  std::optional<int64_t> bytes = free_memory(device());
+  if (!bytes) return bytes;
+  for (const auto& module : modules())
+    if (const auto* linear = module->as<LinearImpl>()) *bytes -= linear->mapped_bytes();
+  return std::max<int64_t>(0, *bytes);
 }
 
 int64_t ModelImpl::num_parameters() const {

@@ -89,6 +89,8 @@ class ModelImpl : public torch::nn::Module {
   /// threads may share it, until train() or to() drops that form again (layers/preparable.h). Matrices that are kept in
   /// this type already stay as they are. Throws Error unless the parameters are float32.
   void prepare(WeightType = WeightType::float32);
+  /// The same of the matrices alone: what is computed is otherwise what evaluation in training computes, to the bit.
+  void keep_matrices(WeightType);
   /// Whether forward(), hidden(), states() and logits() compute under autocast to bfloat16 or float16, in training and
   /// evaluation alike.
   void set_autocast(std::optional<at::ScalarType> type) { config_.autocast = type; }
@@ -106,6 +108,9 @@ class ModelImpl : public torch::nn::Module {
   const Tensor& output_weight() const { return decoder()->weight; }
   Tensor output_bias() const { return masked_head ? masked_head->bias : Tensor(); }
   int64_t num_parameters() const;
+  /// Bytes that caches can take: of free_memory() what leaves the matrices that lie in files in memory, which the
+  /// system counts as free. Nothing where nobody tells.
+  std::optional<int64_t> room() const;
 
  private:
   const Linear& decoder() const { return lm_head ? lm_head : embedding_.tokens(); }

@@ -55,7 +55,7 @@ TEST(Prepare, APreparedModelComputesTheSame) {
 }
 
 TEST(Prepare, FewerBitsAreCloseAndKeptAlone) {
-  for (const WeightType type : {WeightType::bfloat16, WeightType::int8}) {
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16, WeightType::int8}) {
     Model model = model_of("dcmha");
     const Tensor wanted = model->forward(kIds).detach();
     model->prepare(type);
@@ -127,14 +127,14 @@ TEST(Prepare, AgainIsAnew) {
 
 // 8 bits of what 8 bits stand for can be others, and a mapped file must be neither read nor copied.
 TEST(Prepare, WhatIsKeptInTheTypeStaysWhereItLies) {
-  for (const WeightType type : {WeightType::bfloat16, WeightType::int8}) {
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16, WeightType::int8}) {
     Model model = model_of("dcmha");
     const LinearImpl& output = *model->named_modules()["lm_head"]->as<LinearImpl>();
     model->prepare(type);
     const Matrix before = output.operands().weight_NK;
     model->prepare(type);
     EXPECT_EQ(output.operands().weight_NK.values_NK.const_data_ptr(), before.values_NK.const_data_ptr());
-    model->prepare(type == WeightType::int8 ? WeightType::bfloat16 : WeightType::int8);
+    model->prepare(type == WeightType::bfloat16 ? WeightType::float16 : WeightType::bfloat16);
     EXPECT_NE(output.operands().weight_NK.values_NK.scalar_type(), before.values_NK.scalar_type());
     EXPECT_EQ(output.operands().weight_NK.values_NK.sizes(), before.values_NK.sizes());
   }
@@ -143,7 +143,7 @@ TEST(Prepare, WhatIsKeptInTheTypeStaysWhereItLies) {
 // Kept numbers are those of the CPU, and so is what is made of them; what is dropped becomes a parameter there again.
 TEST(Prepare, OnAnotherDeviceItIsAsOnTheCpu) {
   for (const std::string& name : contender_names())
-    for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::int8}) {
+    for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::float16, WeightType::int8}) {
       SCOPED_TRACE(text(name, " ", motet::name(type)));
       const ModelConfig config = tiny({{"initializer_range", 0.3}}, parse_contender(name, ""));
       Model here(config), there(config, other_device());

@@ -1,5 +1,6 @@
 #include "motet/ops/cuda.h"
 #include "motet/ops/cuda_call.h"
+#include "motet/ops/number_type.h"
 
 namespace motet {
 namespace {
@@ -12,7 +13,7 @@ bool in_place(const Tensor& t) {
 }
 
 std::string why_not_layer(const LinearLayer& layer) {
-  const auto& [values, scale, kept] = layer.weight_NK;
+  const auto& [values, scale, kept, mapped] = layer.weight_NK;
   if (!kept) return "weights that are not kept in fewer bits";
   if (values.numel() == 0 || values.size(1) % 4) return "rows of weights that are no multiple of 4";
   if (values.numel() > INT32_MAX) return "weights of more numbers than 31 bits count";
@@ -42,7 +43,7 @@ std::vector<Tensor> cuda_linear(const Tensor& x, std::span<const LinearLayer> la
   const int64_t rows = x.numel() / x.size(-1);
   const auto floats = [](const Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
   for (const LinearLayer& layer : layers) {
-    const auto& [values, scale, kept] = layer.weight_NK;
+    const Tensor &values = layer.weight_NK.values_NK, &scale = layer.weight_NK.scale_N;
     shape.back() = values.size(0);
     made.push_back(at::empty(shape, x.options()));
     for (int64_t first = 0; first < rows; first += cuda::kMostKeptRows) {
@@ -51,6 +52,7 @@ std::vector<Tensor> cuda_linear(const Tensor& x, std::span<const LinearLayer> la
                                    .columns = values.size(1),
                                    .x = x.const_data_ptr<float>() + first * values.size(1),
                                    .weight = values.const_data_ptr(),
+                                   .type = number_type(values),
                                    .scale = floats(scale),
                                    .bias = floats(layer.bias_N)};
       float* const y = made.back().mutable_data_ptr<float>() + first * plain.outputs;

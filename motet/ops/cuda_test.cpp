@@ -203,7 +203,7 @@ TEST_F(CudaRows, DcmhaMapsAreThoseOfTorch) { expect_like_torch_emulated(generato
 // Of kept weights, which have no gradients.
 void expect_linear_like_torch(at::Device device, const cuda::StepKernels& kernels) {
   at::NoGradGuard no_grad;
-  for (const WeightType type : {WeightType::bfloat16, WeightType::int8})
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16, WeightType::int8})
     for (const int64_t rows : {1, 3, 8, 16, 37}) {
       const Tensor x = drawn_at_random({rows, 1, 64}, at::kFloat, 1).to(device);
       std::vector<LinearLayer> layers;

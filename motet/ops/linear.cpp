@@ -3,6 +3,7 @@
 #include "motet/core/instructions.h"
 #include "motet/ops/checks.h"
 #include "motet/ops/cuda.h"
+#include "motet/ops/number_type.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
@@ -56,10 +57,8 @@ std::string why_not_tiles(const LinearArguments& a) {
 }
 
 Weight plain(const LinearLayer& layer) {
-  const auto& [values, scale, kept] = layer.weight_NK;
-  return {.type = values.scalar_type() == at::kChar       ? WeightType::int8
-                  : values.scalar_type() == at::kBFloat16 ? WeightType::bfloat16
-                                                          : WeightType::float32,
+  const auto& [values, scale, kept, mapped] = layer.weight_NK;
+  return {.type = number_type(values),
           .data = values.const_data_ptr(),
           .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
           .bias = layer.bias_N.defined() ? layer.bias_N.const_data_ptr<float>() : nullptr,

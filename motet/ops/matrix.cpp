@@ -2,6 +2,7 @@
 
 #include "motet/core/error.h"
 #include "motet/ops/checks.h"
+#include "motet/ops/number_type.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/options.h"
 #include "motet/ops/threads.h"
@@ -15,10 +16,17 @@ void refuse_gradients(const Matrix& w) {
          " for inference, want train() called before a pass with gradients");
 }
 
+// In 16 bits: bfloat16 has every size of float32.
+Matrix halves(const Tensor& values, const Tensor& weight) {
+  if (values.scalar_type() == at::kHalf && (values.isinf() & weight.isfinite()).any().item<bool>())
+    fail("weights of up to ", weight.abs().max().item<float>(), " cannot be kept in float16, want bfloat16");
+  return {.values_NK = values, .kept = true};
+}
+
 // On another device, which has memory of its own: the numbers are those of the CPU.
 Matrix kept_away(WeightType type, const Tensor& weight) {
   if (type == WeightType::float32) return {weight.detach()};
-  if (type == WeightType::bfloat16) return {.values_NK = weight.detach().to(at::kBFloat16), .kept = true};
+  if (type != WeightType::int8) return halves(weight.detach().to(dtype_of(type)), weight);
   WeightArena arena(arena_bytes(type, weight.size(0), weight.size(1)));
   return on_device(kept_in(type, weight.detach().to(at::kCPU), arena), weight.device());
 }
@@ -26,6 +34,7 @@ Matrix kept_away(WeightType type, const Tensor& weight) {
 }  // namespace
 
 Matrix on_device(const Matrix& w, at::Device device) {
+  if (device == w.values_NK.device()) return w;
   return {w.values_NK.to(device), w.scale_N.defined() ? w.scale_N.to(device) : Tensor(), w.kept};
 }
 
@@ -37,8 +46,7 @@ int64_t arena_bytes(WeightType type, int64_t rows, int64_t columns) {
   const auto rounded = [](int64_t bytes) {
     return (bytes + WeightArena::kAlignment - 1) / WeightArena::kAlignment * WeightArena::kAlignment;
   };
-  const int64_t size = type == WeightType::float32 ? 4 : type == WeightType::bfloat16 ? 2 : 1;
-  return rounded(rows * columns * size) + (type == WeightType::int8 ? rounded(rows * 4) : 0);
+  return rounded(rows * columns * bytes_of(type)) + (type == WeightType::int8 ? rounded(rows * 4) : 0);
 }
 
 Matrix kept_in(WeightType type, const Tensor& weight, WeightArena& arena) {
@@ -47,8 +55,7 @@ Matrix kept_in(WeightType type, const Tensor& weight, WeightArena& arena) {
     fail("weights of ", c10::toString(weight.scalar_type()), " cannot be kept for inference, want float32");
   if (!weight.is_cpu()) return kept_away(type, weight);
   if (type == WeightType::float32) return {arena.take(weight.sizes(), at::kFloat).copy_(weight)};
-  if (type == WeightType::bfloat16)
-    return {.values_NK = arena.take(weight.sizes(), at::kBFloat16).copy_(weight), .kept = true};
+  if (type != WeightType::int8) return halves(arena.take(weight.sizes(), dtype_of(type)).copy_(weight), weight);
   const int64_t rows = weight.size(0), columns = weight.size(1);
   const Tensor from = weight.detach().contiguous(), values = arena.take({rows, columns}, at::kChar),
                scale = arena.take({rows}, at::kFloat);

@@ -15,5 +15,11 @@ inline NumberType number_type(const Tensor& t) {
          : t.scalar_type() == at::kChar     ? NumberType::int8
                                             : NumberType::float16;
 }
+inline at::ScalarType dtype_of(NumberType type) {
+  return type == NumberType::float32    ? at::kFloat
+         : type == NumberType::bfloat16 ? at::kBFloat16
+         : type == NumberType::int8     ? at::kChar
+                                        : at::kHalf;
+}
 
 }  // namespace motet

@@ -234,7 +234,7 @@ TEST(Ops, ARowOfManyHasTheBitsThatItHasAlone) {
   at::NoGradGuard no_grad;
   const int64_t used = at::get_num_threads();
   const Tensor w = at::randn({701, 300}), bias = at::randn({701}), x = at::randn({2, 67, 300});
-  for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::int8}) {
+  for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::float16, WeightType::int8}) {
     WeightArena arena(arena_bytes(type, 701, 300));
     const LinearLayer layer{kept_in(type, w, arena), bias};
     const Tensor want = ops::linear(x, layer, "torch");
@@ -251,7 +251,7 @@ TEST(Ops, ARowOfManyHasTheBitsThatItHasAlone) {
 TEST(Ops, KeptWeightsStandForTheSameNumbersInEveryRow) {
   at::NoGradGuard no_grad;
   const Tensor w = at::randn({7, 40}), x = at::randn({17, 40}), ids = at::tensor({3, 0, 6, 3}, at::kLong);
-  for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::int8}) {
+  for (const WeightType type : {WeightType::float32, WeightType::bfloat16, WeightType::float16, WeightType::int8}) {
     WeightArena arena(arena_bytes(type, 7, 40));
     const Matrix kept = kept_in(type, w, arena);
     const Tensor numbers = widened(kept);
@@ -261,6 +261,31 @@ TEST(Ops, KeptWeightsStandForTheSameNumbersInEveryRow) {
     EXPECT_LE((many.slice(0, 0, 16) - few).abs().max().item<double>(), 1e-4);
     EXPECT_TRUE(at::equal(ops::embedding(kept, ids), numbers.index_select(0, ids)));
   }
+}
+
+// Half of the memory, and not another bit: numbers that 16 bits hold are multiplied as in float32, in any tile.
+TEST(Ops, SixteenBitsGiveTheBitsOfTheirNumbersInFloat32) {
+  at::NoGradGuard no_grad;
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16})
+    for (const int64_t rows : {1, 2, 4, 8, 13, 40}) {
+      const Tensor w = at::randn({101, 300}), x = at::randn({rows, 300}), bias = at::randn({101});
+      WeightArena arena(arena_bytes(type, 101, 300));
+      const Matrix kept = kept_in(type, w, arena);
+      EXPECT_TRUE(at::equal(ops::linear(x, {kept, bias}), ops::linear(x, {{widened(kept)}, bias})))
+          << name(type) << ' ' << rows;
+    }
+}
+
+TEST(Ops, Float16TakesNoWeightThatItCannotHold) {
+  at::NoGradGuard no_grad;
+  Tensor w = at::ones({2, 8});
+  w[1][3] = -65520;  // rounds to infinity; 65519 does not
+  WeightArena arena(arena_bytes(WeightType::float16, 2, 8));
+  EXPECT_EQ(message_of<Error>([&] { kept_in(WeightType::float16, w, arena); }),
+            "weights of up to 65520 cannot be kept in float16, want bfloat16");
+  w[1][3] = -65519;
+  WeightArena other(arena_bytes(WeightType::float16, 2, 8));
+  EXPECT_EQ(widened(kept_in(WeightType::float16, w, other))[1][3].item<float>(), -65504);
 }
 
 // By its name, or for the precision high: six products of parts, or three, which differ. A CPU without tiles says so.

@@ -14,7 +14,7 @@ namespace {
 using namespace testing;
 
 // Contenders, and what else makes weights of its own: windows, biases, mixes of other head counts.
-std::vector<std::string> variants() {
+std::vector<std::string> probed_variants() {
   std::vector<std::string> all = contender_names();
   for (const char* more :
        {"mha:window=5", "mha:position_bias=relative", "mha:position_bias=alibi:output_gate=true", "mha:num_kv_heads=2",
@@ -141,7 +141,7 @@ std::vector<double> naive_shares(const Tensor& mixed_BHTS, const Tensor& kinds_B
 TEST(Probe, SharesOfTheLastQueryAreThoseOfItsWeights) {
   at::NoGradGuard no_grad;
   const Tensor ids = ids_of(2, 13), kinds = ids.remainder(4);
-  for (const std::string& variant : variants()) {
+  for (const std::string& variant : probed_variants()) {
     Model model = made(variant);
     const auto shares = attention_shares(*model, ids, kinds, 4);
     const Positions at = ModelImpl::positions(ids);
@@ -159,7 +159,7 @@ TEST(Probe, SharesOfTheLastQueryAreThoseOfItsWeights) {
 TEST(Probe, NumbersAreThoseOfTheWeightsThatTheMechanismUses) {
   at::NoGradGuard no_grad;
   const Tensor ids = ids_of(2, 13);
-  for (const std::string& variant : variants()) expect_as_the_definition(*made(variant), ids, {}, variant);
+  for (const std::string& variant : probed_variants()) expect_as_the_definition(*made(variant), ids, {}, variant);
 }
 
 TEST(Probe, DocumentsAndModelsThatLookAheadAreProbedAsTheyAttend) {

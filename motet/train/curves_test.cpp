@@ -16,11 +16,11 @@ using namespace testing;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kFolder = "tests/golden/curves";
+const fs::path kCurves = "tests/golden/curves";
 
 std::vector<std::string> curves() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kFolder))
+  for (const auto& entry : fs::directory_iterator(kCurves))
     if (entry.path().extension() == ".safetensors") names.push_back(entry.path().stem());
   std::ranges::sort(names);
   return names;
@@ -31,7 +31,7 @@ struct Curve {
   TextData data;
   RunConfig run;
 
-  explicit Curve(const std::string& name) : record(parse_json(read_file(kFolder / (name + ".json")), name)) {
+  explicit Curve(const std::string& name) : record(parse_json(read_file(kCurves / (name + ".json")), name)) {
     data.tokenizer = make_tokenizer("bytes", "");
     data.train = std::make_shared<MemoryTokens>(record["tokens"].get<std::vector<int32_t>>());
     data.validation = std::make_shared<MemoryTokens>(record["validation_tokens"].get<std::vector<int32_t>>());
@@ -44,7 +44,7 @@ struct Curve {
   Trainer start(const std::string& name, TrainDtype dtype) {
     run.train.dtype = dtype;
     Model model(run.model_config(record["vocabulary"].get<int64_t>()));
-    const Tensors stored = safetensors_tensors((kFolder / (name + ".safetensors")).string());
+    const Tensors stored = safetensors_tensors((kCurves / (name + ".safetensors")).string());
     at::NoGradGuard no_grad;
     auto parameters = model->named_parameters();
     EXPECT_EQ(parameters.size(), stored.all.size()) << name;
@@ -108,7 +108,7 @@ TEST(Curves, TenStepsInFloat32AreTheRecordedOnes) {
 }
 
 TEST(Optimizer, TwentyStepsAreThoseOfTorch) {
-  const json record = parse_json(read_file(kFolder / "optimizers.json"), "optimizers.json");
+  const json record = parse_json(read_file(kCurves / "optimizers.json"), "optimizers.json");
   for (const auto& [word, kind] : optimizer_kinds()) {
     Model model(tiny({{"hidden_size", 4}}, {{"num_heads", 2}}, 5));
     model->to(at::kDouble);
@@ -146,7 +146,7 @@ TEST(Optimizer, TwentyStepsAreThoseOfTorch) {
 
 TEST(Schedule, EveryRateIsThatOfTorchsSchedulers) {
   std::set<std::string> seen;
-  for (const json& record : parse_json(read_file(kFolder / "schedules.json"), "schedules.json")) {
+  for (const json& record : parse_json(read_file(kCurves / "schedules.json"), "schedules.json")) {
     json options = record["options"];
     options["steps"] = record["steps"];
     const TrainOptions train = train_options().parse(options, "train");

@@ -14,10 +14,10 @@ struct KeptLinearCall {
 inline constexpr int kLinearThreads = 128, kLinearWarps = kLinearThreads / 32;
 inline constexpr int kAhead = 4;  // pieces of 128 numbers that are asked for together
 
-template <int kRows, int kOutputs, bool kEightBits>
+template <int kRows, int kOutputs, NumberType kType>
 MOTET_KERNEL(kLinearThreads)
 kept_linear_rows(const MOTET_PARAMETER KeptLinearCall c) {
-  constexpr int kSize = kEightBits ? 1 : 2;  // bytes of a number, and words of four
+  constexpr int kSize = bytes_of(kType);  // of a number, and words of four
   const KeptLinear& n = c.n;
   const int lane = threadIdx.x % 32, rows = static_cast<int>(n.rows), K = static_cast<int>(n.columns);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kLinearWarps + threadIdx.x / 32) * kOutputs;
@@ -46,10 +46,12 @@ kept_linear_rows(const MOTET_PARAMETER KeptLinearCall c) {
       for (int o = 0; o < kOutputs; ++o) {
         MOTET_UNROLL
         for (int j = 0; j < 4; ++j) {
-          if constexpr (kEightBits)
+          if constexpr (kType == NumberType::int8) {
             wide[o][j] = widen_int8(bits[ahead][o][0], j);
-          else
-            wide[o][j] = widen_bfloat16(static_cast<uint16_t>(bits[ahead][o][j / 2] >> 16 * (j % 2)));
+          } else {
+            const auto half = static_cast<uint16_t>(bits[ahead][o][j / 2] >> 16 * (j % 2));
+            wide[o][j] = kType == NumberType::bfloat16 ? widen_bfloat16(half) : widen_float16(half);
+          }
         }
       }
       MOTET_UNROLL
@@ -87,10 +89,13 @@ inline const char* kept_linear(const KeptLinear& n, float* y, const Runtime& run
   Launches to(run.stream);
   const auto launch_with = [&](auto rows, auto outputs) {
     const int64_t blocks = blocks_of(n.outputs, kLinearWarps * outputs.value);
-    if (n.scale)
-      to.run(kept_linear_rows<rows.value, outputs.value, true>, blocks, 1, kLinearThreads, 0, KeptLinearCall{n, y});
+    const auto launch = [&](auto kernel) { to.run(kernel, blocks, 1, kLinearThreads, 0, KeptLinearCall{n, y}); };
+    if (n.type == NumberType::int8)
+      launch(kept_linear_rows<rows.value, outputs.value, NumberType::int8>);
+    else if (n.type == NumberType::bfloat16)
+      launch(kept_linear_rows<rows.value, outputs.value, NumberType::bfloat16>);
     else
-      to.run(kept_linear_rows<rows.value, outputs.value, false>, blocks, 1, kLinearThreads, 0, KeptLinearCall{n, y});
+      launch(kept_linear_rows<rows.value, outputs.value, NumberType::float16>);
   };
   using One = std::integral_constant<int, 1>;
   using Four = std::integral_constant<int, 4>;

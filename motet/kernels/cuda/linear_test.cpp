@@ -7,14 +7,17 @@ using namespace testing;
 
 struct LinearCase {
   int64_t rows, outputs, columns;
-  bool eight_bits, biased;
+  NumberType type;
+  bool biased;
 };
 
-const LinearCase kCases[] = {{1, 1, 16, true, false},    {1, 37, 528, true, true},   {1, 9, 1040, false, true},
-                             {2, 5, 272, false, false},  {4, 33, 528, true, false},  {5, 6, 48, true, true},
-                             {8, 19, 1536, false, true}, {9, 4, 64, true, true},     {16, 11, 528, false, false},
-                             {3, 130, 32, true, true},   {16, 70, 272, true, false}, {7, 16, 512, false, true},
-                             {2, 7, 4, true, false},     {5, 3, 700, false, true},   {12, 5, 1100, true, true}};
+constexpr NumberType kEight = NumberType::int8;
+const LinearCase kCases[] = {
+    {1, 1, 16, kEight, false},    {1, 37, 528, kEight, true}, {1, 9, 1040, kBrain, true},   {2, 5, 272, kBrain, false},
+    {4, 33, 528, kEight, false},  {5, 6, 48, kEight, true},   {8, 19, 1536, kBrain, true},  {9, 4, 64, kEight, true},
+    {16, 11, 528, kBrain, false}, {3, 130, 32, kEight, true}, {16, 70, 272, kEight, false}, {7, 16, 512, kBrain, true},
+    {2, 7, 4, kEight, false},     {5, 3, 700, kBrain, true},  {12, 5, 1100, kEight, true},  {1, 9, 1040, kHalf, true},
+    {4, 7, 272, kHalf, false},    {8, 5, 48, kHalf, true},    {16, 11, 528, kHalf, false}};
 
 // W as it lies: its bytes are those of 16-bit numbers, two a byte of int8.
 struct Kept {
@@ -25,16 +28,17 @@ struct Kept {
 Kept weights(const LinearCase& o, const std::vector<float>& scale, std::mt19937& random) {
   Kept made;
   const int64_t count = o.outputs * o.columns;
-  made.bits.resize(static_cast<size_t>(o.eight_bits ? count / 2 : count));
+  made.bits.resize(static_cast<size_t>(o.type == kEight ? count / 2 : count));
   for (int64_t i = 0; i < count; ++i) {
-    if (o.eight_bits) {
+    if (o.type == kEight) {
       const auto x = static_cast<int8_t>(static_cast<int>(random() % 255) - 127);
       reinterpret_cast<int8_t*>(made.bits.data())[i] = x;
       made.values.push_back(static_cast<double>(x) * scale[static_cast<size_t>(i / o.columns)]);
     } else {
       const float x = std::normal_distribution<float>()(random);
-      made.bits[static_cast<size_t>(i)] = to_bfloat16(x);
-      made.values.push_back(widen_bfloat16(made.bits[static_cast<size_t>(i)]));
+      const bool brain = o.type == kBrain;
+      const uint16_t bits = made.bits[static_cast<size_t>(i)] = brain ? to_bfloat16(x) : to_float16(x);
+      made.values.push_back(brain ? widen_bfloat16(bits) : widen_float16(bits));
     }
   }
   return made;
@@ -51,7 +55,8 @@ TEST_F(Step, LinearLayersOfKeptWeightsMatchLoopsAndARowItself) {
                  o.columns,
                  x.floats.data(),
                  w.bits.data(),
-                 o.eight_bits ? scale.floats.data() : nullptr,
+                 o.type,
+                 o.type == kEight ? scale.floats.data() : nullptr,
                  o.biased ? bias.floats.data() : nullptr};
     ASSERT_EQ(kernels_.kept_linear(n, y.floats.data(), none_), nullptr);
     const Doubles xs = doubles(x), biases = doubles(bias);

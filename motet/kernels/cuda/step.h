@@ -93,14 +93,15 @@ struct DcmhaGradients {
   void *maps = nullptr, *gates = nullptr;
 };
 
-/// y [rows, outputs] = x [rows, columns] W^T + bias of a W in bfloat16, or in int8 whose row n stands for scale[n]
-/// times its numbers. All without gaps and at multiples of 16 bytes; columns are a multiple of 4. A row of y has the
-/// same bits whatever the number of rows.
+/// y [rows, outputs] = x [rows, columns] W^T + bias of a W in bfloat16, float16, or in int8 whose row n stands for
+/// scale[n] times its numbers. All without gaps and at multiples of 16 bytes; columns are a multiple of 4. A row of y
+/// has the same bits whatever the number of rows.
 struct KeptLinear {
   int64_t rows = 0, outputs = 0, columns = 0;  // rows to kMostKeptRows
   const float* x = nullptr;
   const void* weight = nullptr;                   // [outputs, columns]
-  const float *scale = nullptr, *bias = nullptr;  // [outputs]; scale null: bfloat16; bias null: none
+  NumberType type = NumberType::bfloat16;         // of the weight
+  const float *scale = nullptr, *bias = nullptr;  // [outputs]; scale of int8 alone; bias null: none
 };
 inline constexpr int kMostKeptRows = 16;
 
