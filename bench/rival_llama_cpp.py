@@ -19,6 +19,9 @@ BLOCK = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
 TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
+GGML_TYPE = {"bfloat16": "BF16", "float16": "F16", "int8": "Q8_0"}  # of matrices; else all are F32
+
+
 def float32_tensors(path, numpy):
     with open(path, "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
@@ -26,10 +29,17 @@ def float32_tensors(path, numpy):
     data = numpy.memmap(path, numpy.uint8, "r", 8 + size)
     for name, entry in header.items():
         if name != "__metadata__":
-            if entry["dtype"] != "F32":
-                raise ValueError(f"{path}: {name} is {entry['dtype']}, want F32")
             begin, end = entry["data_offsets"]
-            yield name, data[begin:end].view(numpy.float32).reshape(entry["shape"])
+            bits = data[begin:end]
+            if entry["dtype"] == "F32":
+                numbers = bits.view(numpy.float32)
+            elif entry["dtype"] == "F16":
+                numbers = bits.view(numpy.float16).astype(numpy.float32)
+            elif entry["dtype"] == "BF16":
+                numbers = (bits.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+            else:
+                raise ValueError(f"{path}: {name} is {entry['dtype']}, want F32, F16 or BF16")
+            yield name, numbers.reshape(entry["shape"])
 
 
 def gguf_name(name):
@@ -40,8 +50,8 @@ def gguf_name(name):
     return f"blk.{layer}.{BLOCK[part]}.weight"
 
 
-def write_gguf(folder, path, eight_bits, words=False):
-    """With `words` each token has a text, as a server wants it: its number."""
+def write_gguf(folder, path, weights, words=False):
+    """Matrices in a type of ours. With `words` each token has a text, as a server wants it: its number."""
     import gguf
     import numpy
 
@@ -71,8 +81,8 @@ def write_gguf(folder, path, eight_bits, words=False):
             if part in name:
                 rows, columns = tensor.shape
                 tensor = tensor.reshape(count, 2, rows // count // 2, columns).swapaxes(1, 2).reshape(rows, columns)
-        if eight_bits and tensor.ndim == 2:
-            kind = gguf.GGMLQuantizationType.Q8_0
+        if weights in GGML_TYPE and tensor.ndim == 2:
+            kind = gguf.GGMLQuantizationType[GGML_TYPE[weights]]
             writer.add_tensor(gguf_name(name), gguf.quants.quantize(tensor, kind), raw_dtype=kind)
         else:
             writer.add_tensor(gguf_name(name), numpy.ascontiguousarray(tensor))
@@ -92,7 +102,7 @@ def build(request):
     lib.llama_backend_init()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.gguf")
-        write_gguf(request["folder"], path, request["weights"] == "int8")
+        write_gguf(request["folder"], path, request["weights"])
         model_options = lib.llama_model_default_params()
         model_options.use_mmap = False
         model = lib.llama_model_load_from_file(path.encode(), model_options)

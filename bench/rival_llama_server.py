@@ -63,7 +63,7 @@ def build(request):
     version = next((line.partition("version: ")[2] for line in (said.stderr + said.stdout).splitlines() if "version: " in line), "unknown")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.gguf")
-        write_gguf(request["folder"], path, request["weights"] == "int8", words=True)
+        write_gguf(request["folder"], path, request["weights"], words=True)
         port = started(program, path, request)
     found = ask(port, "/completion", {"prompt": request["check"], "n_predict": request["generate"], "temperature": 0,
                                       "ignore_eos": True, "return_tokens": True})  # fmt: skip

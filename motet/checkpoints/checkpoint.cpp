@@ -118,10 +118,10 @@ Checkpoint open_folder(const fs::path& folder, const nlohmann::json& config, con
   Checkpoint c{.format = "safetensors", .published = config, .folder = folder};
   c.layout = &layout_of(config, where, mechanism);
   nlohmann::json own = config;
-  if (!c.layout->rows) c.weights = take_declared(own, where);
+  if (!c.layout->rows) c.in_8_bits = take_declared(own, where);
   c.config = read_config(*c.layout, own, where, mechanism);
   c.tensors = safetensors_tensors(weights_of(folder));
-  if (c.weights == WeightType::int8) join_scales(c.tensors);
+  if (c.in_8_bits) join_scales(c.tensors);
   if (!c.layout->rows) {  // ours: every name is its own; whether they are the model's is seen when it is built
     for (const auto& [name, stored] : c.tensors.all) c.rows.push_back({name, {name}});
     return c;

@@ -14,8 +14,7 @@ struct Checkpoint {
   Tensors tensors;                   // as stored
   std::vector<Row> rows;             // how they hold ours
   std::vector<std::string> ignored;  // stored tensors that are no parameters of the model
-  /// How the matrices are stored: int8 as `motet convert --weights int8` writes them, else as numbers of any type.
-  WeightType weights = WeightType::float32;
+  bool in_8_bits = false;            // matrices as `motet convert --weights int8` writes them; else numbers of any type
 };
 
 /// Opens a model folder (config.json with model.safetensors or its shards), a .gguf or a llama2.c .bin; reads no
@@ -41,11 +40,14 @@ std::map<std::string, OurTensor> our_tensors(const Checkpoint&);
 struct Placement {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
-  /// Matrices that are stored in 8 bits stay so, in the mapped file, for inference alone: as ModelImpl::prepare(int8)
-  /// would keep them, with nothing copied. On another device, there. Where the model is not of float32 they are
-  /// widened.
-  bool mapped = false;
+  /// For inference alone, where not float32: matrices that are stored in this type stay so, in the mapped file, as
+  /// ModelImpl::prepare would keep them, with nothing copied unless the layout orders them otherwise. On another
+  /// device, there. Where the model is not of float32 they are widened.
+  WeightType weights = WeightType::float32;
 };
+/// How inference keeps the matrices of a checkpoint with no number changed: in 8 or 16 bits where every one of them is
+/// stored so, else in float32.
+WeightType stored_weights(const Checkpoint&);
 /// Throws Error as load_model does where the tensors are not those that config.json asks for, by name, shape or type;
 /// reads none of them.
 void check_tensors(const Checkpoint&);

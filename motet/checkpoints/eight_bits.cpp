@@ -25,7 +25,7 @@ int64_t wrong_row(const Tensor& scale) {
 Matrix checked(const std::string& what, const Tensor& values, const Tensor& scale) {
   if (const int64_t row = wrong_row(scale); row >= 0)
     fail(what, kScale, " has ", scale[row].item<float>(), " in row ", row, ", want finite numbers of at least 0");
-  return {values, scale, true};
+  return {values, scale, true, true};
 }
 
 StoredTensor joined_with(const StoredTensor& scale, const StoredTensor& values, const std::string& what) {
@@ -61,11 +61,11 @@ void declare_8_bits(json& config, const ModelConfig& c) {
   config[kDeclared] = declaration();
 }
 
-WeightType take_declared(json& config, const std::string& where) {
-  if (!config.is_object() || !config.contains(kDeclared)) return WeightType::float32;
+bool take_declared(json& config, const std::string& where) {
+  if (!config.is_object() || !config.contains(kDeclared)) return false;
   const json said = config[kDeclared];
   config.erase(kDeclared);
-  if (said.is_null()) return WeightType::float32;
+  if (said.is_null()) return false;
   if (!said.is_object()) fail(where, ": ", kDeclared, " is ", quote(said.dump()), ", want an object");
   for (const auto& [key, wanted] : declaration().items())
     if (const json own = said.value(key, json()); own != wanted)
@@ -73,7 +73,7 @@ WeightType take_declared(json& config, const std::string& where) {
            ", as motet convert --weights int8 writes it");
   for (const auto& item : said.items())
     if (!declaration().contains(item.key())) fail(where, ": unknown key ", quote(item.key()), " in ", kDeclared);
-  return WeightType::int8;
+  return true;
 }
 
 void join_scales(Tensors& tensors) {

@@ -10,9 +10,9 @@ namespace motet {
 
 /// Says so in config.json, whose model_type becomes motet: readers of LLaMA's would take the numbers as they lie.
 void declare_8_bits(nlohmann::json& config, const ModelConfig&);
-/// How the matrices of a folder of ours are stored, of a config.json from which what says so is then taken. Throws
+/// Whether the matrices of a folder of ours are so, by a config.json from which what says so is then taken. Throws
 /// Error that begins with `where` and names the key for another way of storing them or another version of this one.
-WeightType take_declared(nlohmann::json& config, const std::string& where);
+bool take_declared(nlohmann::json& config, const std::string& where);
 
 /// Makes one tensor of each matrix and its scales: `load` gives float32, `kept` both as they lie. Nothing is read yet;
 /// then a scale that is negative, infinite or NaN is an Error. Throws Error naming a matrix without scales, scales

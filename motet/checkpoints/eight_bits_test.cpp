@@ -4,12 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/convert.h"
 #include "motet/checkpoints/model_folder.h"
+#include "motet/checkpoints/testing.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
@@ -35,24 +34,9 @@ Tensor logits(ModelImpl& model) {
 }
 
 Model mapped(const fs::path& folder) {
-  Model model = load_model(open_checkpoint(folder), {.mapped = true});
+  Model model = load_model(open_checkpoint(folder), {.weights = WeightType::int8});
   model->prepare(WeightType::int8);
   return model;
-}
-
-// The file in whose mapping an address lies; "" in none's.
-std::string file_at(const void* address) {
-  std::ifstream maps("/proc/self/maps");
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    uintptr_t begin = 0, end = 0;
-    char dash = 0;
-    std::string rights, offset, device, inode, path;
-    words >> std::hex >> begin >> dash >> end >> rights >> offset >> device >> inode >> path;
-    if (at >= begin && at < end) return path;
-  }
-  return "";
 }
 
 class EightBitFolder : public ::testing::Test {
@@ -96,7 +80,8 @@ TEST_F(EightBitFolder, MapsToTheBitsThatLoadingMakes) {
 TEST_F(EightBitFolder, GoesToAnotherDeviceAsItIs) {
   write("m", {}, {{"mechanism", "dcmha"}});
   const at::Device device = testing::other_device();
-  Model here = mapped(path("m8")), there = load_model(open_checkpoint(path("m8")), {.device = device, .mapped = true});
+  Model here = mapped(path("m8")),
+        there = load_model(open_checkpoint(path("m8")), {.device = device, .weights = WeightType::int8});
   for (const auto& [name, layer] : matrices_of(*there)) EXPECT_EQ(layer->weight.numel(), 0) << name;
   there->prepare(WeightType::int8);
   const auto wanted = matrices_of(*here), made = matrices_of(*there);
@@ -118,6 +103,7 @@ TEST_F(EightBitFolder, LiesInTheMappedFile) {
     for (const void* at : {w.values_NK.const_data_ptr(), w.scale_N.const_data_ptr()})
       EXPECT_EQ(file_at(at), fs::canonical(path("m8")) / "model.safetensors") << name;
     EXPECT_EQ(layer->weight.numel(), 0) << name;
+    EXPECT_EQ(layer->mapped_bytes(), layer->kept_bytes()) << name;
   }
 }
 

@@ -1,8 +1,11 @@
+#include <set>
+
 #include "motet/checkpoints/allocation_limit.h"
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/eight_bits.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/core/error.h"
+#include "motet/ops/number_type.h"
 
 // A model with the values of a checkpoint.
 namespace motet {
@@ -71,7 +74,7 @@ void check_type(const Checkpoint& c, const std::string& name, bool matrix) {
     fail(c.tensors.where, ": tensor ", name, " has dtype ", stored.stored_as, ", want ", wanted);
   };
   if (!is_floating(stored.dtype) || (stored.kept && !matrix)) wrong("F32, F64, BF16 or F16");
-  if (c.weights == WeightType::int8 && matrix && !stored.kept) wrong("I8, as quantization_config in config.json says");
+  if (c.in_8_bits && matrix && !stored.kept) wrong("I8, as quantization_config in config.json says");
 }
 
 // Every tensor is one of the model's, of its shape and a type that is read, and none is missing.
@@ -107,19 +110,41 @@ Model load_model(const Checkpoint& c, const Placement& placement) {
   Model model = built(c, placement.device);
   check_fit(c, *model);
   model->to(placement.dtype);
-  const bool mapped = placement.mapped && placement.dtype == at::kFloat;
+  const bool keeps = placement.dtype == at::kFloat && placement.weights != WeightType::float32;
+  const at::ScalarType kept = dtype_of(placement.weights);
   const std::map<std::string, LinearImpl*> matrices = matrices_of(*model);
   auto parameters = model->named_parameters();
   for (const Row& row : c.rows) {
     const StoredTensor& stored = c.tensors.all.at(row.stored);
-    if (mapped && stored.kept) {
+    if (keeps && stored.kept && kept == at::kChar) {
       matrices.at(row.ours[0])->keep(stored.kept());
       continue;
     }
-    const std::vector<Tensor> values = row.taken(stored.load());
-    for (size_t i = 0; i < values.size(); ++i) parameters[row.ours[i]].copy_(values[i]);
+    const Tensor lies = stored.load();
+    const std::vector<Tensor> values = row.taken(lies);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto matrix = matrices.find(row.ours[i]);
+      if (keeps && matrix != matrices.end() && values[i].scalar_type() == kept) {
+        const Tensor rows = values[i].contiguous();
+        matrix->second->keep({.values_NK = rows, .kept = true, .mapped = rows.is_alias_of(lies)});
+      } else {
+        parameters[row.ours[i]].copy_(values[i]);
+      }
+    }
   }
   return model;
+}
+
+WeightType stored_weights(const Checkpoint& c) {
+  if (c.in_8_bits) return WeightType::int8;
+  Model shapes = built(c, at::kMeta);
+  const std::map<std::string, LinearImpl*> matrices = matrices_of(*shapes);
+  std::set<at::ScalarType> types;
+  for (const Row& row : c.rows)
+    if (matrices.contains(row.ours[0])) types.insert(c.tensors.all.at(row.stored).dtype);
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16})
+    if (types == std::set{dtype_of(type)}) return type;
+  return WeightType::float32;
 }
 
 }  // namespace motet

@@ -46,11 +46,13 @@ struct Scratch {
   }
 };
 
-// Of --weights; a folder in 8 bits alone is measured so.
+// Of --weights; a folder is measured as it is, and in 8 bits.
 std::vector<WeightType> weight_types(const std::string& given, const std::optional<Checkpoint>& own) {
   std::vector<WeightType> types;
-  const char* otherwise = own && own->weights == WeightType::int8 ? "int8" : "float32,int8";
-  for (const std::string& name : words(!given.empty() ? given : otherwise)) types.push_back(parse_weight_type(name));
+  for (const std::string& name : words(given)) types.push_back(parse_weight_type(name));
+  if (!types.empty()) return types;
+  types = {own ? stored_weights(*own) : WeightType::float32};
+  if (types[0] != WeightType::int8) types.push_back(WeightType::int8);
   return types;
 }
 
@@ -65,7 +67,7 @@ std::vector<std::string> rival_names(const std::string& given, at::Device device
   for (const std::string& name : words(list))
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw UsageError(unknown_name("rival", name, known));
-  const bool narrow = own && own->weights == WeightType::int8;
+  const bool narrow = own && own->in_8_bits;
   if (list == "none" || (given.empty() && narrow)) return {};
   if (narrow) fail_usage("--rivals: ", list, " of a folder in 8 bits, want none: they do not read it");
   if (device.is_cpu()) return words(list);
@@ -74,16 +76,23 @@ std::vector<std::string> rival_names(const std::string& given, at::Device device
   return {};
 }
 
+std::string ggml_type(WeightType type) {
+  static const Words<WeightType> all{{"F32", WeightType::float32},
+                                     {"BF16", WeightType::bfloat16},
+                                     {"F16", WeightType::float16},
+                                     {"Q8_0", WeightType::int8}};
+  return word_of(all, type);
+}
+
 void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     for (size_t i = 0; i < bench.models.size(); ++i) {
       const WeightType weights = bench.models[i].weights;
       const std::string& model = bench.models[i].name;
       const bool in_folder = model == model_name("mha", weights) || model == model_name("model", weights);
-      if (!in_folder || weights == WeightType::bfloat16) continue;
-      if (name == "transformers" && weights != WeightType::float32) continue;
-      const char* type = name == "transformers" ? " float32" : weights == WeightType::int8 ? " Q8_0" : " F32";
-      bench.rivals.push_back({(name == "llama_cpp" ? "llama.cpp" : name) + type, "rival_" + name + ".py", weights, i});
+      if (!in_folder || (name == "transformers" && weights != WeightType::float32)) continue;
+      const std::string called = name == "transformers" ? "transformers float32" : "llama.cpp " + ggml_type(weights);
+      bench.rivals.push_back({called, "rival_" + name + ".py", weights, i});
     }
   }
 }
@@ -91,8 +100,7 @@ void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
 // The folder's model in each type.
 void add_own(InferBench& bench, const std::vector<WeightType>& types, at::Device device, const Checkpoint& own) {
   for (const WeightType type : types)
-    bench.models.push_back(
-        {model_name("model", type), load_model(own, {.device = device, .mapped = type == WeightType::int8}), type});
+    bench.models.push_back({model_name("model", type), load_model(own, {.device = device, .weights = type}), type});
 }
 
 // Models with drawn weights, one for each mechanism and type, of one number of parameters. The rivals' is saved in

@@ -88,7 +88,7 @@ int run_convert(const nlohmann::json& request) {
   if (asked.weights) refuse_flags(request, "--weights int8", {"dtype", "allow_overflow"});
   if (asked.weights && to.rows) fail_usage("--weights: int8 in the layout ", to.name, ", want --to motet");
   const Checkpoint opened = open_checkpoint(model_folder(request, "path"), asked.mechanism);
-  if (asked.weights && opened.weights == WeightType::int8)
+  if (asked.weights && opened.in_8_bits)
     fail_usage("--weights: int8 of ", source, ", whose weights are in 8 bits, want --dtype float32 or a copy of it");
   const std::string& retrofit = asked.retrofit;
   const Checkpoint checkpoint =

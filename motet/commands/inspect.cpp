@@ -50,7 +50,7 @@ void add_tensors(Lines& lines, const Tensors& tensors) {
 }
 
 void add_model(Lines& lines, const Checkpoint& checkpoint) {
-  load_model(checkpoint, {.mapped = true});  // that it can be
+  load_model(checkpoint, {.weights = stored_weights(checkpoint)});  // that it can be
   const ModelConfig& c = checkpoint.config;
   const ModelCost cost = model_cost(*Model(c, at::kMeta));
   lines.row("format", checkpoint.format, checkpoint.format);

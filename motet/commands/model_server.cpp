@@ -6,7 +6,6 @@
 #include "motet/core/error.h"
 #include "motet/core/log.h"
 #include "motet/generate/end_tokens.h"
-#include "motet/ops/device.h"
 #include "motet/ops/threads.h"
 #include "motet/probe/pictures.h"
 #include "motet/report/html_data.h"
@@ -74,9 +73,9 @@ std::string name_of(const ServeOptions& options, const std::filesystem::path& fo
   return (run.empty() ? whole : run).filename().string();
 }
 
-int64_t cache_limit(const ServeOptions& options, at::Device device) {
+int64_t cache_limit(const ServeOptions& options, const ModelImpl& model) {
   if (options.cache_bytes > 0) return options.cache_bytes;
-  const std::optional<int64_t> free = free_memory(device);
+  const std::optional<int64_t> free = model.room();
   return free ? *free / 10 * 6 : int64_t{1} << 30;
 }
 
@@ -138,7 +137,7 @@ void ModelServer::open(const std::filesystem::path& folder, LoadedModel loaded, 
                            return drawn_attention(*loaded_->model, *loaded_->tokenizer, ids);
                          }});
   const EngineLimits limits{.scheduler = {.batch_tokens = options_.batch_tokens,
-                                          .cache_bytes = cache_limit(options_, model.device()),
+                                          .cache_bytes = cache_limit(options_, model),
                                           .request_seconds = options_.request_seconds,
                                           .prefix_cache = !options_.no_prefix_cache},
                             .queue = options_.queue};

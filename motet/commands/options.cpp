@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kDevice = "cpu, cuda or cuda:N; auto: a GPU if there is one";
 constexpr const char* kWeights =
-    "how the model's matrices are kept; auto: in 8 bits where the folder has them so (convert --weights), else float32";
+    "how the model's matrices are kept; auto: in the 8 or 16 bits in which the folder has them, else float32";
 
 constexpr const char* kPrecision =
     "high: attention and linear layers multiply float32 in three products of AMX tiles (wants AMX)";
@@ -224,7 +224,9 @@ const Fields<BenchRequest>& bench_options() {
       {"dtype", &B::dtype, "attention: float32, bfloat16 or float16; train: float32, float64 or bfloat16 (autocast)"},
       {"mechanisms", &B::mechanisms, "train, infer: whose models take turns, as in mha,dcmha; by default mha"},
       {"weights", &B::weights,
-       "infer: of float32, bfloat16 and int8; by default float32, on the CPU int8 too; serve: one of them"},
+       "infer: of float32, bfloat16, float16 and int8; by default as a folder has them, else float32, and int8; serve: "
+       "one of "
+       "them"},
       {"rivals", &B::rivals,
        "train: of torch and compile, by default torch; infer: of llama_cpp and transformers (by default both), or "
        "none; serve: llama_server, by default none"},

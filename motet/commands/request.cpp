@@ -187,8 +187,8 @@ nlohmann::json task_of(const fs::path& folder) {
 LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
   const at::Device device = parse_device(sampling.device);
-  const WeightType weights = sampling.weights.value_or(checkpoint.weights);
-  LoadedModel made{.model = load_model(checkpoint, {.device = device, .mapped = weights == WeightType::int8}),
+  const WeightType weights = sampling.weights.value_or(stored_weights(checkpoint));
+  LoadedModel made{.model = load_model(checkpoint, {.device = device, .weights = weights}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint),
                    .weights = weights};
@@ -200,19 +200,20 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
 }
 
 Model load_for_scoring(const Checkpoint& checkpoint, const EvalRequest& asked, at::Device device) {
-  const WeightType weights = asked.weights.value_or(checkpoint.weights);
+  const TrainDtype otherwise = value_of(train_dtypes(), trained_dtype(checkpoint), "dtype");
+  const bool in_float32 = asked.dtype.value_or(otherwise) == TrainDtype::float32 || checkpoint.in_8_bits;
+  const WeightType weights = asked.weights.value_or(in_float32 ? stored_weights(checkpoint) : WeightType::float32);
   const bool narrow = weights != WeightType::float32;
   if (narrow && asked.dtype.value_or(TrainDtype::float32) != TrainDtype::float32)
     fail_usage("--dtype: ", word_of(train_dtypes(), *asked.dtype), " of weights in ", name(weights),
                ", want float32 or --weights float32");
-  const TrainDtype dtype =
-      narrow ? TrainDtype::float32 : asked.dtype.value_or(value_of(train_dtypes(), trained_dtype(checkpoint), "dtype"));
-  Model model = load_model(checkpoint, {.dtype = dtype == TrainDtype::float64 ? at::kDouble : at::kFloat,
-                                        .device = device,
-                                        .mapped = weights == WeightType::int8});
+  const TrainDtype dtype = narrow ? TrainDtype::float32 : asked.dtype.value_or(otherwise);
+  Model model = load_model(
+      checkpoint,
+      {.dtype = dtype == TrainDtype::float64 ? at::kDouble : at::kFloat, .device = device, .weights = weights});
   model->set_autocast(autocast_of(dtype));
   model->set_precision(asked.precision, "--precision");
-  if (narrow) model->prepare(weights);
+  if (narrow) model->keep_matrices(weights);
   return model;
 }
 
