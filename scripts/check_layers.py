@@ -50,7 +50,7 @@ ORACLE = "motet/attention/cpu/testing.h"  # what the tests of all kernels compar
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
-TYPE = re.compile(r"^(?:struct|class|enum class|enum|union|using) (\w+)(?:\s+final)?(?:\s*[:={].*)$")
+TYPE = re.compile(r"^(?:struct|class|enum class|enum|union|using) (\w+)(?:\s+final)?(?:\s*[:={].*)$|^TORCH_MODULE\((\w+)\)")
 EMULATED = "motet/cuda/emulation"  # headers in the place of motet/cuda/device.h, with its names
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/|^motet/ops/torch\.h$")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
@@ -125,7 +125,7 @@ def doubles(root):
             elif line.startswith("}  // namespace") and inside:
                 inside.pop()
             elif (match := TYPE.match(line)) and not path.startswith(EMULATED):
-                name = "::".join([*inside, match[1]])
+                name = "::".join([*inside, match[1] or match[2]])
                 other = first.setdefault(name, path)
                 if other != path:
                     out.append(f"{path}:{number}: {name} is a type of {other} too")
@@ -167,6 +167,7 @@ def self_test():
         "motet/generate/options.cpp": "#include <torch/torch.h>\n",
         "motet/verify/call.h": "namespace motet {\nstruct Call : Base {\n",
         "motet/verify/alias.h": "namespace motet {\nusing Call = int;\n",
+        "motet/verify/module.h": "namespace motet {\nTORCH_MODULE(Call);  // a class of that name\n",
     }
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)

@@ -1,4 +1,5 @@
 """Chat templates are rendered as the jinja2 package does, set up as Hugging Face transformers does."""
+import datetime
 import json
 import subprocess
 
@@ -81,6 +82,7 @@ MISTRAL = """{{ bos_token }}{% for message in messages %}{% if (message['role'] 
 PIECES = [
     "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.content|length %}{% endfor %}{{ ns.n }}",
     "  {% if true %}\n  a\n  {% endif %}\n  b {# c #}\n  d",
+    "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %} {{ strftime is defined }}",
     "{% for m in messages if m.role == 'user' %}{{ loop.index }}/{{ loop.length }}{{ ', ' if not loop.last }}{% else %}none{% endfor %}",
     "{{ messages[::-1][0].content }}|{{ messages[-1]['role'] }}|{{ messages[1:]|length }}|{{ 'abcdef'[1:-1] }}|{{ 'abc'[0] }}",
     "{{ [1, 2.5, 'a', none, true, {'k': [1]}] }} {{ {'a': \"it's\"} }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 1 ~ 'x' ~ none }}",
@@ -121,6 +123,7 @@ def reference(template, variables):
         raise jinja2.exceptions.TemplateError(message)
 
     environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         return environment.from_string(template).render(**variables)

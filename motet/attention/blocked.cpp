@@ -44,7 +44,7 @@ Prepared prepared(const Problem& given) {
 // over the head axis then need no copy; all of them on a device, where calls are dear.
 struct Place {
   int64_t b0, b1;
-  Block at;
+  QueryKeyBlock at;
   Tensor sequences(const Tensor& t) const { return t.size(0) == 1 ? t : t.slice(0, b0, b1); }
   Tensor queries(const Tensor& t, int64_t dim) const { return sequences(t).slice(dim, at.t0, at.t1); }
   Tensor keys(const Tensor& t, int64_t dim) const { return sequences(t).slice(dim, at.s0, at.s1); }

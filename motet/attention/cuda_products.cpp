@@ -3,10 +3,10 @@
 #include "motet/attention/cuda_products.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "motet/attention/cuda_problem.h"
 #include "motet/attention/heads.h"
-#include "motet/attention/visibility.h"
 
 namespace motet {
 namespace {
@@ -30,25 +30,42 @@ Prepared prepared(const Problem& given, bool values = true) {
 
 constexpr int64_t kMostPairs = 1 << 28;  // of a block that would otherwise have too few queries
 
-// (head, query, key) of one query of every sequence; a window's keys grow by those of the block, which count little.
+int64_t rows_of_a_query(const Problem& p) { return p.B * std::max({p.score_heads, p.softmax_heads, p.output_heads}); }
+
+// (head, query, key) of one query of every sequence among 64 that follow each other.
 int64_t pairs_of_a_query(const Problem& p) {
-  const int64_t keys = p.window > 0 ? std::min(p.S, p.window + 64) : p.S;
-  return p.B * std::max({p.score_heads, p.softmax_heads, p.output_heads}) * keys;
+  return rows_of_a_query(p) * (p.window > 0 ? std::min(p.S, p.window + 64) : p.S);
 }
 
-std::vector<Block> blocks(const Problem& p, const BlockSize& size) {
-  const int64_t row = pairs_of_a_query(p), most = size.pairs / row / 16 * 16, least = kMostPairs / row / 16 * 16;
+// The queries q of a block of so many pairs. A window has one key more with each of them: q (window + q) pairs.
+int64_t queries_within(const Problem& p, int64_t pairs) {
+  const int64_t of_a_row = pairs / rows_of_a_query(p);
+  int64_t queries = of_a_row / p.S;
+  if (p.window > 0) {
+    const auto window = static_cast<double>(p.window);
+    const double root = std::sqrt(window * window + 4 * static_cast<double>(of_a_row));
+    queries = std::max(queries, static_cast<int64_t>((root - window) / 2));
+  }
+  return queries / 16 * 16;
+}
+
+}  // namespace
+
+std::vector<QueryKeyBlock> product_blocks(const Problem& p, const BlockSize& size) {
+  const int64_t most = queries_within(p, size.pairs), least = queries_within(p, kMostPairs);
   const int64_t queries = std::max({most, std::min(size.queries, least), int64_t{16}});
-  std::vector<Block> all;
+  std::vector<QueryKeyBlock> all;
   for (int64_t t = 0; t < p.T; t += queries) {
-    const Block one = visible_keys(p, t, std::min(t + queries, p.T));
+    const QueryKeyBlock one = visible_keys(p, t, std::min(t + queries, p.T));
     if (one.s0 < one.s1) all.push_back(one);
   }
   return all;
 }
 
+namespace {
+
 // The problem that a block is: positions count from its first key.
-Problem block_of(const Problem& p, const Block& at) {
+Problem block_of(const Problem& p, const QueryKeyBlock& at) {
   Problem own = p;
   own.T = at.t1 - at.t0, own.S = at.s1 - at.s0;
   const auto queries = [&](const Tensor& x) { return x.slice(1, at.t0, at.t1); };
@@ -71,8 +88,8 @@ Problem block_of(const Problem& p, const Block& at) {
   return own;
 }
 
-Tensor queries_of(const Tensor& x_BHTD, const Block& at) { return x_BHTD.slice(2, at.t0, at.t1); }
-Tensor keys_of(const Tensor& x_BHSD, const Block& at) { return x_BHSD.slice(2, at.s0, at.s1); }
+Tensor queries_of(const Tensor& x_BHTD, const QueryKeyBlock& at) { return x_BHTD.slice(2, at.t0, at.t1); }
+Tensor keys_of(const Tensor& x_BHSD, const QueryKeyBlock& at) { return x_BHSD.slice(2, at.s0, at.s1); }
 
 // a [B,H,M,K] b [B,H,K,N] -> [B,H,M,N], in a's type.
 Tensor product(const Tensor& a, const Tensor& b) {
@@ -84,7 +101,7 @@ Tensor wide_product(const Tensor& a, const Tensor& b) {
   return at::bmm(a.flatten(0, 1), b.flatten(0, 1), at::kFloat).unflatten(0, {a.size(0), a.size(1)});
 }
 
-Tensor scores_of(const Prepared& r, const Block& at) {
+Tensor scores_of(const Prepared& r, const QueryKeyBlock& at) {
   return wide_product(queries_of(r.q_BHTD, at), keys_of(r.k_BHSD, at).transpose(2, 3));
 }
 
@@ -97,7 +114,7 @@ Attended run(const Problem& given, const cuda::Api& api, bool outputs, const Ten
   Attended done;
   if (outputs) done.out_BTHE = empty_out(r.p).zero_();
   if (!given_lse.defined()) done.lse_BHT = empty_lse(r.p).fill_(-std::numeric_limits<float>::infinity());
-  for (const Block& at : blocks(r.p, size)) {
+  for (const QueryKeyBlock& at : product_blocks(r.p, size)) {
     const Problem own = block_of(r.p, at);
     ProblemCall call(own, api);
     const Tensor scores = scores_of(r, at), lse = empty_lse(own);
@@ -116,7 +133,7 @@ Attended run(const Problem& given, const cuda::Api& api, bool outputs, const Ten
 }
 
 // Gradients of a block's mixes and lambda into those of all.
-void add_parts(const PlainGradients& all, const PlainGradients& own, const Block& at) {
+void add_parts(const PlainGradients& all, const PlainGradients& own, const QueryKeyBlock& at) {
   const auto add = [&](int input, Side side) {
     if (!own.tensor(input).defined()) return;
     const Tensor& to = all.tensor(input);
@@ -160,11 +177,12 @@ Gradients products_backward(const Problem& given, const Backward& b, const cuda:
   Wanted parts = b.wanted;
   parts[kQ] = parts[kK] = parts[kV] = false;
   const Tensor dout_BHTE = b.dout_BTHE.to(p.q_BTHD.scalar_type()).transpose(1, 2);
-  const auto add_keys = [&](int input, const Block& at, const Tensor& d_BHSD, const std::vector<int64_t>& heads) {
+  const auto add_keys = [&](int input, const QueryKeyBlock& at, const Tensor& d_BHSD,
+                            const std::vector<int64_t>& heads) {
     const Tensor to = all.tensor(input).slice(1, at.s0, at.s1);
     to.add_(summed_heads(d_BHSD.transpose(1, 2), heads, to.size(2)));
   };
-  for (const Block& at : blocks(p, size)) {
+  for (const QueryKeyBlock& at : product_blocks(p, size)) {
     const Problem own = block_of(p, at);
     ProblemCall call(own, api);
     const PlainGradients gradients(own, parts, PlainGradients::Types::float32);

@@ -97,6 +97,29 @@ TEST(CudaProducts, LeaveWhatTheyAreNotFor) {
             "pairs of few queries fill the memory");
 }
 
+// A window's keys grow by the block's queries: blocks by the window alone were as long as the text.
+TEST(CudaProducts, ABlockHoldsNoMorePairsThanItMay) {
+  for (const int64_t window : {0, 1, 64, 256, 5000, 40000})
+    for (const int64_t length : {1024, 32768}) {
+      Arguments a = arguments_of(16, at::kFloat);
+      for (const int input : {kQ, kK, kV}) a.input[input] = a.input[input].slice(1, 0, 1).expand({1, length, 4, 8});
+      a.causal = true, a.window = window;
+      const Problem p = checked_problem(a, "test");
+      int64_t next = 0;
+      for (const QueryKeyBlock& at : product_blocks(p, {1 << 22, 64})) {
+        EXPECT_EQ(at.t0, next);
+        next = at.t1;
+        if (at.t1 - at.t0 > 64) {
+          EXPECT_LE(4 * (at.t1 - at.t0) * (at.s1 - at.s0), 1 << 22) << window << ' ' << length;
+        }
+        if (at.s0 > 0 && at.t1 < length) {  // nor much fewer
+          EXPECT_GT(4 * (at.t1 - at.t0 + 16) * (at.s1 - at.s0 + 16), 1 << 21) << window << ' ' << length;
+        }
+      }
+      EXPECT_EQ(next, length);
+    }
+}
+
 // As the mean over a dimension has it.
 TEST(Cuda, ARepeatedGradientTakesTheSameKernels) {
   Shape n;
@@ -128,6 +151,16 @@ TEST(Cuda, HeadsOfAnyTableSumInTheirOrder) {
   EXPECT_EQ(sums.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(
       spread_heads(sums, {2, 0, 2}).equal(at::stack({sums.select(2, 2), sums.select(2, 0), sums.select(2, 2)}, 2)));
+}
+
+TEST(Cuda, MoreStoredHeadsThanAByteTellsAreLeftToThePlainPaths) {
+  for (const int64_t heads : {256, 257}) {
+    Arguments a = arguments_of(40, at::kFloat);
+    for (const int input : {kK, kV}) a.input[input] = a.input[input].slice(2, 0, 1).expand({1, 40, heads, 8});
+    a.key_of = a.value_of = {0, 1, 2, heads - 1};
+    EXPECT_EQ(cuda_why_not(checked_problem(a, "test"), cuda::general_attention()),
+              heads > 256 ? "more than 256 stored heads" : "");
+  }
 }
 
 TEST(Cuda, ARankThatFitsNoTileIsLeftToThePlainPaths) {

@@ -7,6 +7,7 @@
 
 #include "motet/attention/heads.h"
 #include "motet/attention/kernels.h"
+#include "motet/ops/cuda.h"
 
 namespace motet {
 namespace {
@@ -30,6 +31,8 @@ std::string why_not_gpu(const Problem& p) {
   if (!p.q_BTHD.is_cuda()) return "only on a GPU";
   if (p.q_BTHD.scalar_type() != at::kBFloat16 && p.q_BTHD.scalar_type() != at::kHalf) return "only in 16 bits";
   if (std::max(p.D, p.E) > 256) return c10::str("width ", std::max(p.D, p.E), ", want at most 256");
+  if (step_library())  // which knows the GPU; PyTorch's kernel throws on an older one
+    if (std::string reason = why_not_step_library(p.q_BTHD); !reason.empty()) return reason;
   return why_neither(p);
 }
 

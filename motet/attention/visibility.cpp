@@ -8,13 +8,13 @@ namespace {
 Tensor column(const Tensor& t_B) { return t_B.to(at::kLong).view({-1, 1, 1}); }
 
 // Positions of queries [t0,t1) as [1 or B, t, 1].
-Tensor positions(const Problem& p, const Block& block) {
+Tensor positions(const Problem& p, const QueryKeyBlock& block) {
   const Tensor t = at::arange(block.t0, block.t1, p.q_BTHD.options().dtype(at::kLong)).view({1, -1, 1});
   return p.table[kQueryStart].defined() ? column(p.table[kQueryStart]) + t : t + (p.S - p.T);
 }
 
 // A query whose position is no key's has no document and so sees nothing.
-Tensor other_document(const Problem& p, const Tensor& position_BT1, const Block& block) {
+Tensor other_document(const Problem& p, const Tensor& position_BT1, const QueryKeyBlock& block) {
   const Tensor documents = p.table[kDocuments];
   const Tensor place_BT = position_BT1.squeeze(-1).expand({p.B, block.t1 - block.t0});
   const Tensor inside = (place_BT >= 0) & (place_BT < p.S);
@@ -26,7 +26,7 @@ void merge(Tensor& all, const Tensor& more) { all = all.defined() ? all | more :
 
 }  // namespace
 
-Tensor hidden(const Problem& p, const Block& block) {
+Tensor hidden(const Problem& p, const QueryKeyBlock& block) {
   Tensor hidden_BTS;
   const Tensor s = at::arange(block.s0, block.s1, p.q_BTHD.options().dtype(at::kLong)).view({1, 1, -1});
   if (p.table[kKeyBegin].defined()) merge(hidden_BTS, s < column(p.table[kKeyBegin]));
@@ -45,7 +45,7 @@ Tensor hidden(const Problem& p, const Block& block) {
   return hidden_BHTS;
 }
 
-Block visible_keys(const Problem& p, int64_t t0, int64_t t1) {
+QueryKeyBlock visible_keys(const Problem& p, int64_t t0, int64_t t1) {
   if (!p.causal) return {t0, t1, 0, p.S};
   int64_t first = p.S - p.T, last = first;  // position of query 0, over the sequences
   if (const Tensor& start = p.table[kQueryStart]; start.defined()) {

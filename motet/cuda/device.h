@@ -291,8 +291,9 @@ inline void use_device(int device) {
 /// Why the current device cannot run the kernels; "" when it can.
 inline const char* device_why_not() {
   int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return cudaGetErrorString(error);  // a driver older than the toolkit, for instance
   return major < 8 ? "the GPU is older than compute capability 8.0" : "";
 }
 

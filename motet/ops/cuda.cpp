@@ -14,10 +14,12 @@ std::string why_not_step_library(const Tensor& x) {
   return why_not_cuda(x, step_library, [](const cuda::StepKernels& kernels) { return kernels.why_not(); });
 }
 
+constexpr int64_t kBesideTheLast = 1024;  // threads of the last block count on behind it
+
 std::string why_not_numbers(const Tensor& x, const char* name) {
   if (!has_number_type(x)) return c10::str(name, " has dtype ", x.scalar_type());
   if (x.numel() == 0 || x.dim() == 0) return c10::str(name, " has no rows");
-  if (x.numel() > INT32_MAX) return c10::str(name, " has more numbers than 31 bits count");
+  if (x.numel() > INT32_MAX - kBesideTheLast) return c10::str(name, " has more numbers than 31 bits count");
   return "";
 }
 

@@ -14,6 +14,8 @@ struct Mix {
   plain::MixTensor part[kNumMixParts];
 };
 
+constexpr int64_t kMostStoredHeads = 256;  // a byte tells one
+
 struct Args {
   int B, T, S, D, E, score_heads, softmax_heads, output_heads, key_heads, value_heads;
   plain::Operand q, k, v, dout;

@@ -113,6 +113,7 @@ const char* why_not(const plain::Problem& p) {
   if (std::max({p.score_heads, p.softmax_heads, p.output_heads}) > kMaxHeads) return "more than 64 heads";
   if (std::max({p.T, p.S, p.B * p.T * p.output_heads}) > INT32_MAX / 2)
     return "more queries or keys than 32 bits count";
+  if (std::max(p.key_heads, p.value_heads) > kMostStoredHeads) return "more than 256 stored heads";
   return device_why_not();
 }
 

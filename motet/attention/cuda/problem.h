@@ -45,8 +45,8 @@ struct BetweenBack {
 enum class Pass : uint8_t { forward, backward, lse, given_lse, between, between_back };
 
 /// Each function puts its work on the stream and returns without waiting: null, or what CUDA says is wrong. The bits of
-/// results depend on the shapes alone. Nothing is synchronised and nothing copied from the host, so that a CUDA graph
-/// may hold any of them.
+/// results depend on shapes, on whether rows lie at multiples of 16 bytes and on the device. Nothing is synchronised
+/// and nothing copied from the host, so that a CUDA graph may hold any of them.
 struct Api {
   /// Makes a device the current one for this thread's calls: the CUDA runtime in the library does not see which one is
   /// torch's.

@@ -332,7 +332,8 @@ weigh(const MOTET_PARAMETER Call c) {
       const int head = unit.first_score + h + j, output = unit.first_output + h + j;
       const bool real = head < a.score_heads;
       loop_head[j] = real ? (kOwnKeys ? head : a.key_of[head]) - loop_base : 0;
-      const bool carried = output < a.output_heads && output - unit.first_output < kHeads;
+      const int outputs = a.pairs.lambda ? kHeads / 2 : kHeads;  // of the unit
+      const bool carried = output < a.output_heads && output - unit.first_output < outputs;
       value_head[j] = carried ? (kOwnKeys ? output : a.value_of[output]) - value_base : 0;
       load_own<kBfloat16, kTiles>(q[j], kOwnKeys ? a.k : a.q, at.b, at.own0, real ? (kOwnKeys ? a.S : a.T) : 0,
                                   real ? (kOwnKeys ? a.key_of[head] : head) : 0, a.D, kScoreScale, l);

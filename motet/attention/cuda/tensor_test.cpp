@@ -170,6 +170,16 @@ TEST_F(Tensor, ForwardAlone) {
     plain(o, 40, 40);
     o.pairs = true, o.output_heads = o.value_heads = 20;
   });
+  {
+    SCOPED_TRACE("values of the next pairs far away");
+    Options o = dcmha();
+    o.T = 40, o.S = 45, o.B = 1;
+    plain(o, 32, 32);
+    o.pairs = true, o.output_heads = 16, o.value_heads = 108;
+    Sample s(o);
+    for (int64_t h = 0; h < 16; ++h) s.p.value_of[static_cast<size_t>(h)] = h < 8 ? h : 92 + h;
+    expect_forward(s);
+  }
   check("query full rank",
         [](Options& o) { o.pre = {kQueryFull}, o.post = {kQueryFull, kQueryDown, kQueryUp}, o.query_rank = 5; });
 }

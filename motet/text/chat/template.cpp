@@ -1,6 +1,7 @@
 #include "motet/text/chat/template.h"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 
 #include "motet/core/error.h"
@@ -16,6 +17,12 @@ using Kind = TemplateNode::Kind;
 using Value = TemplateValue;
 
 const Value kUndefined(Value::value_t::discarded);
+const std::vector<std::string> kFunctions{"namespace", "range", "raise_exception", "strftime_now"};
+constexpr size_t kLongestDate = 256;
+
+bool is_function(const std::string& name) {
+  return std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
+}
 
 class Interpreter {
  public:
@@ -165,7 +172,8 @@ class Interpreter {
     const Value* stands = &made;
     if (node.kind == Kind::name) {
       stands = find(node.text);
-      if (!stands) return kUndefined;
+      if (!stands && !is_function(node.text)) return kUndefined;
+      if (!stands) stands = &(made = "<function " + node.text + ">");
     } else if (node.kind == Kind::member || node.kind == Kind::index) {
       Value held;
       const Value& of = view(*node.parts[0], held);
@@ -295,7 +303,21 @@ class Interpreter {
       stop(node, message);
     }
     if (function.text == "range") return range(node, values);
-    stop(node, "the function " + quote(function.text) + " is not supported; known: namespace, range, raise_exception");
+    if (function.text == "strftime_now") return date(node, values);
+    stop(node, "the function " + quote(function.text) + " is not supported; known: " + joined(kFunctions));
+  }
+
+  // As transformers has it: the local time in the format of C's strftime.
+  Value date(const Node& node, const std::vector<Value>& values) {
+    if (values.size() != 1 || !values[0].is_string()) stop(node, "strftime_now() wants one text");
+    const std::string format = values[0].get<std::string>();
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    char text[kLongestDate];
+    const size_t size = std::strftime(text, sizeof text, format.c_str(), ::localtime_r(&now, &local));
+    if (size == 0 && !format.empty())
+      stop(node, "strftime_now() makes nothing, or more than " + std::to_string(kLongestDate - 1) + " bytes");
+    return std::string(text, size);
   }
 
   Value range(const Node& node, const std::vector<Value>& values) {

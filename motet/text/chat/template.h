@@ -12,7 +12,7 @@ struct TemplateNode;
 
 // Text, {{ }}, {% if for set generation break continue %}, {# #} with the white-space rules of Hugging Face
 // (trim_blocks, lstrip_blocks). Expressions: literals, operators, ternaries, slices, the common tests, filters and
-// string methods, namespace(), range(), raise_exception().
+// string methods, namespace(), range(), raise_exception(), strftime_now().
 class ChatTemplate {
  public:
   // Throws Error that begins with `where` and names the line and the construct that is wrong or not supported.

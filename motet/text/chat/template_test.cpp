@@ -1,5 +1,6 @@
 #include "motet/text/chat/template.h"
 
+#include <ctime>
 #include <random>
 
 #include "motet/core/error.h"
@@ -84,6 +85,30 @@ TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
   for (int i = 0; i < 1000; ++i) deep += "+1";
   EXPECT_EQ(refused("{{ " + deep + " }}"), "t: line 1: an expression has more than 400 operators");
   EXPECT_EQ(refused("{{ " + std::string(1000, '(') + " }}"), "t: line 1: an expression is more than 48 levels deep");
+}
+
+// Templates ask whether there is one, and write a date of their own where there is none.
+TEST(ChatTemplate, StrftimeNowIsTodaysDate) {
+  const std::string format = "%d %b %Y";
+  const auto today = [&] {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    char text[64];
+    return std::string(text, std::strftime(text, sizeof text, format.c_str(), ::localtime_r(&now, &local)));
+  };
+  const ChatTemplate source(
+      "{% if strftime_now is defined %}{% set d = strftime_now('%d %b %Y') %}{% else %}{% set d = '26 Jul 2024' %}"
+      "{% endif %}{{ d }}{{ other is defined }}");
+  const std::string before = today(), text = source.render(Json::object()), after = today();
+  EXPECT_TRUE(text == before + "False" || text == after + "False") << text;
+  const auto refused = [](const std::string& call) {
+    return message_of<Error>([&] { ChatTemplate("{{ strftime_now(" + call + ") }}", "t").render(Json::object()); });
+  };
+  EXPECT_EQ(refused(""), "t: line 1: strftime_now() wants one text");
+  EXPECT_EQ(refused("5"), "t: line 1: strftime_now() wants one text");
+  EXPECT_EQ(refused("'%c%c%c%c%c%c%c%c%c%c%c%c%c%c%c%c'"),
+            "t: line 1: strftime_now() makes nothing, or more than 255 bytes");
+  EXPECT_EQ(ChatTemplate("[{{ strftime_now('') }}]").render(Json::object()), "[]");
 }
 
 // A list of messages is looked at where it stands: a copy for each look at one of them would take an hour.
