@@ -68,8 +68,25 @@ def test_bench_measures_it_as_it_lies(stored):
     shape = "--shape prompt=8,generate=4,depth=0 --repeats 2 --rivals none".split()
     rows = json.loads(printed("bench", "infer", "-m", folder, *shape, "--json"))
     assert [row["program"] for row in rows if row["case"] == "tg4"] == [f"motet model {dtype}", "motet model int8"]
+    assert "--rivals: transformers, which computes in float32, want that among --weights" in refused(
+        2, "bench", "infer", "-m", folder, "--rivals", "transformers"
+    )
     parameters = next(row["value"] for row in json.loads(printed("inspect", folder, "--json")) if row["what"] == "parameters")
     assert {row["model_bytes"] < 3 * parameters for row in rows} == {True}  # few numbers are in no matrix
+
+
+def test_items_go_on_whatever_keeps_the_weights(stored, tmp_path):
+    """Scores are those of float32, so a file of one is the other's."""
+    folder, dtype = stored
+    questions, items = tmp_path / "q.jsonl", tmp_path / "items"
+    questions.write_text("".join(json.dumps({"query": f"The {word} is", "choices": ["good", "a licence"], "gold": 0}) + "\n" for word in "abc"))
+    score = lambda *more: printed("eval", "multiple-choice", "-m", folder, questions, "--items", items, *more)  # noqa: E731
+    score("--weights", "float32")
+    wide = items.read_bytes()
+    score()
+    assert items.read_bytes() == wide
+    other = refused(1, "eval", "multiple-choice", "-m", folder, questions, "--items", items, "--weights", "int8")
+    assert "belongs to another evaluation" in other
 
 
 def test_a_number_that_float16_lacks_is_refused(tmp_path):

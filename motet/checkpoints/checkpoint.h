@@ -48,6 +48,8 @@ struct Placement {
 /// How inference keeps the matrices of a checkpoint with no number changed: in 8 or 16 bits where every one of them is
 /// stored so, else in float32.
 WeightType stored_weights(const Checkpoint&);
+/// The same where a device gains by it: on the CPU; elsewhere 16 bits would be widened for every prompt.
+WeightType usual_weights(const Checkpoint&, at::Device);
 /// Throws Error as load_model does where the tensors are not those that config.json asks for, by name, shape or type;
 /// reads none of them.
 void check_tensors(const Checkpoint&);

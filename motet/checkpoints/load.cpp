@@ -126,13 +126,17 @@ Model load_model(const Checkpoint& c, const Placement& placement) {
       const auto matrix = matrices.find(row.ours[i]);
       if (keeps && matrix != matrices.end() && values[i].scalar_type() == kept) {
         const Tensor rows = values[i].contiguous();
-        matrix->second->keep({.values_NK = rows, .kept = true, .mapped = rows.is_alias_of(lies)});
+        matrix->second->keep({.values_NK = rows, .kept = true, .mapped = stored.in_file && rows.is_alias_of(lies)});
       } else {
         parameters[row.ours[i]].copy_(values[i]);
       }
     }
   }
   return model;
+}
+
+WeightType usual_weights(const Checkpoint& c, at::Device device) {
+  return c.in_8_bits || device.is_cpu() ? stored_weights(c) : WeightType::float32;
 }
 
 WeightType stored_weights(const Checkpoint& c) {

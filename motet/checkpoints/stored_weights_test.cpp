@@ -1,15 +1,20 @@
 // Folders in 16 bits: inference keeps their matrices so, with the bits of float32.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <fstream>
+
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/convert.h"
 #include "motet/checkpoints/eight_bits.h"
 #include "motet/checkpoints/model_folder.h"
 #include "motet/checkpoints/testing.h"
+#include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/mechanisms/contender.h"
 #include "motet/models/testing.h"
 #include "motet/ops/number_type.h"
+#include "motet/ops/other_device.h"
 
 namespace motet {
 namespace {
@@ -65,18 +70,19 @@ TEST_F(StoredWeights, OfSixteenBitsStaySoWithTheBitsOfFloat32) {
 
 // Tensors that hold several of ours, or their rows in another order.
 TEST_F(StoredWeights, OfEveryPublishedLayoutToo) {
-  int layouts = 0;
-  for (const auto& entry : fs::directory_iterator("tests/golden/model")) {
-    if (!fs::exists(entry.path() / "config.json")) continue;
-    const Checkpoint published = open_checkpoint(entry.path());
+  std::vector<fs::path> folders;
+  for (const char* of : {"tests/golden/model", "tests/golden/encoder"})
+    for (const auto& entry : fs::directory_iterator(of))
+      if (fs::exists(entry.path() / "config.json")) folders.push_back(entry.path());
+  EXPECT_EQ(folders.size(), 10U);
+  for (const fs::path& folder : folders) {
+    const Checkpoint published = open_checkpoint(folder);
     for (const WeightType type : {WeightType::bfloat16, WeightType::float16}) {
-      const fs::path to = path(entry.path().filename().string() + name(type));
+      const fs::path to = path(folder.filename().string() + name(type));
       convert_checkpoint(published, *published.layout, to, {.dtype = dtype_of(type)});
       expect_bits_of_float32(open_checkpoint(to), type);
     }
-    ++layouts;
   }
-  EXPECT_GT(layouts, 5);
 }
 
 // A copy is memory that no other process shares, and that is left for caches twice.
@@ -89,8 +95,33 @@ TEST_F(StoredWeights, LieInTheMappedFileWhereItsOrderIsOurs) {
     EXPECT_EQ(file_at(w.values_NK.const_data_ptr()), fs::canonical(checkpoint.folder) / "model.safetensors") << name;
     EXPECT_EQ(layer->mapped_bytes(), 2 * w.values_NK.numel()) << name;
   }
+  EXPECT_GT(model->mapped_bytes(), model->num_parameters());
   model->prepare(WeightType::int8);
-  for (const auto& [name, layer] : matrices_of(*model)) EXPECT_EQ(layer->mapped_bytes(), 0) << name;
+  EXPECT_EQ(model->mapped_bytes(), 0);
+}
+
+// As older writers left it: the header ends at any byte, and numbers that are not aligned are copied.
+TEST_F(StoredWeights, BehindAnOddHeaderAreCopied) {
+  const Checkpoint checkpoint = stored({}, {{"mechanism", "softmax"}}, at::kBFloat16);
+  const fs::path file = checkpoint.folder / "model.safetensors";
+  std::string bytes = read_file(file);
+  ++bytes[0];
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  bytes.insert(sizeof header + header - 1, " ");
+  std::ofstream(file, std::ios::binary) << bytes;
+  const Checkpoint odd = open_checkpoint(checkpoint.folder);
+  Model model = load_model(odd, {.weights = stored_weights(odd)});
+  EXPECT_EQ(model->mapped_bytes(), 0);
+  EXPECT_TRUE(logits(odd, WeightType::bfloat16).equal(logits(odd, WeightType::float32)));
+}
+
+TEST_F(StoredWeights, OnAnotherDeviceAreFloat32UnlessInEightBits) {
+  Checkpoint halves = stored({}, {{"mechanism", "softmax"}}, at::kHalf);
+  EXPECT_EQ(usual_weights(halves, at::kCPU), WeightType::float16);
+  EXPECT_EQ(usual_weights(halves, other_device()), WeightType::float32);
+  halves.in_8_bits = true;
+  EXPECT_EQ(usual_weights(halves, other_device()), WeightType::int8);
 }
 
 TEST_F(StoredWeights, OfSeveralTypesAreFloat32) {

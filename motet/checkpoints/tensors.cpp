@@ -22,13 +22,17 @@ const std::vector<std::pair<const char*, at::ScalarType>>& dtypes() {
   return all;
 }
 
+bool is_aligned(std::span<const std::byte> bytes, at::ScalarType dtype) {
+  return reinterpret_cast<uintptr_t>(bytes.data()) % c10::elementSize(dtype) == 0;
+}
+
 // A view of the file's bytes, which holds the file. What is not aligned for its type is copied: torch reads numbers.
 Tensor from_bytes(const std::shared_ptr<const void>& file, std::span<const std::byte> bytes,
                   const std::vector<int64_t>& shape, at::ScalarType dtype) {
   if (bytes.empty()) return at::empty(shape, dtype);
   auto* data = const_cast<std::byte*>(bytes.data());
   const Tensor raw = at::from_blob(data, {static_cast<int64_t>(bytes.size())}, at::TensorOptions(at::kByte));
-  if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) != 0) return raw.clone().view(dtype).view(shape);
+  if (!is_aligned(bytes, dtype)) return raw.clone().view(dtype).view(shape);
   return at::from_blob(data, shape, [file](void*) {}, at::TensorOptions(dtype));
 }
 
@@ -38,8 +42,9 @@ Tensors tensors_of(const std::string& path) {
   Tensors out{.where = path, .all = {}, .files = file};
   for (const TensorView& view : file->tensors()) {
     const at::ScalarType dtype = torch_dtype_of(view.dtype, path + ": tensor " + quote(view.name));
-    out.all[view.name] = {view.shape, dtype,
-                          [file, view, dtype] { return from_bytes(file, view.bytes, view.shape, dtype); }, view.dtype};
+    out.all[view.name] = {
+        view.shape, dtype, [file, view, dtype] { return from_bytes(file, view.bytes, view.shape, dtype); },
+        view.dtype, {},    is_aligned(view.bytes, dtype)};
   }
   return out;
 }

@@ -15,6 +15,7 @@ struct StoredTensor {
   std::function<Tensor()> load;       // on the CPU; may be a view of the mapped file, which must not be written to
   std::string stored_as;              // the file's own name of its type: "BF16", "Q4_K"
   std::function<Matrix()> kept = {};  // of a matrix in 8 bits (eight_bits.h): as it lies in the mapped file
+  bool in_file = false;               // `load` gives a view of the mapped file, not a copy
 };
 
 /// All tensors of a model by name. Copies share the mapped files.

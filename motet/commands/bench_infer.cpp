@@ -47,11 +47,12 @@ struct Scratch {
 };
 
 // Of --weights; a folder is measured as it is, and in 8 bits.
-std::vector<WeightType> weight_types(const std::string& given, const std::optional<Checkpoint>& own) {
+std::vector<WeightType> weight_types(const std::string& given, const std::optional<Checkpoint>& own,
+                                     at::Device device) {
   std::vector<WeightType> types;
   for (const std::string& name : words(given)) types.push_back(parse_weight_type(name));
   if (!types.empty()) return types;
-  types = {own ? stored_weights(*own) : WeightType::float32};
+  types = {own ? usual_weights(*own, device) : WeightType::float32};
   if (types[0] != WeightType::int8) types.push_back(WeightType::int8);
   return types;
 }
@@ -177,8 +178,11 @@ int bench_infer(const nlohmann::json& request) {
     fail_usage("--mechanisms and --model are both given, want one: models of mechanisms have drawn weights");
   std::optional<Checkpoint> own;
   if (request.contains("model")) own = open_checkpoint(model_folder(request, "model"));
-  const std::vector<WeightType> types = weight_types(asked.weights, own);
+  const std::vector<WeightType> types = weight_types(asked.weights, own, device);
   const std::vector<std::string> rivals = rival_names(asked.rivals, device, own);
+  if (words(asked.rivals) == rivals && std::find(rivals.begin(), rivals.end(), "transformers") != rivals.end() &&
+      std::find(types.begin(), types.end(), WeightType::float32) == types.end())
+    fail_usage("--rivals: transformers, which computes in float32, want that among --weights");
   const Setup setup{two_threads(request), repeats, "Means", device};
   InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};
   bench.turns.repeats = setup.repeats;

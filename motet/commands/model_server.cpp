@@ -75,8 +75,8 @@ std::string name_of(const ServeOptions& options, const std::filesystem::path& fo
 
 int64_t cache_limit(const ServeOptions& options, const ModelImpl& model) {
   if (options.cache_bytes > 0) return options.cache_bytes;
-  const std::optional<int64_t> free = model.room();
-  return free ? *free / 10 * 6 : int64_t{1} << 30;
+  const std::optional<int64_t> free = free_memory(model.device());
+  return free ? default_cache_bytes(*free, model.mapped_bytes()) : int64_t{1} << 30;
 }
 
 HttpHeaders cors_headers(const std::string& origin) {
@@ -87,6 +87,8 @@ HttpHeaders cors_headers(const std::string& origin) {
 }
 
 }  // namespace
+
+int64_t default_cache_bytes(int64_t free, int64_t mapped) { return std::max((free - mapped) / 10 * 6, free / 10); }
 
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";

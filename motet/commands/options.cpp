@@ -224,9 +224,7 @@ const Fields<BenchRequest>& bench_options() {
       {"dtype", &B::dtype, "attention: float32, bfloat16 or float16; train: float32, float64 or bfloat16 (autocast)"},
       {"mechanisms", &B::mechanisms, "train, infer: whose models take turns, as in mha,dcmha; by default mha"},
       {"weights", &B::weights,
-       "infer: of float32, bfloat16, float16 and int8; by default as a folder has them, else float32, and int8; serve: "
-       "one of "
-       "them"},
+       "infer: of float32, bfloat16, float16, int8; by default a folder's own or float32, and int8; serve: one"},
       {"rivals", &B::rivals,
        "train: of torch and compile, by default torch; infer: of llama_cpp and transformers (by default both), or "
        "none; serve: llama_server, by default none"},

@@ -187,7 +187,7 @@ nlohmann::json task_of(const fs::path& folder) {
 LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sampling) {
   const Checkpoint checkpoint = open_checkpoint(folder);
   const at::Device device = parse_device(sampling.device);
-  const WeightType weights = sampling.weights.value_or(stored_weights(checkpoint));
+  const WeightType weights = sampling.weights.value_or(usual_weights(checkpoint, device));
   LoadedModel made{.model = load_model(checkpoint, {.device = device, .weights = weights}),
                    .tokenizer = nullptr,
                    .companions = companions_of(checkpoint),
@@ -202,7 +202,8 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
 Model load_for_scoring(const Checkpoint& checkpoint, const EvalRequest& asked, at::Device device) {
   const TrainDtype otherwise = value_of(train_dtypes(), trained_dtype(checkpoint), "dtype");
   const bool in_float32 = asked.dtype.value_or(otherwise) == TrainDtype::float32 || checkpoint.in_8_bits;
-  const WeightType weights = asked.weights.value_or(in_float32 ? stored_weights(checkpoint) : WeightType::float32);
+  const WeightType weights =
+      asked.weights.value_or(in_float32 ? usual_weights(checkpoint, device) : WeightType::float32);
   const bool narrow = weights != WeightType::float32;
   if (narrow && asked.dtype.value_or(TrainDtype::float32) != TrainDtype::float32)
     fail_usage("--dtype: ", word_of(train_dtypes(), *asked.dtype), " of weights in ", name(weights),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "motet/commands/model_server.h"
 #include "motet/models/testing.h"
 
 namespace motet {
@@ -25,6 +26,13 @@ TEST(BatchModel, LogitsOfAPromptComeAFewRowsAtATime) {
     rows += count, end = logits.data() + logits.size();
   });
   EXPECT_EQ(rows, kPrompt);
+}
+
+TEST(ModelServer, KeysLeaveRoomForWeightsInFiles) {
+  EXPECT_EQ(default_cache_bytes(1000, 0), 600);
+  EXPECT_EQ(default_cache_bytes(1000, 500), 300);
+  EXPECT_EQ(default_cache_bytes(1000, 990), 100);  // the weights' pages come and go then
+  EXPECT_EQ(default_cache_bytes(1000, 5000), 100);
 }
 
 }  // namespace

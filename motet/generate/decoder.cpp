@@ -15,7 +15,7 @@ constexpr int64_t kPromptTokens = 512;    // of a prompt at once: what bounds th
 
 void check_room(ModelImpl& model, int64_t tokens, int64_t sequences, const CacheOptions& options) {
   const int64_t needed = sequences * cache_bytes(model, tokens, options);
-  const std::optional<int64_t> available = model.room();
+  const std::optional<int64_t> available = free_memory(model.device());
   if (!available || needed <= *available) return;
   fail("generate: the cache of ", sequences, sequences == 1 ? " sequence" : " sequences", " of ", tokens,
        " tokens takes ", needed, " bytes, want at most the ", *available, " that are free on ", model.device().str(),

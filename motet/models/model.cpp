@@ -6,7 +6,6 @@
 
 #include "motet/core/error.h"
 #include "motet/models/recompute.h"
-#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -197,12 +196,11 @@ std::string ModelImpl::first_non_finite(const Tensor& ids, const Tensor& documen
   return !first.empty() || finite(logits(normed(last))) ? first : "the output";
 }
 
-std::optional<int64_t> ModelImpl::room() const {
-  std::optional<int64_t> bytes = free_memory(device());
-  if (!bytes) return bytes;
+int64_t ModelImpl::mapped_bytes() const {
+  int64_t bytes = 0;
   for (const auto& module : modules())
-    if (const auto* linear = module->as<LinearImpl>()) *bytes -= linear->mapped_bytes();
-  return std::max<int64_t>(0, *bytes);
+    if (const auto* linear = module->as<LinearImpl>()) bytes += linear->mapped_bytes();
+  return bytes;
 }
 
 int64_t ModelImpl::num_parameters() const {

@@ -108,9 +108,8 @@ class ModelImpl : public torch::nn::Module {
   const Tensor& output_weight() const { return decoder()->weight; }
   Tensor output_bias() const { return masked_head ? masked_head->bias : Tensor(); }
   int64_t num_parameters() const;
-  /// Bytes that caches can take: of free_memory() what leaves the matrices that lie in files in memory, which the
-  /// system counts as free. Nothing where nobody tells.
-  std::optional<int64_t> room() const;
+  /// Of matrices that lie in mapped files, memory that the system counts as free.
+  int64_t mapped_bytes() const;
 
  private:
   const Linear& decoder() const { return lm_head ? lm_head : embedding_.tokens(); }

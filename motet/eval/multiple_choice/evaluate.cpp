@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "motet/checkpoints/eight_bits.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/interrupt.h"
@@ -78,12 +79,13 @@ std::string hash_of_model(ModelImpl& model) {
     const auto own = host_bytes(some);
     bytes.append(name).append(reinterpret_cast<const char*>(own.data()), own.size());
   };
-  for (const auto& item : model.named_parameters()) append(item.key(), item.value());
-  for (const auto& item : model.named_modules()) {  // those in fewer bits are no parameters
-    const auto* linear = item.value()->as<LinearImpl>();
-    const Matrix kept = linear ? linear->operands().weight_NK : Matrix();
-    if (kept.kept) append(item.key(), kept.values_NK);
-    if (kept.kept && kept.scale_N.defined()) append(item.key(), kept.scale_N);
+  const std::map<std::string, LinearImpl*> matrices = matrices_of(model);
+  for (const auto& item : model.named_parameters()) {
+    const auto found = matrices.find(item.key());
+    const Matrix w = found == matrices.end() ? Matrix() : found->second->operands().weight_NK;
+    const bool halves = w.kept && !w.scale_N.defined();  // which score as float32 does
+    append(item.key(), halves ? w.values_NK.flatten().slice(0, 0, kProbe).to(at::kFloat) : item.value());
+    if (w.scale_N.defined()) append(item.key(), w.values_NK), append(item.key(), w.scale_N);
   }
   return c10::sha1(bytes).str();
 }
