@@ -9,6 +9,12 @@ import time
 
 from conftest import FEW_WINDOWS, MOTET, ROOT, environment, last_checkpoint, run
 
+# What prints every bit of an answer: texts with each token's probability, and the nats of a text by position.
+ANSWERS = (
+    ["generate", "-p", "Licensed to", "-n", "40", "--temp", "0", "-o", "json", "--logprobs", "5", "--ignore-eos"],
+    ["generate", "-p", "Licensed to", "-n", "8", "--samples", "3", "--seed", "1", "--cache-type", "int8", "-o", "json", "--logprobs", "0"],
+    ["eval", "--json", "--positions", "4", ROOT / "LICENSE"],
+)
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from conftest import ROOT, environment, last_checkpoint, refused, run
-from serving import serving, small_model
+from serving import ANSWERS, serving, small_model
 
 sys.path.insert(0, str(ROOT / "python"))
 TEXT = ROOT / "LICENSE"
@@ -40,9 +40,7 @@ def digest(*arguments):
 def test_answers_are_those_of_quantising_at_load(pair):
     """Texts with every token's probability, and the nats of a text by position: sha256 of what is printed."""
     model, narrow = pair
-    for flags in (["generate", "-p", "Licensed to", "-n", "40", "--temp", "0", "-o", "json", "--logprobs", "5", "--ignore-eos"],
-                  ["generate", "-p", "Licensed to", "-n", "8", "--samples", "3", "--seed", "1", "--cache-type", "int8", "-o", "json", "--logprobs", "0"],
-                  ["eval", "--json", "--positions", "4", TEXT]):  # fmt: skip
+    for flags in ANSWERS:
         wanted = digest(*flags, "-m", model, "--weights", "int8")
         assert wanted == digest(*flags, "-m", narrow) == digest(*flags, "-m", narrow, "--weights", "int8")
         assert wanted != digest(*flags, "-m", model)  # else nothing is compared

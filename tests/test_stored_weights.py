@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, refused, run
-from serving import serving, small_model
+from serving import ANSWERS, serving, small_model
 
 TEXT = ROOT / "LICENSE"
 
@@ -26,9 +26,7 @@ def printed(*arguments):
 
 def test_texts_and_scores_are_those_of_float32(stored):
     folder, dtype = stored
-    for flags in (["generate", "-p", "Licensed to", "-n", "40", "--temp", "0", "-o", "json", "--logprobs", "5", "--ignore-eos"],
-                  ["generate", "-p", "Licensed to", "-n", "8", "--samples", "3", "--seed", "1", "--cache-type", "int8", "-o", "json", "--logprobs", "0"],
-                  ["eval", "--json", "--positions", "4", TEXT]):  # fmt: skip
+    for flags in ANSWERS:
         wide = printed(*flags, "-m", folder, "--weights", "float32")
         assert printed(*flags, "-m", folder) == printed(*flags, "-m", folder, "--weights", dtype) == wide
         assert printed(*flags, "-m", folder, "--weights", "int8") != wide  # else nothing is compared
