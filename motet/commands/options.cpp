@@ -5,7 +5,8 @@ namespace {
 
 constexpr const char* kDevice = "cpu, cuda or cuda:N; auto: a GPU if there is one";
 constexpr const char* kWeights =
-    "how the model's matrices are kept; auto: in the 8 or 16 bits in which the folder has them, else float32";
+    "how the model's matrices are kept; auto: in the 8 bits, on the CPU the 16 bits too, in which the folder has them, "
+    "else float32";
 
 constexpr const char* kPrecision =
     "high: attention and linear layers multiply float32 in three products of AMX tiles (wants AMX)";

@@ -63,8 +63,11 @@ int weights(const TiledCall& call, Weight w, int64_t first, float* wide, float* 
       std::memcpy(to, static_cast<const uint16_t*>(w.data) + n * w.K, 2 * static_cast<size_t>(w.K));
       continue;
     }
-    const float* row = static_cast<const float*>(w.data) + n * w.K;
-    if (w.type != WeightType::float32) dequantize_rows(w, n, 1, wide), row = wide;
+    const float* row = wide;
+    if (w.type == WeightType::float32)
+      row = static_cast<const float*>(w.data) + n * w.K;
+    else
+      dequantize_rows(w, n, 1, wide);
     with_parts(count, [&](auto number) HWY_ATTR { split_row<number()>(row, w.K, to, kBlock * call.pairs); });
   }
   return count;
