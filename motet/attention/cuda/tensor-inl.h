@@ -26,6 +26,8 @@ inline constexpr int kStatsBytes = kLoop * kHeads * 4;    // of 16 rows: one flo
 inline constexpr float kLog2e = 1.44269504088896f;
 inline constexpr float kScoreScale = 1.f / 16;  // scores are kept so much smaller: |q . k| up to 2^20 fits float16
 inline constexpr float kLift = 8;               // weights are kept times 2^8, out of float16's subnormals
+/// Likewise where gradients are made: a score's, weight times gradient of the weight, may have 512 times max |dout|.
+inline constexpr float kGradientLift = 4;
 
 /// Which parts the mixes of a call have: none at all, a matrix for each own row, and something for loop rows too.
 enum class Mixing : uint8_t { none, own, both };
@@ -39,7 +41,7 @@ struct Call {
   int loop_box, value_box;              // heads of a tile
   float* lse;                           // [units][B,query_rows,16], base 2; 0 where a query sees nothing
   float* row_sums;                      // likewise: sum over keys of P dP
-  const float* dout_scale;              // dout is multiplied by it, so that float16 holds dout . v
+  const float* dout_scale;              // [B]: dout is multiplied by it, so that float16 holds dout . v
   float* lse_out;                       // [B,Ha,T], natural
   void* out;                            // out, dq; with kOwnKeys dk or dv
   float* matrix_gradients;              // [B,own_rows][2 mixes][16][16]

@@ -56,6 +56,11 @@ TileMap map_of(Launches& to, const plain::Operand& x, int64_t B, int64_t rows, i
   return map;
 }
 
+/// Blocks that look for the largest number of a sequence of dout.
+int scale_blocks(const plain::Problem& p) {
+  return static_cast<int>(std::min(blocks_of(p.T, kScaleRows), blocks_of(kScaleBlocks, p.B)));
+}
+
 /// Everything that a pass has in the workspace.
 struct Memory {
   char *matrices[2], *loop_mix[2];  // of own queries, of own keys
@@ -78,7 +83,7 @@ struct Memory {
     unsafe = space.take<int>(p.B);
     if (back) {
       row_sums = space.take<float>(rows[0] * kHeads);
-      dout_scale = space.take<float>(1 + kScaleBlocks);
+      dout_scale = space.take<float>(p.B * (1 + scale_blocks(p)));
       matrix_gradients = space.take<float>(std::max(rows[0], rows[1]) * 2 * kHeads * kHeads);
       weight_sums = space.take<float>(p.B * blocks_of(p.T, kSumEach) * 2 * kHeads * kHeads);
     }
@@ -167,12 +172,10 @@ keep_lse(const MOTET_PARAMETER Keep k) {
 }
 
 void put_scale(Launches& to, const plain::Problem& p, const Memory& memory, const plain::Operand& dout) {
-  Scale scale{dout, static_cast<int>(p.B), static_cast<int>(p.T), static_cast<int>(p.output_heads),
-              static_cast<int>(p.E)};
-  scale.blocks = static_cast<int>(std::min<int64_t>(blocks_of(p.B * p.T, kScaleRows), kScaleBlocks));
-  scale.scale = memory.dout_scale, scale.largest = memory.dout_scale + 1;
-  to.run(find_largest, scale.blocks, 1, kFlatThreads, kFlatThreads * 4, scale);
-  to.run(scale_dout, 1, 1, kFlatThreads, kFlatThreads * 4, scale);
+  Scale scale{dout, static_cast<int>(p.T), static_cast<int>(p.output_heads), static_cast<int>(p.E), scale_blocks(p)};
+  scale.scale = memory.dout_scale, scale.largest = memory.dout_scale + p.B;
+  to.run(find_largest, p.B * scale.blocks, 1, kFlatThreads, kFlatThreads * 4, scale);
+  to.run(scale_dout, p.B, 1, kFlatThreads, kFlatThreads * 4, scale);
 }
 
 void put_log_sums(Launches& to, const plain::Problem& p, const Memory& memory, float* lse_out) {

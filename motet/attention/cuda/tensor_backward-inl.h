@@ -3,7 +3,8 @@
 
 // Backward of the tensor kernels, for calls with a mix: row sums of P dP, then of queries (and, with kOwnKeys, of keys)
 // the gradient of the rows and, for each own row and mix, that of its 16x16 matrix, which tensor_pack-inl.h takes
-// apart. Who owns a row alone adds to it. dV is weigh (tensor_forward-inl.h) with kOwnKeys.
+// apart. Who owns a row alone adds to it. dV is weigh (tensor_forward-inl.h) with kOwnKeys. What is summed there is
+// 2^kGradientLift times as large, as weights are, and dout_scale times.
 namespace motet::cuda::tensor {
 
 inline constexpr int kRowSumRows = 32,
@@ -25,7 +26,7 @@ struct GradientMemory {
                             barrier = matrices + 2 * kGradientRows * kMatrixBytes, bytes = barrier + 16;
 };
 
-/// -lse or -row sum of own row `row`, as load_differences() has put it, for all of a lane's elements.
+/// What load_differences() has put of own row `row`, for all of a lane's elements.
 MOTET_DEVICE void own_stats(float* d, uint32_t at, int row, const Lane& lane) {
   MOTET_UNROLL
   for (int k = 0; k < 2; ++k) {
@@ -33,12 +34,12 @@ MOTET_DEVICE void own_stats(float* d, uint32_t at, int row, const Lane& lane) {
     d[4 * k] = d[4 * k + 2] = v.x, d[4 * k + 1] = d[4 * k + 3] = v.y;
   }
 }
-/// Likewise of the loop rows.
-MOTET_DEVICE void loop_stats(float* d, uint32_t at, const Lane& lane) {
+/// `of` - lse or row sum of the loop rows, likewise.
+MOTET_DEVICE void loop_stats(float* d, uint32_t at, float of, const Lane& lane) {
   MOTET_UNROLL
   for (int k = 0; k < 4; ++k) {
     const float2 v = load8(at + (lane.g + (k & 1) * 8) * kHeads * 4 + (lane.c * 2 + (k >> 1) * 8) * 4);
-    d[2 * k] = -v.x, d[2 * k + 1] = -v.y;
+    d[2 * k] = of - v.x, d[2 * k + 1] = of - v.y;
   }
 }
 
@@ -56,7 +57,7 @@ row_sums(const MOTET_PARAMETER Call c) {
   load.init(base + At::barrier);
   const Walk<false, kRowSumRows> at(a);
   const char* loop_mix = c.loop_mix + static_cast<int64_t>(at.b) * (c.loop_rows / kLoop) * 2 * kLoopMixBytes;
-  const float dout_scale = *c.dout_scale;
+  const float dout_scale = c.dout_scale[at.b];
   for (int k = 0; k < 2; ++k)
     load_block<kRowSumThreads>(
         base + At::matrices + k * kRowSumRows * kMatrixBytes,
@@ -197,7 +198,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
   const int64_t sequence = static_cast<int64_t>(at.b);
   const char* loop_mix = c.loop_mix + sequence * (c.loop_rows / kLoop) * 2 * kLoopMixBytes;
   const float *lse = c.lse + sequence * c.query_rows * kHeads, *sums = c.row_sums + sequence * c.query_rows * kHeads;
-  const float dout_scale = *c.dout_scale, un = 1.f / dout_scale;
+  const float dout_scale = c.dout_scale[at.b], un = exp2f(-kGradientLift) / dout_scale;
   for (int k = 0; k < 2; ++k)
     load_block<kGradientThreads>(
         base + At::matrices + k * kGradientRows * kMatrixBytes,
@@ -205,7 +206,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
         kGradientRows * kMatrixBytes);
   if (!kOwnKeys) {
     constexpr int kStats = kGradientRows * kHeads;
-    load_differences<kGradientThreads>(base + At::stats, lse + at.own0 * kHeads, kStats, 0);
+    load_differences<kGradientThreads>(base + At::stats, lse + at.own0 * kHeads, kStats, kGradientLift);
     load_differences<kGradientThreads>(base + At::stats + kStats * 4, sums + at.own0 * kHeads, kStats, 0);
   }
   block_sync();
@@ -222,7 +223,7 @@ gradients_of(const MOTET_PARAMETER Call c) {
         const uint32_t s0 = base + At::scores + (i & 1) * At::kScores, g0 = base + At::grads + (i & 1) * At::kScores;
         const auto start = [&](float* d, int row, int which) {
           if (kOwnKeys)
-            loop_stats(d, part + 2 * kLoopMixBytes + which * kStatsBytes, lane);
+            loop_stats(d, part + 2 * kLoopMixBytes + which * kStatsBytes, which == 0 ? kGradientLift : 0, lane);
           else
             own_stats(d, base + At::stats + which * kGradientRows * kHeads * 4, row, lane);
         };

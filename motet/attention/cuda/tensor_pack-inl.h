@@ -160,15 +160,15 @@ pack_loop(const MOTET_PARAMETER Pack p) {
   reinterpret_cast<uint4*>(p.loop_mix)[place] = {to[0], to[1], to[2], to[3]};
 }
 
-/// dout_scale: the power of 2 that brings max |dout| to 4..8. Blocks look for the largest number of some rows each, a
-/// row a warp, then one block for the largest of theirs.
+/// dout_scale: the power of 2 that brings a sequence's max |dout| to 4..8. Blocks look for the largest number of some
+/// rows each, a row a warp, then one block for the largest of theirs.
 struct Scale {
   plain::Operand dout;
-  int B, T, heads, width, blocks;
-  float* largest;  // [blocks]
-  float* scale;
+  int T, heads, width, blocks;  // blocks of a sequence
+  float* largest;               // [B,blocks]
+  float* scale;                 // [B]
 };
-inline constexpr int kScaleBlocks = 528, kScaleRows = kFlatThreads / 32;  // at most; rows of a block at once
+inline constexpr int kScaleBlocks = 528, kScaleRows = kFlatThreads / 32;  // about; rows of a block at once
 
 /// The largest of the block's threads' numbers, NaN if one is; for thread 0.
 MOTET_DEVICE float largest_of_block(float mine) {
@@ -183,8 +183,9 @@ MOTET_KERNEL(kFlatThreads)
 find_largest(const MOTET_PARAMETER Scale s) {
   float mine = 0;
   const int vectors = s.width / kVector;  // of a head
-  for (int row = blockIdx.x * kScaleRows + threadIdx.x / 32; row < s.B * s.T; row += s.blocks * kScaleRows) {
-    const int64_t first = row / s.T * s.dout.batch_stride + row % s.T * s.dout.row_stride;
+  const int64_t sequence = blockIdx.x / s.blocks;
+  for (int row = blockIdx.x % s.blocks * kScaleRows + threadIdx.x / 32; row < s.T; row += s.blocks * kScaleRows) {
+    const int64_t first = sequence * s.dout.batch_stride + row * s.dout.row_stride;
     for (int i = threadIdx.x % 32; i < s.heads * vectors; i += 32) {
       float x[kVector];
       load_all<kVector>(s.dout.data, s.dout.type, first + i / vectors * s.dout.head_stride + i % vectors * kVector, x);
@@ -198,9 +199,10 @@ find_largest(const MOTET_PARAMETER Scale s) {
 MOTET_KERNEL(kFlatThreads)
 scale_dout(const MOTET_PARAMETER Scale s) {
   float mine = 0;
-  for (int i = threadIdx.x; i < s.blocks; i += kFlatThreads) mine = larger_or_nan(mine, s.largest[i]);
+  for (int i = threadIdx.x; i < s.blocks; i += kFlatThreads)
+    mine = larger_or_nan(mine, s.largest[blockIdx.x * s.blocks + i]);
   mine = largest_of_block(mine);
-  if (threadIdx.x == 0) *s.scale = mine > 0 && mine < INFINITY ? exp2f(3 - ceilf(log2f(mine))) : 1;
+  if (threadIdx.x == 0) s.scale[blockIdx.x] = mine > 0 && mine < INFINITY ? exp2f(3 - ceilf(log2f(mine))) : 1;
 }
 
 /// Gradients of a side's parts from those of its rows' matrices; one thread a head of a row and mix.

@@ -284,6 +284,61 @@ TEST_F(Tensor, ScoresBeyondFloat16OfHiddenPairsAndOfAWholeRow) {
   }
 }
 
+// The next sequence's gradients may be as large as they like.
+TEST_F(Tensor, DoutOfEachSequenceHasItsOwnScale) {
+  Options o = dcmha(4);
+  o.T = o.S = 42;
+  Sample s(o);
+  const plain::Operand dout = s.operand(o.T, o.output_heads, o.E);
+  const Results small = run_all(s, dout, attention());
+  auto* const d = static_cast<uint16_t*>(const_cast<void*>(dout.data)) + dout.batch_stride;
+  for (int64_t i = 0; i < dout.batch_stride; ++i)
+    d[i] = cpu::narrow(std::ldexp(cpu::widen_bits(d[i], o.type), 30), o.type);
+  const Results large = run_all(s, dout, attention());
+  const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
+    const auto half = static_cast<std::ptrdiff_t>(a.size() / 2);
+    EXPECT_TRUE(std::equal(a.begin(), a.begin() + half, b.begin()));
+    for (size_t i = a.size() / 2; i < a.size(); ++i) EXPECT_EQ(std::ldexp(a[i], 30), b[i]);
+  };
+  near(small.q, large.q);
+  near(small.k, large.k);
+  near(small.v, large.v);
+  for (const int part : kDcmha) near(small.pre[part], large.pre[part]), near(small.post[part], large.post[part]);
+}
+
+// Rows whose weights lie at one key, as at a text's first token, and whose dout is small beside another row's: the
+// gradients of their scores are far below 1.
+TEST_F(Tensor, SmallGradientsOfSmallWeightsAreNotLost) {
+  struct Case {
+    Type type;
+    float small;
+    double far;
+  };
+  for (const auto [type, small, far] : {Case{Type::bfloat16, 0x1p-20f, 5e-3}, Case{Type::float16, 0x1p-18f, 1e-2}}) {
+    Options o = dcmha(4);
+    o.B = 1, o.T = o.S = 42, o.type = type, o.gate = 0.1;
+    Sample s(o);
+    const plain::Operand dout = s.operand(o.T, o.output_heads, o.E);
+    const auto at = [](const plain::Operand& x, int64_t row, int64_t head) {
+      return static_cast<uint16_t*>(const_cast<void*>(x.data)) + row * x.row_stride + head * x.head_stride;
+    };
+    for (int64_t t = 0; t < o.T; ++t)
+      for (int64_t h = 0; h < 4; ++h) {
+        at(s.p.q, t, h)[0] = cpu::narrow(8, type), at(s.p.k, t, h)[0] = cpu::narrow(t == 0 ? 9 : 0, type);
+        for (int64_t e = 0; e < o.E; ++e) {
+          uint16_t& x = at(t == 0 ? s.p.v : dout, t, h)[e];
+          x = cpu::narrow(t == 0 ? 0 : cpu::widen_bits(x, type) * small, type);
+        }
+      }
+    const Results mine = run_all(s, dout, attention()), general = run_all(s, dout, general_attention());
+    EXPECT_NE(mine.q, general.q);
+    const auto others = [&](const std::vector<float>& dq) {  // queries' but the first, which sees one key
+      return std::vector<float>(dq.begin() + 4 * o.D, dq.end());
+    };
+    EXPECT_LT(distance(others(mine.q), widened(others(general.q))), far);
+  }
+}
+
 // One number far beyond the others, the last: gradients are made of all of them at its scale, and not by the general
 // kernels.
 TEST_F(Tensor, DoutIsScaledByItsLargestNumber) {
