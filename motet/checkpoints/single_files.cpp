@@ -18,11 +18,16 @@ Row interleaved(std::string stored, const std::string& ours, int64_t heads) {
   return {std::move(stored), {ours}, Order::interleaved, heads};
 }
 
-Tensor decoded(const GgufTensor& tensor) {
+// F32, F16 and BF16 as they lie; quantised numbers as float32.
+StoredTensor stored(const std::shared_ptr<const GgufFile>& file, const GgufTensor& tensor) {
   const GgufElement& element = *find_gguf_element(tensor.type);
-  Tensor out = at::empty(tensor.shape, at::kFloat);
-  decode_blocks(element, tensor.bytes, {out.mutable_data_ptr<float>(), static_cast<size_t>(out.numel())});
-  return out;
+  if (element.block == 1) return tensor_in(file, tensor.bytes, tensor.shape, tensor.type, file->path());
+  const auto decoded = [file, &tensor, &element] {
+    Tensor out = at::empty(tensor.shape, at::kFloat);
+    decode_blocks(element, tensor.bytes, {out.mutable_data_ptr<float>(), static_cast<size_t>(out.numel())});
+    return out;
+  };
+  return {tensor.shape, at::kFloat, decoded, tensor.type};
 }
 
 // llama.cpp's name -> ours, in layer {i} or, after it, around the layers.
@@ -131,8 +136,7 @@ Checkpoint open_gguf(const std::string& path) {
   c.config = gguf_config(*file, !file->find("output.weight"));
   c.rows = gguf_rows(c.config);
   c.tensors = {.where = path, .all = {}, .files = file};
-  for (const GgufTensor& tensor : file->tensors())
-    c.tensors.all[tensor.name] = {tensor.shape, at::kFloat, [file, &tensor] { return decoded(tensor); }, tensor.type};
+  for (const GgufTensor& tensor : file->tensors()) c.tensors.all[tensor.name] = stored(file, tensor);
   match_names(c);
   return c;
 }

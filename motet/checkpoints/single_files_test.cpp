@@ -2,22 +2,26 @@
 
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/checkpoints/companions.h"
+#include "motet/checkpoints/eight_bits.h"
+#include "motet/checkpoints/testing.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
 #include "motet/formats/gguf.h"
 #include "motet/formats/gguf_testing.h"
 #include "motet/models/testing.h"
+#include "motet/ops/number_type.h"
 
 namespace motet {
 namespace {
 
+namespace fs = std::filesystem;
 using namespace testing;
 
 constexpr int64_t kHeads = 4, kKeyHeads = 2, kVocabulary = 11, kContext = 24;
 
-std::string bytes_of(const Tensor& t) {
-  const Tensor whole = t.detach().to(at::kFloat).contiguous();
+std::string bytes_of(const Tensor& t, at::ScalarType dtype = at::kFloat) {
+  const Tensor whole = t.detach().to(dtype).contiguous();
   return {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
 }
 
@@ -52,25 +56,30 @@ class SingleFile : public ::testing::Test {
     EXPECT_TRUE(model->forward(ids).equal(model_->forward(ids)));
   }
   std::string grouped_gguf(bool tied, const std::vector<std::string>& more);
-  void begin(bool tied) {
+  void begin(bool tied, at::ScalarType matrices = at::kFloat) {
     model_ = fresh(grouped(tied));
+    type_ = matrices;
+    for (const auto& [name, layer] : matrices_of(*model_)) layer->weight.copy_(layer->weight.to(matrices));
     for (const auto& item : model_->named_parameters()) parameters_[item.key()] = item.value();
   }
 
   at::NoGradGuard no_grad_;
   TemporaryFolder folder_;
   Model model_{nullptr};
+  at::ScalarType type_ = at::kFloat;  // of the matrices in the file
   std::map<std::string, Tensor> parameters_;
 };
 
-std::string gguf(const std::vector<std::string>& metadata, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+std::string gguf(const std::vector<std::string>& metadata, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                 at::ScalarType matrices) {
   std::string head = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(tensors.size()) + raw<uint64_t>(metadata.size()), data;
   for (const std::string& one : metadata) head += one;
   for (const auto& [name, t] : tensors) {
     head += word(name) + raw(static_cast<uint32_t>(t.dim()));
     for (int64_t i = t.dim(); i-- > 0;) head += raw(static_cast<uint64_t>(t.size(i)));  // the fastest axis first
-    head += raw<uint32_t>(0) + raw<uint64_t>(data.size());
-    data += bytes_of(t);
+    const at::ScalarType type = t.dim() == 2 ? matrices : at::kFloat;
+    head += raw<uint32_t>(type == at::kHalf ? 1 : type == at::kBFloat16 ? 30 : 0) + raw<uint64_t>(data.size());
+    data += bytes_of(t, type);
     data.resize((data.size() + 31) / 32 * 32);
   }
   head.resize((head.size() + 31) / 32 * 32);
@@ -110,7 +119,7 @@ std::string SingleFile::grouped_gguf(bool tied, const std::vector<std::string>& 
       tensors.emplace_back(text("blk.", layer, ".", theirs, ".weight"),
                            stored(text("model.layers.", layer, ".", ours, ".weight")));
   metadata.insert(metadata.end(), more.begin(), more.end());
-  return gguf(metadata, tensors);
+  return gguf(metadata, tensors, type_);
 }
 
 TEST_F(SingleFile, GgufWithGroupedHeadsIsTheModelItWasMadeOf) {
@@ -123,6 +132,28 @@ TEST_F(SingleFile, GgufWithGroupedHeadsIsTheModelItWasMadeOf) {
       EXPECT_EQ(beside.token_ids, (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", {2, 7}}, {"pad_token_id", 3}}));
       EXPECT_EQ(beside.files, (ExtraFiles{{"chat_template.jinja", "{{ messages }}"}}));
     }
+  }
+}
+
+// Queries and keys come in another order and are copied; all else lies in the file.
+TEST_F(SingleFile, GgufIn16BitsStaysSoAndIsMapped) {
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16}) {
+    SCOPED_TRACE(name(type));
+    begin(true, dtype_of(type));
+    const std::string path = folder_ / "m.gguf";
+    write_file_atomic(path, grouped_gguf(true, {}));
+    expect_same(path);
+    const Checkpoint made = open_checkpoint(path);
+    EXPECT_EQ(stored_weights(made), type);
+    Model model = load_model(made, {.weights = type});
+    for (const auto& [name, layer] : matrices_of(*model)) {
+      const bool copied = name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight");
+      EXPECT_EQ(file_at(layer->operands().weight_NK.values_NK.const_data_ptr()) == fs::canonical(path), !copied)
+          << name;
+    }
+    EXPECT_GT(model->mapped_bytes(), 0);
+    const Tensor ids = at::arange(kVocabulary).unsqueeze(0);
+    EXPECT_TRUE(model->forward(ids).equal(model_->forward(ids)));
   }
 }
 

@@ -26,7 +26,6 @@ bool is_aligned(std::span<const std::byte> bytes, at::ScalarType dtype) {
   return reinterpret_cast<uintptr_t>(bytes.data()) % c10::elementSize(dtype) == 0;
 }
 
-// A view of the file's bytes, which holds the file. What is not aligned for its type is copied: torch reads numbers.
 Tensor from_bytes(const std::shared_ptr<const void>& file, std::span<const std::byte> bytes,
                   const std::vector<int64_t>& shape, at::ScalarType dtype) {
   if (bytes.empty()) return at::empty(shape, dtype);
@@ -40,16 +39,19 @@ template <class File>
 Tensors tensors_of(const std::string& path) {
   const auto file = std::make_shared<const File>(path);
   Tensors out{.where = path, .all = {}, .files = file};
-  for (const TensorView& view : file->tensors()) {
-    const at::ScalarType dtype = torch_dtype_of(view.dtype, path + ": tensor " + quote(view.name));
-    out.all[view.name] = {
-        view.shape, dtype, [file, view, dtype] { return from_bytes(file, view.bytes, view.shape, dtype); },
-        view.dtype, {},    is_aligned(view.bytes, dtype)};
-  }
+  for (const TensorView& view : file->tensors())
+    out.all[view.name] = tensor_in(file, view.bytes, view.shape, view.dtype, path + ": tensor " + quote(view.name));
   return out;
 }
 
 }  // namespace
+
+StoredTensor tensor_in(const std::shared_ptr<const void>& file, std::span<const std::byte> bytes,
+                       std::vector<int64_t> shape, const std::string& stored_as, const std::string& what) {
+  const at::ScalarType dtype = torch_dtype_of(stored_as, what);
+  const auto load = [=] { return from_bytes(file, bytes, shape, dtype); };
+  return {shape, dtype, load, stored_as, {}, is_aligned(bytes, dtype)};
+}
 
 int64_t count_non_finite(const Tensor& t) {
   if (!at::isFloatingType(t.scalar_type())) return 0;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "motet/ops/matrix.h"
 
@@ -17,6 +18,11 @@ struct StoredTensor {
   std::function<Matrix()> kept = {};  // of a matrix in 8 bits (eight_bits.h): as it lies in the mapped file
   bool in_file = false;               // `load` gives a view of the mapped file, not a copy
 };
+
+/// Bytes of a mapped file that are a tensor of one of torch's types. What is not aligned for it is copied: torch reads
+/// numbers. The tensor and what it gives hold the file. Throws Error that begins with `what` as torch_dtype_of() does.
+StoredTensor tensor_in(const std::shared_ptr<const void>& file, std::span<const std::byte> bytes,
+                       std::vector<int64_t> shape, const std::string& stored_as, const std::string& what);
 
 /// All tensors of a model by name. Copies share the mapped files.
 struct Tensors {
