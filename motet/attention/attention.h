@@ -103,10 +103,10 @@ struct Attended {
 ///         take the problem, keeps scores, weights and the parts of mixes in float16 between products that sum in
 ///         float32.
 /// Error   of each element of out and of the gradients against float64: at most 4 eps (1 + M) X with eps = 2^-23, 2^-52
-/// in
-///         float64. X is the sum of the absolute values of the terms that make the element, M the largest such sum
-///         of a visible logit; of lse, X = 1. Plain torch keeps no better bound. Results in 16 bits are off by
-///         another 1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
+///         in float64. X is the sum of the absolute values of the terms that make the element, M the largest such sum
+///         of a visible logit; of lse, X = 1. That is of terms whose roundings differ, up to 16384 keys: of equal
+///         terms, and of more keys, sums lose as those of plain torch do. Results in 16 bits are off by another
+///         1/2 unit of X in their last place: that is their rounding. The kernel fused adds 1/2 unit to `out`
 ///         in bfloat16, whose weights are rounded, fused_amx to the gradients of q, k and v too; sdpa has 4 units and,
 ///         in 16 bits, 2^-15 (1 + M) X + 2^-14. cuda on tensor cores has 1.5 units in bfloat16 and 2^-9 (1 + M) X +
 ///         2^-14; between products of PyTorch, which long problems get that no tensor-core kernel takes, it adds 1/2

@@ -121,8 +121,9 @@ TEST(EightBits, AGpuReadsSixteenBitsAsTheyLie) {
                     expected = cuda_backward(p_wide, {dout, want.out_BTHE, want.lse_BHT, testing::all_wanted(a)},
                                              cuda::attention());
     for (int i = 0; i < kNumInputs; ++i)
-      if (back[i].defined())
+      if (back[i].defined()) {
         EXPECT_TRUE(back[i].equal(expected[i].to(back[i].scalar_type()))) << T << " " << input_name(i);
+      }
   }
   EXPECT_EQ(cuda::emulated::take_fault(), "");
 }

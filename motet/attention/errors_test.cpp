@@ -44,6 +44,15 @@ const std::vector<Wrong>& wrongs() {
        [](Arguments& a) { a.input[kPost + kKeyGate] = d({2, 9, 3}); }},
       {"pre_weight has shape [4, 3], want [N=4,M=4]",
        [](Arguments& a) { a.input[kPre] = d({4, 3}), a.pre_identity = true; }},
+      {"pre_weight has shape [4, 3], want [N=4,M=4]",
+       [](Arguments& a) { a.input[kPre] = d({4, 3}), a.input[kPre + kQueryGate] = d({2, 7, 4}); }},
+      {"post_query_up has shape [2, 7, 2, 8], want [B=2,T=7,R=2,M=4]",
+       [](Arguments& a) {
+         a.input[kPost + kQueryDown] = d({2, 7, 2, 4}), a.input[kPost + kQueryUp] = d({2, 7, 2, 8});
+         a.input[kPost + kKeyGate] = d({2, 9, 4});
+       }},
+      {"pre_key_down has rank 0, want at least 1, or the part left out",
+       [](Arguments& a) { a.input[kPre + kKeyDown] = d({2, 9, 0, 4}), a.input[kPre + kKeyUp] = d({2, 9, 0, 4}); }},
       {"post_query_down stands without query_up, want both",
        [](Arguments& a) { a.input[kPost + kQueryDown] = d({2, 7, 2, 4}); }},
       {"pre_query_up has shape [2, 7, 3, 4], want [B=2,T=7,R=2,M]",

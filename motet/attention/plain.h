@@ -49,7 +49,7 @@ struct MixTensor {
   }
 };
 
-/// A head mix; absent parts are null, and nothing at all passes the input through. Ranks from 1 to 8.
+/// A head mix; absent parts are null, and nothing at all passes the input through.
 struct HeadMix {
   bool identity = false;
   std::array<MixTensor, kNumMixParts> part;

@@ -153,13 +153,15 @@ at::ScalarType Problem::accumulate() const { return q_BTHD.scalar_type() == at::
 int64_t checked_mix(const HeadMix& mix, const std::string& function, const char* what, MixSizes sizes) {
   Letters letters;
   letters['B'] = sizes.B, letters['T'] = sizes.T, letters['S'] = sizes.S, letters['N'] = sizes.N;
-  if (mix.identity) letters['M'] = sizes.N;
+  // Gates and identity keep the number of heads.
+  if (mix.identity || mix.has(kQueryGate) || mix.has(kKeyGate)) letters['M'] = sizes.N;
   for (int i = 0; i < kNumMixParts; ++i) {
     if (!mix.has(i)) continue;
-    if (i == kQueryGate || i == kKeyGate) letters['M'] = sizes.N;  // gates and identity keep the number of heads
     if (i == kQueryDown || i == kKeyDown) letters['R'] = -1;
     check_shape(
         function, [&] { return c10::str(what, "_", kMixParts[i].name); }, mix.part[i], kMixParts[i].shape, letters);
+    if (letters['R'] == 0)
+      refuse(function, what, "_", kMixParts[i].name, " has rank 0, want at least 1, or the part left out");
   }
   for (int down : {kQueryDown, kKeyDown})
     if (mix.has(down) != mix.has(down + 1))

@@ -29,7 +29,7 @@ struct Case {
   int layout = 0;  // of q, k, v: 0 contiguous, 1 [B,H,T,D] behind, 2 a slice of something wider, 3 the width strided
   bool causal = false, starts = false, lengths = false;
   int window = 0, documents = 0, bias = 0, threads = 1;
-  double logits = 1;
+  double logits = 1, scale = 1;  // scale: times the default
   cpu::Instructions instructions = cpu::Instructions::best;
   int seed = 0;
 
@@ -46,8 +46,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   for (const std::string& part : c.mixing.post) out << ' ' << part;
   return out << " lambda " << c.mixing.lambda_dim << ' ' << c.type << " layout " << c.layout << " causal " << c.causal
              << " window " << c.window << " starts " << c.starts << " lengths " << c.lengths << " documents "
-             << c.documents << " bias " << c.bias << " threads " << c.threads << " logits " << c.logits << ' '
-             << cpu::name(c.instructions) << " seed " << c.seed;
+             << c.documents << " bias " << c.bias << " threads " << c.threads << " logits " << c.logits << " scale "
+             << c.scale << ' ' << cpu::name(c.instructions) << " seed " << c.seed;
 }
 
 int64_t between(int64_t low, int64_t high) { return *rc::gen::inRange<int64_t>(low, high + 1); }
@@ -128,6 +128,7 @@ Case random_case() {
   c.documents = one_in(5) ? static_cast<int>(between(1, 2)) : 0;
   c.bias = one_in(8) ? static_cast<int>(between(1, 2)) : 0;
   c.logits = one_in(6) ? 4 : 1;  // up to about +-100 once mixed
+  if (one_in(8)) c.scale = static_cast<double>(-between(0, 1));
   c.threads = static_cast<int>(between(1, 4));
   std::vector<cpu::Instructions> sets = cpu::available_instructions();  // without any the fused row is left out
   if (!sets.empty()) sets.push_back(cpu::Instructions::emulated_amx);
@@ -151,6 +152,7 @@ Arguments arguments_of(const Case& c) {
   a.input[kQ] = a.input[kQ] * c.logits;
   for (int i : {kQ, kK, kV}) a.input[i] = laid_out(a.input[i], c.layout);
   a.causal = c.causal, a.window = c.window;
+  if (c.scale != 1) a.scale = c.scale / std::sqrt(static_cast<double>(c.shape.D));
   const Shape& n = c.shape;
   const auto table = [&](int64_t low, int64_t high) { return at::randint(low, high + 1, {n.B}, at::kLong); };
   if (c.starts) a.table[kQueryStart] = table(-2, n.S + 1);
@@ -356,7 +358,7 @@ std::string compare(const Case& c) {
 
 TEST(KernelProperty, EveryKernelKeepsTheStatedBoundOnAnyProblem) {
   setenv("RC_PARAMS", "max_success=2000 seed=1", 0);
-  cpu::poison_workspaces(true);
+  cpu::poison_workspaces(cpu::kNanBytes);
   const bool passed = rc::check("kernels agree with the definition", [] {
     const Case c = random_case();
     std::ostringstream text;
@@ -365,8 +367,25 @@ TEST(KernelProperty, EveryKernelKeepsTheStatedBoundOnAnyProblem) {
     const std::string bad = compare(c);
     if (!bad.empty()) RC_FAIL(bad);
   });
-  cpu::poison_workspaces(false);
+  cpu::poison_workspaces(cpu::kAsLeft);
   EXPECT_TRUE(passed);
+}
+
+// One chain of additions over all keys would be off by several times the bound.
+TEST(KernelProperty, SumsOverManyKeysKeepItToo) {
+  for (const bool mixed : {false, true})
+    for (const cpu::Instructions instructions : cpu::available_instructions()) {
+      Case c;
+      c.shape.B = 1, c.shape.T = 20, c.shape.S = 8192, c.shape.D = c.shape.E = 16;
+      c.shape.Hs = c.shape.Ha = c.shape.Ho = c.shape.Gk = c.shape.Gv = 2;
+      if (mixed) c.mixing = {{"weight"}, {"weight"}};
+      c.instructions = instructions, c.logits = 0.3;
+      Arguments a = arguments_of(c);
+      a.input[kV] += 1;
+      const Tensor cotangent = random({1, c.shape.T, 2, 16}, 1, c.type);
+      const Bound bound = bound_of(as(a, at::kDouble), cotangent.to(at::kDouble));
+      EXPECT_EQ(check_whole(kFused, c, checked_problem(a, "test"), cotangent, bound), "") << c;
+    }
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ std::string why_neither(const Problem& p) {
   if (p.window > 0 && p.window < p.S) return "there is a window";
   if (p.causal && p.T != p.S) return "causal with other numbers of queries and keys";
   if (p.T == 0 || p.S == 0 || p.B == 0) return "empty";
+  if (!(p.scale > 0)) return "the scale is not positive";  // which PyTorch multiplies the -inf of hidden keys by
   return "";
 }
 

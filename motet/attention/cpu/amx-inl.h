@@ -46,8 +46,10 @@ constexpr int kFirstProduct[] = {6, 5, 3, 0};  // by the number of parts
 template <class Tiles, int kFirst, bool kAdd, int kSplit>
 HWY_INLINE void tile_product(const TileProduct& x, int64_t width) {
   constexpr int kSecond = kFirst + 1, kA = kFirst + 2;
+  constexpr bool kApart = kAdd && kSplit > 1;  // as Product's; beside rounded weights it would be nothing
+  static_assert(!kAdd || kFirst == kOfQueries);
   const bool wide = width == kPanel;
-  if (kAdd) {
+  if (kAdd && !kApart) {
     Tiles::template load<kFirst>(x.c, x.c_row);
     if (wide) Tiles::template load<kSecond>(x.c + kTilePairs, x.c_row);
   } else {
@@ -64,8 +66,14 @@ HWY_INLINE void tile_product(const TileProduct& x, int64_t width) {
       Tiles::template multiply<kSecond, kA, 4>();
     }
   }
-  Tiles::template store<kFirst>(x.c, x.c_row);
-  if (wide) Tiles::template store<kSecond>(x.c + kTilePairs, x.c_row);
+  HWY_ALIGN float apart[kApart ? kRows * kPanel : 1];
+  float* const to = kApart ? apart : x.c;
+  const int64_t row = kApart ? kPanel : x.c_row;
+  Tiles::template store<kFirst>(to, row);
+  if (wide) Tiles::template store<kSecond>(to + kTilePairs, row);
+  for (int r = 0; kApart && r < kRows; ++r)
+    for (int64_t i = 0; i < width; i += kLanes)
+      store(x.c + r * x.c_row + i, hn::Add(load(x.c + r * x.c_row + i), load(apart + r * kPanel + i)));
 }
 
 }  // namespace motet::cpu::HWY_NAMESPACE

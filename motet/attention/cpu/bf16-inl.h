@@ -24,8 +24,7 @@ MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int
   float* const out = x.c + first * x.c_row + column;
   MOTET_UNROLL(8)
   for (int i = 0; i < 8; ++i) MOTET_UNROLL(2)
-  for (int j = 0; j < kNR; ++j)
-    c[i][j] = kAdd && i <= last ? _mm512_loadu_ps(out + i * x.c_row + 16 * j) : _mm512_setzero_ps();
+  for (int j = 0; j < kNR; ++j) c[i][j] = _mm512_setzero_ps();
   const float* a[8];
   MOTET_UNROLL(8) for (int i = 0; i < 8; ++i) a[i] = x.a + (first + (i < last ? i : last)) * x.a_row;
   const float* b = x.b + column;
@@ -42,7 +41,10 @@ MOTET_BF16 static inline void pair_product_rows(const Product& x, int first, int
   MOTET_UNROLL(8) for (int i = 0; i < 8; ++i) {
     if (i > last) continue;
     MOTET_UNROLL(2)
-    for (int j = 0; j < kNR; ++j) _mm512_storeu_ps(out + i * x.c_row + 16 * j, _mm512_mul_ps(f, c[i][j]));
+    for (int j = 0; j < kNR; ++j) {
+      float* const to = out + i * x.c_row + 16 * j;
+      _mm512_storeu_ps(to, kAdd ? _mm512_fmadd_ps(f, c[i][j], _mm512_loadu_ps(to)) : _mm512_mul_ps(f, c[i][j]));
+    }
   }
 }
 

@@ -111,6 +111,26 @@ TEST_F(Fused, BitsDoNotDependOnTheSpeedOfL2) {
   }
 }
 
+// Of rows beyond a block's last and of keys that nobody sees, too.
+TEST_F(Fused, BitsDoNotDependOnWhatEarlierCallsLeft) {
+  std::vector<Named> all = cases();
+  for (const int64_t rows : {129, 393}) {  // one sub-block in the last block, whose first tile is narrow
+    Options o;
+    o.T = o.S = rows, o.D = o.E = 64, o.causal = true, o.window = 80, o.logits = 4;
+    all.push_back({"a window", o});
+  }
+  for (const Instructions instructions : all_instructions())
+    for (const Named& c : all) {
+      SCOPED_TRACE(std::string(c.name) + " with " + name(instructions));
+      Sample s(c.options);
+      const std::vector<float> dout = cotangent(s);
+      const Results clean = run_all(s, dout, runtime(1, instructions));
+      poison_workspaces(kLargeBytes);
+      expect_same_bits(clean, run_all(s, dout, runtime(1, instructions)));
+      poison_workspaces(kNanBytes);
+    }
+}
+
 TEST_F(Fused, BitsDoNotDependOnTheNumberOfThreads) { expect_same_bits(cases(), Instructions::best, {2, 4, 7}); }
 
 // Decoding computes in float32 whatever the type, so that its narrow output is the wide one, rounded once.

@@ -73,9 +73,9 @@ class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
     if (available_instructions().empty()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
-    poison_workspaces(true);
+    poison_workspaces(kNanBytes);
   }
-  void TearDown() override { poison_workspaces(false); }
+  void TearDown() override { poison_workspaces(kAsLeft); }
 };
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

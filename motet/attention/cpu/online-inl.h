@@ -42,7 +42,9 @@ class OnlineForward {
       products_.gather(b, sub, unit.score0, space_.get(q_) + (t - t0) * products_.row_floats(p_.D));
     }
     std::fill_n(space_.get(out_), count() * kRows * width_, 0.f);
-    std::fill_n(space_.get(maxima_), block_rows_, kNothing);
+    // Rows beyond a sub-block's real ones hold anything: nothing is larger than their maxima, and rescales the others.
+    std::fill_n(space_.get(maxima_), block_rows_, INFINITY);
+    for (int64_t s = 0; s < count(); ++s) std::fill_n(space_.get(maxima_) + s * kRows, subs_[s].rows, kNothing);
     std::fill_n(space_.get(sums_), block_rows_, 0.f);
     for (int64_t j = seen.begin / kForwardKeys; j * kForwardKeys < seen.end; ++j)
       for (int64_t s = 0; s < count(); s += 2) add_tile(s, j, unit);

@@ -23,7 +23,7 @@ namespace motet::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kNothing = -1e30f;  // the maximum of a row that sees nothing, in powers of 2
+constexpr float kNothing = -1e38f;  // the maximum of a row that sees nothing, in powers of 2
 
 using Floats = hn::ScalableTag<float>;
 using Ints = hn::RebindToSigned<Floats>;
@@ -111,6 +111,7 @@ struct Ahead {
 constexpr int64_t kStepsOfLine = 2;  // of a product's depth
 
 /// C (+)= A B for a tile of C: A[row i, step k] at a[i * a_row + k * a_step], B[k, column] at b[k * b_step + column].
+/// What is added to C is summed apart: C holds sums over thousands of keys, beside which one term is rounded away.
 struct Product {
   const float* a;
   int64_t a_row, a_step;
@@ -128,8 +129,7 @@ HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
   Vec c[kMR][kNR];
   float* const out = x.c + row * x.c_row + column;
   MOTET_UNROLL(8)
-  for (int i = 0; i < kMR; ++i)
-    MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) c[i][j] = kAdd ? load(out + i * x.c_row + j * kLanes) : zero();
+  for (int i = 0; i < kMR; ++i) MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) c[i][j] = zero();
   const float* a = x.a + row * x.a_row;
   const float* b = x.b + column;
   const int64_t a_row = x.a_row, a_step = x.a_step, b_step = x.b_step;
@@ -152,8 +152,10 @@ HWY_INLINE void product_block(const Product& x, int64_t row, int64_t column) {
   }
   for (; k < x.depth; ++k) step();
   MOTET_UNROLL(8)
-  for (int i = 0; i < kMR; ++i)
-    MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) store(out + i * x.c_row + j * kLanes, c[i][j]);
+  for (int i = 0; i < kMR; ++i) MOTET_UNROLL(4) for (int j = 0; j < kNR; ++j) {
+      float* const to = out + i * x.c_row + j * kLanes;
+      store(to, kAdd ? hn::Add(load(to), c[i][j]) : c[i][j]);
+    }
 }
 
 /// Rows (even, up to 8) x kWidth columns (16 or 32).

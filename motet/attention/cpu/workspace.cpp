@@ -22,7 +22,7 @@ std::vector<Region>& kept() {
   static std::vector<Region> regions;
   return regions;
 }
-std::atomic<bool> poison = false;
+std::atomic<int> poison = kAsLeft;
 
 char* map(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +81,7 @@ bool Workspace::allocate() {
     capacity_ = (need_ + grain - 1) / grain * grain;
     region_ = map(capacity_);
   }
-  if (region_ && poison) std::memset(region_, 0xff, need_);  // all bits set is a NaN
+  if (const int byte = poison; region_ && byte != kAsLeft) std::memset(region_, byte, need_);
   return region_ != nullptr;
 }
 
@@ -91,6 +91,6 @@ void release_workspaces() {
   kept().clear();
 }
 
-void poison_workspaces(bool on) { poison = on; }
+void poison_workspaces(int byte) { poison = byte; }
 
 }  // namespace motet::cpu

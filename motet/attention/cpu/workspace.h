@@ -20,7 +20,7 @@ class Workspace {
 
   /// Announces a piece of `count` floats; returns its handle.
   size_t reserve(int64_t count);
-  /// False when the system has no memory. `poisoned` (tests) fills the region with NaN.
+  /// False when the system has no memory.
   bool allocate();
   float* get(size_t handle) const { return reinterpret_cast<float*>(region_ + offset_[handle]); }
 
@@ -33,7 +33,9 @@ class Workspace {
 /// Unmaps what is kept between calls.
 void release_workspaces();
 
-/// Tests: every workspace starts filled with NaN, so that a number read before it is written shows.
-void poison_workspaces(bool on);
+/// Tests: every byte of a workspace begins as this one, so that a number read before it is written shows; kAsLeft: as
+/// an earlier call left it.
+inline constexpr int kAsLeft = -1, kNanBytes = 0xff, kLargeBytes = 0x47;  // 51,015 as float32
+void poison_workspaces(int byte);
 
 }  // namespace motet::cpu
