@@ -24,6 +24,12 @@ void check(const Tensor& x, const LinearLayer& layer) {
   check_device("linear", layer.bias_N, "bias", x);
   TORCH_CHECK_VALUE(x.dim() >= 1 && w.dim() == 2 && w.size(1) == x.size(-1), "linear: x has shape ", x.sizes(),
                     " and weight ", w.sizes(), ", want [...,K] and [N,K]");
+  const auto check_numbers = [&](const Tensor& t, const char* name) {
+    TORCH_CHECK_VALUE(!t.defined() || (t.dim() == 1 && t.size(0) == w.size(0)), "linear: ", name, " has shape ",
+                      t.sizes(), ", want [", w.size(0), "]");
+  };
+  check_numbers(layer.bias_N, "bias");
+  check_numbers(layer.weight_NK.scale_N, "scale");
 }
 
 Precision precision(const LinearArguments& a) {
@@ -36,6 +42,9 @@ std::string why_not_plain(const LinearArguments& a) {
     const Tensor& w = layer.weight_NK.values_NK;
     if (!layer.weight_NK.kept && w.scalar_type() != at::kFloat) return "weights in float32 or kept alone";
     if (!w.is_contiguous()) return "weight has gaps";
+    if (const Tensor& scale = layer.weight_NK.scale_N;
+        scale.defined() && (scale.scalar_type() != at::kFloat || !scale.is_contiguous()))
+      return "scale in float32 alone";
     if (layer.bias_N.defined() && (layer.bias_N.scalar_type() != at::kFloat || !layer.bias_N.is_contiguous()))
       return "bias in float32 alone";
   }

@@ -18,18 +18,20 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& weight,
                         double eps) {
-    const Tensor wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-    const Tensor length = at::linalg_vector_norm(wide, 2, {-1}, true);
-    const Tensor inverse = length.pow_(2).div_(static_cast<double>(x.size(-1))).add_(eps).rsqrt_();
+    const Tensor wide = wide_of(x), inverse = inverse_of(wide, eps);
     const Tensor normed = (wide * inverse).to(x.scalar_type());
     context->save_for_backward({x, inverse, weight.value_or(Tensor())});
+    context->saved_data["eps"] = eps;
     return weight ? normed * *weight : normed;
   }
 
   static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
     const auto saved = context->get_saved_variables();
-    const Tensor &x = saved[0], &inverse = saved[1], &weight = saved[2];
-    const Tensor normed = x.to(inverse.scalar_type()) * inverse;
+    const Tensor &x = saved[0], &weight = saved[2], wide = wide_of(x);
+    // A second derivative looks through it, too; what is saved is a number to it.
+    const bool twice = at::GradMode::is_enabled();
+    const Tensor inverse = twice ? inverse_of(wide, context->saved_data["eps"].toDouble()) : saved[1];
+    const Tensor normed = wide * inverse;
     Tensor g = gradients[0].to(inverse.scalar_type()), dweight;
     if (weight.defined()) {
       dweight = (g * normed).flatten(0, -2).sum(0).to(weight.scalar_type());
@@ -38,6 +40,13 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
     const Tensor along = at::linalg_vecdot(g, normed, -1).unsqueeze(-1).div_(static_cast<double>(x.size(-1)));
     const Tensor dx = at::addcmul(g, normed, along, -1).mul_(inverse);
     return {dx.to(x.scalar_type()), dweight, Tensor()};
+  }
+
+ private:
+  static Tensor wide_of(const Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
+  static Tensor inverse_of(const Tensor& wide, double eps) {
+    const Tensor length = at::linalg_vector_norm(wide, 2, {-1}, true);
+    return length.pow(2).div_(static_cast<double>(wide.size(-1))).add_(eps).rsqrt_();
   }
 };
 
@@ -112,6 +121,7 @@ Tensor ops::rms_norm(const Tensor& given, const Tensor& weight, double eps, cons
 Tensor ops::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, const char* kernel) {
   check_vector("layer_norm", weight, "weight", x);
   check_vector("layer_norm", bias, "bias", x);
+  TORCH_CHECK_VALUE(weight.defined() && bias.defined(), "layer_norm: weight or bias is missing, want both");
   return layer_table()(x, {x, weight, bias, eps}, kernel);
 }
 

@@ -344,6 +344,25 @@ TEST(Ops, ATensorOfShapesAloneGoesToTheLastRowWhateverIsNamed) {
   expect(ops::linear(x, {{w}}, "tiles"), {40, 7});
 }
 
+TEST(Ops, NoRowsAreWrittenIntoACacheWithoutRoom) {
+  at::NoGradGuard no_grad;
+  for (const char* row : {"bytes", "torch"})
+    EXPECT_NO_THROW(ops::write_rows(at::zeros({1, 0, 4}), 0, at::ones({1, 0, 4}), row));
+}
+
+// Also of what is saved for the first.
+TEST(Ops, TheSecondDerivativeOfRmsNormIsThatOfItsDefinition) {
+  at::manual_seed(1);
+  const Tensor x = at::randn({3, 8}, at::kDouble).requires_grad_(), w = at::randn({8}, at::kDouble).requires_grad_();
+  const auto second = [&](const Tensor& y) {
+    const Tensor first = torch::autograd::grad({y.pow(3).sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({first.square().sum()}, {x, w});
+  };
+  const auto mine = second(ops::rms_norm(x, w, 1e-5));
+  const auto wanted = second(x * (x.square().mean(-1, true) + 1e-5).rsqrt() * w);
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::allclose(mine[i], wanted[i], 1e-10, 1e-10)) << i;
+}
+
 TEST(Ops, OperandsOnMixedDevicesAreRefusedByName) {
   at::NoGradGuard no_grad;
   const Tensor x = at::randn({1, 2, 24}), away = at::empty({7, 24}, at::kMeta), vector = at::empty({24}, at::kMeta);
@@ -378,6 +397,14 @@ TEST(Ops, OperandsOnMixedDevicesAreRefusedByName) {
 TEST(Ops, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal([] { ops::linear(at::ones({2, 3}), {{at::ones({4, 5})}}); }),
             "linear: x has shape [2, 3] and weight [4, 5], want [...,K] and [N,K]");
+  EXPECT_EQ(refusal([] { ops::linear(at::ones({2, 3}), {{at::ones({4, 3})}, at::ones({1})}); }),
+            "linear: bias has shape [1], want [4]");
+  EXPECT_EQ(refusal([] {
+              ops::linear(at::ones({2, 3}), {{.values_NK = at::ones({4, 3}, at::kChar), .scale_N = at::ones({3})}});
+            }),
+            "linear: scale has shape [3], want [4]");
+  EXPECT_EQ(refusal([] { ops::layer_norm(at::ones({2, 3}), at::ones({3}), {}, 1e-5); }),
+            "layer_norm: weight or bias is missing, want both");
   EXPECT_EQ(refusal([] { ops::rms_norm(at::ones({2, 3}), at::ones(4), 1e-5); }),
             "rms_norm: weight has shape [4], want [3]");
   EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 2}), 3, at::ones({1, 2, 2})); }),

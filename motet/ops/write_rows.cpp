@@ -28,10 +28,11 @@ std::string why_not_bytes(const WriteArguments& a) {
 }
 
 Tensor copy_bytes(const WriteArguments& a) {
+  if (a.from[0].size(1) == 0) return a.to;
   const auto rows = static_cast<size_t>(a.from[0].size(1)), row = a.to.nbytes() / static_cast<size_t>(a.to.size(1));
   char* to = static_cast<char*>(a.to.mutable_data_ptr()) + static_cast<size_t>(a.at) * row;
   for (const Tensor& from : a.from) {
-    const size_t part = from.nbytes() / std::max<size_t>(rows, 1);
+    const size_t part = from.nbytes() / rows;
     const char* const data = static_cast<const char*>(from.const_data_ptr());
     if (part == row)
       std::memcpy(to, data, from.nbytes());
