@@ -358,7 +358,7 @@ std::string compare(const Case& c) {
 
 TEST(KernelProperty, EveryKernelKeepsTheStatedBoundOnAnyProblem) {
   setenv("RC_PARAMS", "max_success=2000 seed=1", 0);
-  cpu::poison_workspaces(cpu::kNanBytes);
+  cpu::poison_workspaces(cpu::Poison::nan);
   const bool passed = rc::check("kernels agree with the definition", [] {
     const Case c = random_case();
     std::ostringstream text;
@@ -367,7 +367,7 @@ TEST(KernelProperty, EveryKernelKeepsTheStatedBoundOnAnyProblem) {
     const std::string bad = compare(c);
     if (!bad.empty()) RC_FAIL(bad);
   });
-  cpu::poison_workspaces(cpu::kAsLeft);
+  cpu::poison_workspaces(cpu::Poison::none);
   EXPECT_TRUE(passed);
 }
 

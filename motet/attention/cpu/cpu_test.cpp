@@ -125,9 +125,9 @@ TEST_F(Fused, BitsDoNotDependOnWhatEarlierCallsLeft) {
       Sample s(c.options);
       const std::vector<float> dout = cotangent(s);
       const Results clean = run_all(s, dout, runtime(1, instructions));
-      poison_workspaces(kLargeBytes);
+      poison_workspaces(Poison::growing);
       expect_same_bits(clean, run_all(s, dout, runtime(1, instructions)));
-      poison_workspaces(kNanBytes);
+      poison_workspaces(Poison::nan);
     }
 }
 

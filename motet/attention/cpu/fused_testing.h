@@ -73,9 +73,9 @@ class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
     if (available_instructions().empty()) GTEST_SKIP() << "this CPU has neither AVX2 nor NEON";
-    poison_workspaces(kNanBytes);
+    poison_workspaces(Poison::nan);
   }
-  void TearDown() override { poison_workspaces(kAsLeft); }
+  void TearDown() override { poison_workspaces(Poison::none); }
 };
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

@@ -22,7 +22,7 @@ std::vector<Region>& kept() {
   static std::vector<Region> regions;
   return regions;
 }
-std::atomic<int> poison = kAsLeft;
+std::atomic<Poison> poison = Poison::none;
 
 char* map(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +81,10 @@ bool Workspace::allocate() {
     capacity_ = (need_ + grain - 1) / grain * grain;
     region_ = map(capacity_);
   }
-  if (const int byte = poison; region_ && byte != kAsLeft) std::memset(region_, byte, need_);
+  if (region_ && poison == Poison::nan) std::memset(region_, 0xff, need_);  // all bits set is a NaN
+  if (region_ && poison == Poison::growing)
+    for (size_t i = 0; i < need_ / sizeof(float); ++i)
+      reinterpret_cast<float*>(region_)[i] = static_cast<float>(1000 * (i % 64));
   return region_ != nullptr;
 }
 
@@ -91,6 +94,6 @@ void release_workspaces() {
   kept().clear();
 }
 
-void poison_workspaces(int byte) { poison = byte; }
+void poison_workspaces(Poison with) { poison = with; }
 
 }  // namespace motet::cpu

@@ -33,9 +33,9 @@ class Workspace {
 /// Unmaps what is kept between calls.
 void release_workspaces();
 
-/// Tests: every byte of a workspace begins as this one, so that a number read before it is written shows; kAsLeft: as
-/// an earlier call left it.
-inline constexpr int kAsLeft = -1, kNanBytes = 0xff, kLargeBytes = 0x47;  // 51,015 as float32
-void poison_workspaces(int byte);
+/// Tests: what a workspace begins with, so that a number read before it is written shows: NaN, or numbers that grow
+/// along 64 columns, as scores of an earlier call may.
+enum class Poison : uint8_t { none, nan, growing };
+void poison_workspaces(Poison);
 
 }  // namespace motet::cpu
