@@ -3,12 +3,6 @@
 namespace motet {
 namespace {
 
-bool is_identity(const std::vector<int64_t>& table, int64_t stored) {
-  for (size_t i = 0; i < table.size(); ++i)
-    if (table[i] != static_cast<int64_t>(i)) return false;
-  return static_cast<int64_t>(table.size()) == stored;
-}
-
 // How many heads read each stored one, when those are neighbours; else 0.
 int64_t group_size(const std::vector<int64_t>& table, int64_t stored) {
   const int64_t heads = static_cast<int64_t>(table.size()), size = heads / std::max<int64_t>(stored, 1);
@@ -21,17 +15,18 @@ int64_t group_size(const std::vector<int64_t>& table, int64_t stored) {
 }  // namespace
 
 Tensor spread_heads(const Tensor& x, const std::vector<int64_t>& table) {
-  if (is_identity(table, x.size(2))) return x;
-  if (const int64_t size = group_size(table, x.size(2)); size > 0)
-    return x.unsqueeze(3).expand({-1, -1, -1, size, -1}).flatten(2, 3);
+  const int64_t size = group_size(table, x.size(2));
+  if (size == 1) return x;
+  if (size > 0) return x.unsqueeze(3).expand({-1, -1, -1, size, -1}).flatten(2, 3);
   std::vector<Tensor> heads;  // no table has to come from the host, which a record could not hold
   for (const int64_t stored : table) heads.push_back(x.narrow(2, stored, 1));
   return at::cat(heads, 2);
 }
 
 Tensor summed_heads(const Tensor& dx, const std::vector<int64_t>& table, int64_t stored) {
-  if (is_identity(table, stored)) return dx;
-  if (const int64_t size = group_size(table, stored); size > 0) return dx.unflatten(2, {stored, size}).sum(3);
+  const int64_t size = group_size(table, stored);
+  if (size == 1) return dx;
+  if (size > 0) return dx.unflatten(2, {stored, size}).sum(3);
   std::vector<Tensor> sums;  // index_add_ of a device adds in no fixed order, and its table comes from the host
   for (int64_t own = 0; own < stored; ++own) {
     std::vector<Tensor> heads;

@@ -31,16 +31,11 @@ class OnlineForward {
   bool allocate() { return space_.allocate(); }
 
   void run(int64_t b, int64_t block, const Unit& unit, const Output& to) {
-    const int64_t t0 = block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
+    const int64_t t0 = block * block_rows_;
     b_ = b;
-    subs_.clear();
-    Span seen{p_.S, 0};
-    for (int64_t t = t0; t < t1; t += kRows) {
-      subs_.emplace_back(call_.sight, b, t, t1);
-      const SubBlock& sub = subs_.back();
-      if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
-      products_.gather(b, sub, unit.score0, space_.get(q_) + (t - t0) * products_.row_floats(p_.D));
-    }
+    const Span seen = make_subs(call_.sight, b, t0, std::min(t0 + block_rows_, p_.T), subs_);
+    for (const SubBlock& sub : subs_)
+      products_.gather(b, sub, unit.score0, space_.get(q_) + (sub.t0 - t0) * products_.row_floats(p_.D));
     std::fill_n(space_.get(out_), count() * kRows * width_, 0.f);
     // Rows beyond a sub-block's real ones hold anything: nothing is larger than their maxima, and rescales the others.
     std::fill_n(space_.get(maxima_), block_rows_, INFINITY);
@@ -220,20 +215,14 @@ class OnlineBackward {
   int64_t next_tile(int64_t j) const { return std::min(j + 1, call_.tiles(kBackwardKeys) - 1); }
 
   Span start() {
-    const int64_t t0 = task_.block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
-    Span seen{p_.S, 0};
-    subs_.clear();
-    for (int64_t t = t0; t < t1; t += kRows) {
-      subs_.emplace_back(call_.sight, task_.b, t, t1);
-      const SubBlock& sub = subs_.back();
-      if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
-      gather_queries(p_.q, task_.b, sub, task_.unit.score0, p_.D, d_, static_cast<float>(p_.scale),
-                     space_.get(q_) + (t - t0) * d_);
-      gather_queries(from_.dout, task_.b, sub, task_.unit.output0, p_.E, e_, 1, space_.get(dout_) + (t - t0) * e_);
-      if (by_tiles_) {
-        products_.split_rows(space_.get(q_) + (t - t0) * d_, d_, p_.D, q_parts(count() - 1));
-        products_.split_rows(space_.get(dout_) + (t - t0) * e_, e_, p_.E, dout_parts(count() - 1));
-      }
+    const int64_t t0 = task_.block * block_rows_;
+    const Span seen = make_subs(call_.sight, task_.b, t0, std::min(t0 + block_rows_, p_.T), subs_);
+    for (int64_t s = 0; s < count(); ++s) {
+      const SubBlock& sub = subs_[s];
+      float *const q = space_.get(q_) + s * kRows * d_, *const dout = space_.get(dout_) + s * kRows * e_;
+      gather_queries(p_.q, task_.b, sub, task_.unit.score0, p_.D, d_, static_cast<float>(p_.scale), q);
+      gather_queries(from_.dout, task_.b, sub, task_.unit.output0, p_.E, e_, 1, dout);
+      if (by_tiles_) products_.split_rows(q, d_, p_.D, q_parts(s)), products_.split_rows(dout, e_, p_.E, dout_parts(s));
       for (int r = 0; r < kRows; ++r) gather_row(t0, sub, r);
     }
     if (HWY_UNLIKELY(by_tiles_)) {
@@ -244,7 +233,7 @@ class OnlineBackward {
       turn_queries(products_, turned_values_, count(), rows(dout_, p_.E), space_.get(dout_turned_));
     }
     std::fill_n(space_.get(dq_), count() * kRows * d_, 0.f);
-    return seen.empty() ? Span{} : seen;
+    return seen;
   }
 
   // lse and dout . out of a row.

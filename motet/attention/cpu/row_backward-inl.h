@@ -127,17 +127,10 @@ class RowBackward {
   void start(const BackwardTask& task) {
     task_ = task;
     mixes_.post.first_out = static_cast<int>(task.unit.output0);
-    const int64_t t0 = task.block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
-    subs_.clear();
-    Span seen{p_.S, 0};
-    for (int64_t t = t0; t < t1; t += kRows) {
-      subs_.emplace_back(call_.sight, task.b, t, t1);
-      if (!subs_.back().keys.empty())
-        seen = {std::min(seen.begin, subs_.back().keys.begin), std::max(seen.end, subs_.back().keys.end)};
-      gather(count() - 1);
-    }
+    const int64_t t0 = task.block * block_rows_;
+    const Span seen = make_subs(call_.sight, task.b, t0, std::min(t0 + block_rows_, p_.T), subs_);
+    for (int64_t s = 0; s < count(); ++s) gather(s);
     if (HWY_UNLIKELY(by_tiles_)) turn();
-    if (seen.empty()) seen = {};
     first_tile_ = seen.begin / kBackwardKeys, end_tile_ = (seen.end + kBackwardKeys - 1) / kBackwardKeys;
     std::fill_n(space_.get(dq_), count() * task.unit.scores * kRows * d_, 0.f);
     std::fill_n(space_.get(totals_), count() * task.unit.softmax * kRows, 0.f);

@@ -152,19 +152,14 @@ class RowForward {
   void start(int64_t b, int64_t block, const Unit& unit) {
     b_ = b, unit_ = unit;
     mixes_.post.first_out = static_cast<int>(unit.output0);
-    const int64_t t0 = block * block_rows_, t1 = std::min(t0 + block_rows_, p_.T);
-    subs_.clear();
-    Span seen{p_.S, 0};
-    for (int64_t t = t0; t < t1; t += kRows) {
-      subs_.emplace_back(call_.sight, b, t, t1);
-      const SubBlock& sub = subs_.back();
-      const int64_t s = static_cast<int64_t>(subs_.size()) - 1;
-      if (!sub.keys.empty()) seen = {std::min(seen.begin, sub.keys.begin), std::max(seen.end, sub.keys.end)};
+    const int64_t t0 = block * block_rows_;
+    const Span seen = make_subs(call_.sight, b, t0, std::min(t0 + block_rows_, p_.T), subs_);
+    for (int64_t s = 0; s < count(); ++s) {
+      const SubBlock& sub = subs_[s];
       for (int64_t h = 0; h < unit.scores; ++h) products_.gather(b, sub, unit.score0 + h, q(s, h));
-      gather_rows(mixes_.pre, b, t, sub.count, space_.get(pre_rows_) + s * mixes_.pre.row_band);
-      gather_rows(mixes_.post, b, t, sub.count, space_.get(post_rows_) + s * mixes_.post.row_band);
+      gather_rows(mixes_.pre, b, sub.t0, sub.count, space_.get(pre_rows_) + s * mixes_.pre.row_band);
+      gather_rows(mixes_.post, b, sub.t0, sub.count, space_.get(post_rows_) + s * mixes_.post.row_band);
     }
-    if (seen.empty()) seen = {};
     first_tile_ = seen.begin / kForwardKeys, end_tile_ = (seen.end + kForwardKeys - 1) / kForwardKeys;
     if (form_ != Form::lse)
       std::fill_n(space_.get(out_), static_cast<int64_t>(subs_.size()) * unit.outputs * kRows * width_, 0.f);
