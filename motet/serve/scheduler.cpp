@@ -121,7 +121,7 @@ void Scheduler::keep_prompt(Request& request) {
       request.prompt.reset();
     }
   }
-  if (request.prompt) prefixes_.keep(request.job.owner, std::move(request.job.prompt), std::move(request.prompt));
+  if (request.prompt) prefixes_.keep(request.job.owner, request.job.prompt, std::move(request.prompt));
 }
 
 bool Scheduler::make_room(int64_t bytes) {

@@ -31,6 +31,7 @@ class CountedModel : public ServedModel {
     return made;
   }
   bool can_end_at(const ServedSequence& other, int64_t tokens) const override {
+    ++asked;
     return window == 0 || tokens + 2 * window > other.size();
   }
   std::unique_ptr<ServedSequence> copy(const ServedSequence& other, int64_t tokens, int64_t planned) override {
@@ -78,6 +79,7 @@ class CountedModel : public ServedModel {
   }
 
   int64_t steps = 0, computed = 0, alive = 0;
+  mutable int64_t asked = 0;              // calls of can_end_at
   std::vector<int64_t> last_step;         // tokens of its pieces
   bool copies = true, no_memory = false;  // of copies
   int64_t window = 0;                     // a sequence can end at its last 2 windows alone; 0: anywhere
