@@ -78,13 +78,7 @@ void HttpConnection::close() {
     if (--shared_.of_address[group_] == 0) shared_.of_address.erase(group_);
   }
   shared_.all.erase(this);
-  const auto reply = std::exchange(reply_, nullptr);
-  if (!reply) return;
-  try {
-    reply->finish(true);
-  } catch (const std::exception& error) {  // of on_change; the other connections are closed all the same
-    log_warn(text("the HTTP connection of ", peer_, ": ", error.what()));
-  }
+  if (const auto reply = std::exchange(reply_, nullptr)) reply->finish();
 }
 
 // ---- incoming ------------------------------------------------------------------------------------------------------
@@ -294,13 +288,12 @@ void HttpConnection::on_written(Code error, size_t count) {
   sent_ += count;
   taken_ = Clock::now();
   if (reply_) reply_->sent(unsent());
-  if (stage_ == Stage::closed) return;  // by what on_change did
   write();
   arm();
 }
 
 void HttpConnection::finish_answer() {
-  if (const auto reply = std::exchange(reply_, nullptr)) reply->finish(false);
+  if (const auto reply = std::exchange(reply_, nullptr)) reply->finish();
   if (!keeps_alive()) {
     stage_ = Stage::closing;
     error_code ignored;

@@ -36,7 +36,6 @@ void ReplyState::write(std::string_view bytes) {
   const std::lock_guard lock(mutex_);
   if (finished_ || news_.phase != Phase::stream || bytes.empty()) return;
   news_.bytes += bytes;
-  was_full_ = was_full_ || news_.bytes.size() + unsent_ > full_bytes_;
   wake_locked();
 }
 
@@ -66,17 +65,6 @@ size_t ReplyState::waiting_bytes() const {
 
 bool ReplyState::full() const { return waiting_bytes() > full_bytes_; }
 
-void ReplyState::on_change(std::function<void()> changed) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!finished_) {
-      std::swap(changed_, changed);  // the old one ends without the lock: it may hold the last handle
-      return;
-    }
-  }
-  if (changed) changed();
-}
-
 ReplyState::News ReplyState::take() {
   const std::lock_guard lock(mutex_);
   woken_ = false;
@@ -87,28 +75,15 @@ ReplyState::News ReplyState::take() {
 }
 
 void ReplyState::sent(size_t unsent) {
-  std::function<void()> changed;
-  {
-    const std::lock_guard lock(mutex_);
-    unsent_ = unsent;
-    if (finished_ || !was_full_ || news_.bytes.size() + unsent_ > full_bytes_) return;
-    was_full_ = false;
-    changed = changed_;
-  }
-  if (changed) changed();
+  const std::lock_guard lock(mutex_);
+  unsent_ = unsent;
 }
 
-void ReplyState::finish(bool left) {
-  std::function<void()> changed, wake;
-  {
-    const std::lock_guard lock(mutex_);
-    if (finished_) return;
-    finished_ = true;
-    news_.bytes.clear();
-    std::swap(changed, changed_);
-    std::swap(wake, wake_);
-  }
-  if (left && changed) changed();
+void ReplyState::finish() {
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
+  news_.bytes.clear();
+  wake_ = nullptr;  // it holds the connection's memory
 }
 
 // ---- HttpReply -----------------------------------------------------------------------------------------------------
@@ -134,6 +109,5 @@ void HttpReply::end() { handle_->state->end(); }
 bool HttpReply::gone() const { return handle_->state->gone(); }
 size_t HttpReply::waiting_bytes() const { return handle_->state->waiting_bytes(); }
 bool HttpReply::full() const { return handle_->state->full(); }
-void HttpReply::on_change(std::function<void()> changed) { handle_->state->on_change(std::move(changed)); }
 
 }  // namespace motet

@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <memory>
 
 #include "motet/http/request.h"
@@ -28,12 +27,8 @@ class HttpReply {
   bool gone() const;
   /// Bytes that were given and that the client's connection has not taken yet.
   size_t waiting_bytes() const;
-  /// Whether they are above the limit waiting_bytes: the producer should pause until on_change.
+  /// Whether they are above the limit waiting_bytes: the producer should pause while they are.
   bool full() const;
-  /// `changed` is called on the I/O thread, and must not block, when the client leaves before the answer is complete,
-  /// and when full() ends. It is called at once, here, when the client has left or the answer is complete already. A
-  /// second on_change replaces the first; it is dropped with the answer.
-  void on_change(std::function<void()> changed);
 
  private:
   struct Handle;  // the last one to go says that nobody will answer

@@ -24,7 +24,6 @@ class ReplyState {
   bool gone() const;
   size_t waiting_bytes() const;
   bool full() const;
-  void on_change(std::function<void()> changed);
 
   // ---- the connection
   struct News {
@@ -39,18 +38,18 @@ class ReplyState {
   News take();
   /// `unsent` bytes of the connection wait for the client.
   void sent(size_t unsent);
-  /// Nobody wants more: the answer is complete, or (`left`) the client is gone.
-  void finish(bool left);
+  /// Nobody wants more: the answer is complete, or the client is gone.
+  void finish();
 
  private:
   void wake_locked();
 
   mutable std::mutex mutex_;
   const size_t full_bytes_;
-  std::function<void()> wake_, changed_;
+  std::function<void()> wake_;
   News news_;
   size_t unsent_ = 0;
-  bool woken_ = false, was_full_ = false, finished_ = false;
+  bool woken_ = false, finished_ = false;
 };
 
 }  // namespace motet
