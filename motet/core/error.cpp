@@ -66,18 +66,13 @@ std::string escaped(std::string_view bytes) {
   return out;
 }
 
-// The nearest place from `at` on, or before it, where no character is cut.
-size_t boundary(std::string_view bytes, size_t at, int step) {
-  for (int tries = 0; tries < 3 && (bytes[at] & 0xC0) == 0x80; ++tries) at += step;
-  return at;
-}
-
 }  // namespace
 
 std::string quote(std::string_view bytes) {
   constexpr size_t kLongest = 80;
   if (bytes.size() <= kLongest) return "'" + escaped(bytes) + "'";
-  const size_t head = boundary(bytes, kLongest / 2, 1), tail = boundary(bytes, bytes.size() - kLongest / 2, -1);
+  const size_t head = utf8_boundary(bytes, kLongest / 2, 1),
+               tail = utf8_boundary(bytes, bytes.size() - kLongest / 2, -1);
   if (head >= tail) return "'" + escaped(bytes) + "'";
   return "'" + escaped(bytes.substr(0, head)) + "'...'" + escaped(bytes.substr(tail)) + "'";
 }

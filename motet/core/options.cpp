@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "motet/core/error.h"
+#include "motet/core/shown.h"
 
 namespace motet {
 namespace {
@@ -19,13 +20,6 @@ double parse_number(const std::string& word) {
   const char* end = word.data() + word.size();
   const auto result = std::from_chars(begin, end, number);
   return result.ec == std::errc() && result.ptr == end ? number : std::nan("");
-}
-
-// A value as messages show it: strings in single quotes, the rest as JSON, both in one short line.
-std::string shown(const json& value) {
-  if (value.is_string()) return quote(value.get<std::string>());
-  const std::string dumped = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return dumped.size() > 80 ? dumped.substr(0, 80) + "..." : dumped;
 }
 
 std::string number_text(double number) {

@@ -71,6 +71,11 @@ std::string_view valid_utf8(std::string_view text, std::string& storage) {
   return storage;
 }
 
+size_t utf8_boundary(std::string_view bytes, size_t at, int step) {
+  for (int tries = 0; tries < 3 && (bytes[at] & 0xC0) == 0x80; ++tries) at += step;
+  return at;
+}
+
 size_t utf8_length(std::string_view bytes) {
   size_t length = 0;
   for (size_t at = 0; at < bytes.size(); ++length) at += utf8_step(bytes.substr(at)).size;

@@ -25,6 +25,10 @@ size_t utf8_invalid_at(std::string_view bytes);
 // none replaced by U+FFFD.
 std::string_view valid_utf8(std::string_view text, std::string& storage);
 
+// The nearest place from `at` on (`step` is 1), or before it (-1), where no character is cut; `at` itself where three
+// bytes on there is none. What is looked at lies inside of `bytes`.
+size_t utf8_boundary(std::string_view bytes, size_t at, int step);
+
 // The number of characters; each invalid start counts as one.
 size_t utf8_length(std::string_view bytes);
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include "motet/core/shown.h"
 #include "motet/formats/json.h"
 
 namespace motet {
@@ -57,11 +58,6 @@ const std::map<std::string, std::vector<json>>& refused_fields() {
 const std::vector<std::string> kIgnored{"user", "metadata", "store", "service_tier", "parallel_tool_calls"};
 const std::vector<std::string> kRead{"prompt",     "messages", "max_tokens",     "max_completion_tokens", "stop",
                                      "logit_bias", "logprobs", "stream_options", "top_logprobs"};
-
-std::string shown(const json& value) {
-  const std::string dumped = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return dumped.size() > 80 ? dumped.substr(0, 80) + "..." : dumped;
-}
 
 [[noreturn]] void refuse(const std::string& field, const json& value, const std::string& wanted) {
   throw Refused(400, text(field, ": ", shown(value), ", want ", wanted), field);

@@ -49,14 +49,13 @@ TEST(CompletionRequest, PromptsAreTextsIdsAndListsOfBoth) {
 TEST(CompletionRequest, EveryNumberHasItsRange) {
   EXPECT_EQ(text_refusal(R"("n": 1000000)"), "n: 1000000 is above 16");
   EXPECT_EQ(text_refusal(R"("n": 0)"), "n: 0 is below 1");
-  EXPECT_EQ(text_refusal(R"("n": "2")"), "n: \"2\", want integer, 1 to 16");
-  EXPECT_EQ(text_refusal(R"("max_tokens": "5")"), "max_tokens: \"5\", want integer, 0 to 1073741824");
+  EXPECT_EQ(text_refusal(R"("n": "2")"), "n: '2', want integer, 1 to 16");
+  EXPECT_EQ(text_refusal(R"("max_tokens": "5")"), "max_tokens: '5', want integer, 0 to 1073741824");
   EXPECT_EQ(text_refusal(R"("max_completion_tokens": -1)"), "max_completion_tokens: -1 is below 0");
   EXPECT_EQ(read_completion(R"({"prompt": "a", "max_completion_tokens": 2})", false, 256).max_tokens, 2);
-  EXPECT_EQ(text_refusal(R"("logit_bias": {"65.0": 1})"),
-            "logit_bias: \"65.0\", want token ids, integers from 0 to 255");
-  EXPECT_EQ(text_refusal(R"("logit_bias": {"065": 1})"), "logit_bias: \"065\", want token ids, integers from 0 to 255");
-  EXPECT_EQ(text_refusal(R"("logit_bias": {"256": 1})"), "logit_bias: \"256\", want token ids, integers from 0 to 255");
+  EXPECT_EQ(text_refusal(R"("logit_bias": {"65.0": 1})"), "logit_bias: '65.0', want token ids, integers from 0 to 255");
+  EXPECT_EQ(text_refusal(R"("logit_bias": {"065": 1})"), "logit_bias: '065', want token ids, integers from 0 to 255");
+  EXPECT_EQ(text_refusal(R"("logit_bias": {"256": 1})"), "logit_bias: '256', want token ids, integers from 0 to 255");
   EXPECT_EQ(text_refusal(R"("max_tokens": -1)"), "max_tokens: -1 is below 0");
   EXPECT_EQ(text_refusal(R"("max_tokens": 9223372036854775808)"),
             "max_tokens: 9223372036854775808 is above 1073741824");
@@ -67,9 +66,9 @@ TEST(CompletionRequest, EveryNumberHasItsRange) {
   EXPECT_EQ(text_refusal(R"("logprobs": 21)"), "logprobs: 21 is above 20");
   EXPECT_EQ(text_refusal(R"("seed": 1e300)"), "seed: 1e+300 is above 9007199254740992");
   EXPECT_EQ(text_refusal(R"("logit_bias": {"3": 101})"), "logit_bias['3']: 101, want a number, -100 to 100");
-  EXPECT_EQ(text_refusal(R"("logit_bias": {"256": 1})"), "logit_bias: \"256\", want token ids, integers from 0 to 255");
+  EXPECT_EQ(text_refusal(R"("logit_bias": {"256": 1})"), "logit_bias: '256', want token ids, integers from 0 to 255");
   EXPECT_EQ(text_refusal(R"("stop": [1])"), "stop: 1, want texts");
-  EXPECT_EQ(text_refusal(R"("stream": "yes")"), "stream: \"yes\", want true or false");
+  EXPECT_EQ(text_refusal(R"("stream": "yes")"), "stream: 'yes', want true or false");
   EXPECT_EQ(chat_refusal(R"("max_tokens": 0)"), "max_tokens: 0 is below 1");
   EXPECT_EQ(chat_refusal(R"("top_logprobs": 2)"), "top_logprobs: 2, want logprobs = true beside it");
 }
