@@ -9,6 +9,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "motet/core/clock.h"
 #include "motet/core/error.h"
 
 namespace motet {
@@ -17,8 +18,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kSlowBuffer = 4096;  // bytes that the system keeps for a slow reader
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Connection {
  public:
@@ -89,12 +88,12 @@ ServedAnswer read_events(const std::string& bytes) {
 
 ServedAnswer ask_server(int port, const std::vector<int32_t>& prompt, int64_t max_tokens) {
   Connection connection(port);
-  const double begin = now();
+  const double begin = steady_seconds();
   connection.send(completion_request(prompt, max_tokens));
   std::string all;
   double first = 0;
   while (connection.receive(all))
-    if (first == 0 && all.find("data: ") != std::string::npos) first = now();
+    if (first == 0 && all.find("data: ") != std::string::npos) first = steady_seconds();
   if (!is_ok(all) || all.find("data: [DONE]") == std::string::npos)
     fail("bench serve: the server answered ", quote(all));
   ServedAnswer answer = read_events(all);

@@ -2,21 +2,17 @@
 
 #include <chrono>
 
+#include "motet/core/clock.h"
 #include "motet/core/log.h"
 #include "motet/core/words.h"
 
 namespace motet {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 Engine::Engine(ServedModel& model, const Tokenizer& tokenizer, EngineLimits limits, Metrics& metrics)
     : model_(model),
       limits_(limits),
       metrics_(metrics),
-      scheduler_(model, tokenizer, limits.scheduler, metrics, now),
+      scheduler_(model, tokenizer, limits.scheduler, metrics, steady_seconds),
       thread_([this] { run(); }) {}
 
 Engine::~Engine() {
