@@ -108,6 +108,12 @@ size_t put_before(const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
   return before.size();
 }
 
+std::optional<std::vector<int32_t>> Tokenizer::encode_at_most(std::string_view text, size_t most) const {
+  std::vector<int32_t> ids = encode(text);
+  if (ids.size() > most) return {};
+  return ids;
+}
+
 std::vector<std::vector<int32_t>> Tokenizer::encode_all(std::span<const std::string_view> texts, int threads,
                                                         const EncodeOptions& options) const {
   std::vector<std::vector<int32_t>> out(texts.size());

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ class Tokenizer {
   // The ids of a text. CharTokenizer throws Error for a character outside of its vocabulary and for invalid UTF-8, with
   // the offset in bytes.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+
+  // encode(), or nothing where the ids are more than `most`: then it may stop early.
+  virtual std::optional<std::vector<int32_t>> encode_at_most(std::string_view text, size_t most) const;
 
   // The bytes that the ids stand for, which need not be whole UTF-8 characters. Throws Error for an id outside of the
   // vocabulary.

@@ -51,6 +51,20 @@ std::vector<PairTable::Entry> PairTable::sorted() const {
   return out;
 }
 
+size_t BpeModel::longest_token() const {
+  const bool falls_back = byte_fallback && std::ranges::count(byte_ids, -1) == 0;
+  if (start != Start::bytes && !falls_back) return SIZE_MAX;
+  size_t longest = 1;
+  for (const std::string& piece : pieces) longest = std::max(longest, piece.size());
+  return longest;
+}
+
+size_t BpeModel::known_bytes(std::string_view piece) const {
+  if (start != Start::bytes || unknown >= 0) return piece.size();
+  return static_cast<size_t>(
+      std::ranges::count_if(piece, [&](char byte) { return byte_ids[static_cast<unsigned char>(byte)] >= 0; }));
+}
+
 void BpeEncoder::begin(std::string_view piece) {
   symbols_.clear();
   if (model_.start != BpeModel::Start::bytes) return begin_characters(piece);

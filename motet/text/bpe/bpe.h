@@ -81,6 +81,10 @@ struct BpeModel {
 
   BpeModel() { byte_ids.fill(-1); }
   int32_t id_of(std::string_view piece) const { return vocabulary.find(piece); }
+  // The bytes that one id stands for, at most; SIZE_MAX where an unknown one may stand for any number of them.
+  size_t longest_token() const;
+  // The bytes of a piece that ids stand for; a byte-level model leaves out what has none.
+  size_t known_bytes(std::string_view piece) const;
 };
 
 // One symbol of a piece: its id and bytes.

@@ -65,6 +65,28 @@ TEST(Bpe, WhatIsNoPieceOfSentencePieceBecomesBytesOrUnknown) {
   EXPECT_EQ(shown(model, "aéxéa"), "1:1 50:1 51:1 52:1 2:3");
 }
 
+TEST(Bpe, TheLongestTokenIsKnownWhereNoUnknownOneIs) {
+  using Start = BpeModel::Start;
+  BpeModel model = model_of({"a", "bcd"}, Start::bytes);
+  EXPECT_EQ(model.longest_token(), 3u);
+  model.start = Start::sentence_pieces;
+  EXPECT_EQ(model.longest_token(), SIZE_MAX);
+  model.byte_fallback = true;
+  EXPECT_EQ(model.longest_token(), SIZE_MAX);
+  model.byte_ids.fill(0);
+  EXPECT_EQ(model.longest_token(), 3u);
+}
+
+TEST(Bpe, BytesWithoutAnIdAreLeftOut) {
+  BpeModel model = model_of({"a", "b"}, BpeModel::Start::bytes);
+  add_bytes(model, "ab");
+  EXPECT_EQ(shown(model, "axb"), "50:1 51:1");
+  EXPECT_EQ(model.known_bytes("axb"), 2u);
+  model.unknown = 0;
+  EXPECT_EQ(shown(model, "axb"), "50:1 0:1 51:1");
+  EXPECT_EQ(model.known_bytes("axb"), 3u);
+}
+
 // The lowest rank first, of equal ones the leftmost, one after the other.
 std::vector<BpeToken> merged(const BpeModel& model, const std::string& text) {
   std::vector<BpeToken> all;

@@ -60,17 +60,29 @@ void trim(std::string_view text, TextSpan& span, size_t leading, size_t trailing
 // Where pieces end up as tokens: ids alone, or with their places.
 class PipelineTokenizer::Output : public PieceSink {
  public:
+  struct TooMany {};  // is thrown where the ids come to be more than `most`
+
   Output(const PipelineParts& parts, bool tracked)
       : tracked(tracked), encoder_(parts.model), last_byte_(parts.sentence_piece != nullptr), model_(parts.model) {}
 
   const bool tracked;
   std::vector<int32_t> ids;
   std::vector<TextToken> tokens;
+  size_t most = SIZE_MAX, longest_token = SIZE_MAX;
 
-  void add(int32_t id, TextSpan span) { tracked ? tokens.push_back({id, span}) : ids.push_back(id); }
+  void add(int32_t id, TextSpan span) {
+    if (tracked) return tokens.push_back({id, span});
+    ids.push_back(id);
+    check_count(0);
+  }
 
   void piece(const TextPiece& piece) override {
-    if (!tracked) return encoder_.encode(piece.text, ids);
+    if (!tracked) {
+      if (ids.size() + piece.text.size() / longest_token > most)
+        check_count(model_.known_bytes(piece.text) / longest_token);
+      encoder_.encode(piece.text, ids);
+      return check_count(0);
+    }
     size_t at = 0;
     const auto& found = encoder_.tokens(piece.text);
     for (const BpeToken& token : found) {
@@ -83,13 +95,17 @@ class PipelineTokenizer::Output : public PieceSink {
   }
 
  private:
+  void check_count(size_t more) const {
+    if (ids.size() + more > most) throw TooMany();
+  }
+
   BpeEncoder encoder_;
   bool last_byte_;  // of the bytes of one character only the last has its place, as SentencePiece has it
   const BpeModel& model_;
 };
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts, const std::string& where)
-    : parts_(std::move(parts)), names_(parts_.model.pieces) {
+    : parts_(std::move(parts)), names_(parts_.model.pieces), longest_token_(parts_.model.longest_token()) {
   constexpr size_t kMostIds = 1 << 24;
   for (const AddedToken& token : parts_.added) {
     const auto id = static_cast<size_t>(token.id);
@@ -133,10 +149,17 @@ void PipelineTokenizer::run(std::string_view text, const EncodeOptions& options,
   }
 }
 
-std::vector<int32_t> PipelineTokenizer::encode(std::string_view text) const {
+std::vector<int32_t> PipelineTokenizer::encode(std::string_view text) const { return *encode_at_most(text, SIZE_MAX); }
+
+std::optional<std::vector<int32_t>> PipelineTokenizer::encode_at_most(std::string_view text, size_t most) const {
   std::string storage;
   Output out(parts_, false);
-  run(repaired(text, storage), {}, out);
+  out.most = most, out.longest_token = longest_token_;
+  try {
+    run(repaired(text, storage), {}, out);
+  } catch (const Output::TooMany&) {
+    return {};
+  }
   return std::move(out.ids);
 }
 

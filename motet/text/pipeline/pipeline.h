@@ -42,6 +42,7 @@ class PipelineTokenizer : public Tokenizer {
   explicit PipelineTokenizer(PipelineParts parts, const std::string& where);
 
   std::vector<int32_t> encode(std::string_view text) const override;
+  std::optional<std::vector<int32_t>> encode_at_most(std::string_view text, size_t most) const override;
   std::vector<TextToken> tokens(std::string_view text, const EncodeOptions& options) const override;
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string_view> texts, int threads,
                                                const EncodeOptions& options) const override;
@@ -66,6 +67,7 @@ class PipelineTokenizer : public Tokenizer {
   std::vector<std::string> names_;  // of each id; added tokens replace pieces
   std::vector<bool> special_;
   AddedTokenSearch raw_, normalized_;
+  size_t longest_token_;  // of the model
 };
 
 // model.vocab of a tokenizer.json: pieces and their ids, as the file has them.

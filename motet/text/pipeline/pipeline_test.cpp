@@ -71,6 +71,36 @@ TEST(Pipeline, ATextOfTwoGigabytesIsRefusedInOneLine) {
             "encode: 268435457 bytes without a place to cut, want at most 268435456");
 }
 
+// Gives these pieces of any text, and counts those that were taken.
+struct GivenPieces : PreTokenizer {
+  std::vector<std::string_view> pieces;
+  mutable size_t taken = 0;
+  void split(const TextPiece&, PieceSink& out) const override {
+    for (const std::string_view piece : pieces) out.piece({piece}), ++taken;
+  }
+};
+
+TEST(Pipeline, MoreIdsThanAreWantedAreNotMade) {
+  const auto given = std::make_shared<GivenPieces>();
+  PipelineParts parts = read(small())->parts();
+  parts.pre_tokenizers.steps = {given};
+  const PipelineTokenizer tokenizer(parts, "f");
+  given->pieces.assign(3, "hello");  // two ids each
+  EXPECT_EQ(tokenizer.encode_at_most("any", 6), tokenizer.encode("any"));
+  EXPECT_EQ(tokenizer.encode_at_most("any", 5), std::nullopt);
+  given->pieces.assign(1000, "hello"), given->taken = 0;
+  EXPECT_EQ(tokenizer.encode_at_most("any", 10), std::nullopt);
+  EXPECT_EQ(given->taken, 5u);
+  const UntouchedText longer((size_t{1} << 28) + 1);  // than can be encoded
+  given->pieces = {longer.text()};
+  EXPECT_EQ(tokenizer.encode_at_most("any", 1000), std::nullopt);
+  parts.model.byte_ids['h'] = -1;  // and is left out
+  const PipelineTokenizer without(parts, "f");
+  const std::string left_out(1000, 'h');
+  given->pieces = {left_out};
+  EXPECT_EQ(without.encode_at_most("any", 10), Ids());
+}
+
 TEST(Pipeline, MergesFollowTheirRanks) {
   const auto tokenizer = read(small());
   EXPECT_EQ(tokenizer->encode("hello t"), (Ids{258, 259, 260}));
