@@ -19,9 +19,11 @@ constexpr size_t kMostQueued = 256;    // requests that wait for a worker
 constexpr size_t kMostDrawn = 16;      // and texts whose attention is to be drawn
 constexpr int64_t kChatTokens = 1024;  // of an answer whose length nobody gave
 constexpr int64_t kTextTokens = 16;
-constexpr int64_t kDrawnTokens = 128;    // of the text whose attention is drawn
-constexpr size_t kMostIds = 1 << 18;     // that are made a text
-constexpr size_t kMostEchoed = 1 << 24;  // bytes of prompts in an answer
+constexpr int64_t kDrawnTokens = 128;      // of the text whose attention is drawn
+constexpr size_t kMostIds = 1 << 18;       // that are made a text
+constexpr size_t kMostEchoed = 1 << 24;    // bytes of prompts in an answer
+constexpr size_t kLargeBody = 1 << 16;     // bytes of a request that holds no smaller one up
+constexpr int64_t kAnyTokens = 1LL << 32;  // more than a text can have
 constexpr const char* kModelPath = "/v1/models/";
 
 // What stands in Host or behind an origin's scheme, without its port.
@@ -148,6 +150,7 @@ Routes::Routes(RouteOptions options, ApiKeys keys, Metrics& metrics)
       keys_(std::move(keys)),
       metrics_(metrics),
       workers_(1, kMostQueued),
+      large_(1, kMostQueued),
       answers_(1, kMostQueued),
       drawings_(1, kMostDrawn) {}
 
@@ -156,6 +159,7 @@ Routes::~Routes() = default;
 void Routes::close() {
   drain();
   workers_.stop();
+  large_.stop();
   answers_.stop();
   drawings_.stop();
 }
@@ -242,7 +246,8 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
   };
   if (!route.worker) return run(request, reply);
   const auto shared = std::make_shared<const HttpRequest>(std::move(request));
-  if (!(this->*route.worker).run([run, shared, reply] { run(*shared, reply); }))
+  const bool large = route.worker == &Routes::workers_ && shared->body.size() > kLargeBody;
+  if (!(large ? large_ : this->*route.worker).run([run, shared, reply] { run(*shared, reply); }))
     refuse(reply, route.path, {429, "too many requests wait to be read, want this one later"});
 }
 
@@ -270,9 +275,10 @@ void Routes::attention(const HttpRequest& request, HttpReply reply) const {
   const Served& served = *served_.load();
   const json text = read_body(request.body).value("text", json());
   if (!text.is_string() || text.get_ref<const std::string&>().empty()) throw Refused(400, "text: want a text", "text");
-  const std::vector<int32_t> ids = encoded(text.get<std::string>(), "text");
-  const auto most = static_cast<size_t>(std::min(kDrawnTokens, served.context));
-  if (ids.size() > most) throw Refused(400, motet::text("text: ", ids.size(), " tokens, want at most ", most), "text");
+  const int64_t most = std::min(kDrawnTokens, served.context);
+  const std::vector<int32_t> ids = encoded(text.get<std::string>(), "text", most);
+  if (ids.size() > static_cast<size_t>(most))
+    throw Refused(400, motet::text("text: ", ids.size(), " tokens, want at most ", most), "text");
   send(reply, served.attention(ids));
 }
 
@@ -295,10 +301,10 @@ void Routes::tokenize(const HttpRequest& request, HttpReply reply) {
     const json chat{{"messages", messages}};
     const CompletionRequest asked = read_completion(chat.dump(), true, served.tokenizer.vocabulary_size());
     unknown.insert(unknown.end(), asked.unknown.begin(), asked.unknown.end());
-    ids = chat_prompt(asked.messages, generation);
+    ids = chat_prompt(asked.messages, generation, kAnyTokens);
   } else {
     if (!prompt.is_string()) throw Refused(400, "prompt: want a text", "prompt");
-    ids = encoded(prompt.get<std::string>(), "prompt");
+    ids = encoded(prompt.get<std::string>(), "prompt", kAnyTokens);
   }
   if (special) put_before(served.tokenizer, ids);
   warn_of_unknown(unknown);
@@ -318,16 +324,19 @@ void Routes::detokenize(const HttpRequest& request, HttpReply reply) {
   send(reply, {{"prompt", tokenizer.text(ids, false)}});
 }
 
-// A tokenizer of characters does not know them all.
-std::vector<int32_t> Routes::encoded(const std::string& text, const char* field) const {
+// A text that is a little too long is told how many tokens it has; no time goes into one that is far from fitting. A
+// tokenizer of characters does not know them all.
+std::vector<int32_t> Routes::encoded(const std::string& text, const char* field, int64_t fits) const {
+  const int64_t counted = 2 * fits;
   try {
-    return served_.load()->tokenizer.encode(text);
+    if (auto ids = served_.load()->tokenizer.encode_at_most(text, static_cast<size_t>(counted))) return *std::move(ids);
   } catch (const Error& error) {
     throw Refused(400, error.what(), field);
   }
+  throw Refused(400, motet::text(field, ": more than ", counted, " tokens, want at most ", fits), field);
 }
 
-std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages, bool generation) const {
+std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages, bool generation, int64_t fits) const {
   const Served& served = *served_.load();
   if (!served.chat_template) throw Refused(400, text(served.no_template, ", want /v1/completions"));
   ordered_json variables = served.template_variables;
@@ -339,7 +348,7 @@ std::vector<int32_t> Routes::chat_prompt(const ordered_json& messages, bool gene
   } catch (const Error& error) {
     throw Refused(400, error.what(), "messages");
   }
-  return encoded(rendered, "messages");
+  return encoded(rendered, "messages", fits);
 }
 
 // The prompt and what may follow it, which together fit the context.
@@ -396,10 +405,11 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
     jobs.back().since = std::chrono::duration<double>(request.arrived.time_since_epoch()).count();
     prompts.push_back({echoed, jobs.back().prompt.back(), unwritten});
   };
-  if (chat) add(chat_prompt(asked.messages, true), "", 0);
+  if (chat) add(chat_prompt(asked.messages, true, served.context), "", 0);
   for (const auto& prompt : asked.prompts) {
     const auto* given = std::get_if<std::string>(&prompt);
-    std::vector<int32_t> ids = given ? encoded(*given, "prompt") : std::get<std::vector<int32_t>>(prompt);
+    std::vector<int32_t> ids =
+        given ? encoded(*given, "prompt", served.context) : std::get<std::vector<int32_t>>(prompt);
     const std::string echoed = !asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false);
     const size_t put = given && asked.fields.add_special_tokens ? put_before(served.tokenizer, ids) : 0;
     add(std::move(ids), echoed, put);

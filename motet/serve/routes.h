@@ -65,8 +65,8 @@ class Routes {
   void tokenize(const HttpRequest&, HttpReply);
   void detokenize(const HttpRequest&, HttpReply);
   void complete(const HttpRequest&, HttpReply, const std::string& owner, bool chat);
-  std::vector<int32_t> encoded(const std::string& text, const char* field) const;
-  std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages, bool generation) const;
+  std::vector<int32_t> encoded(const std::string& text, const char* field, int64_t fits) const;
+  std::vector<int32_t> chat_prompt(const nlohmann::ordered_json& messages, bool generation, int64_t fits) const;
   Job job(const CompletionRequest&, std::vector<int32_t> prompt, const std::string& owner) const;
   void refuse(HttpReply&, const std::string& route, const Refused&, HttpHeaders = {}) const;
   void send(HttpReply&, const nlohmann::json&) const;
@@ -82,6 +82,7 @@ class Routes {
   std::mutex warned_mutex_;
   std::set<std::string> warned_;
   Workers workers_;  // of what is asked
+  Workers large_;    // of what is asked in many bytes
   Workers answers_;  // and of large answers
   Workers drawings_;
 };

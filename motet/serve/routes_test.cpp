@@ -24,6 +24,15 @@ std::string post(const std::string& path, const json& body) {
               "\r\n\r\n", bytes);
 }
 
+// Tells of the texts that it is to encode.
+struct ToldTokenizer : ByteTokenizer {
+  std::function<void(std::string_view)> told = [](std::string_view) {};
+  std::vector<int32_t> encode(std::string_view text) const override {
+    told(text);
+    return ByteTokenizer::encode(text);
+  }
+};
+
 class RoutesTest : public ::testing::Test {
  protected:
   void open() { routes_.open(served_, engine_.emplace(model_, tokenizer_, EngineLimits{}, metrics_)); }
@@ -39,7 +48,7 @@ class RoutesTest : public ::testing::Test {
   std::string health() { return asked("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"); }
   json complete(const json& body) { return json::parse(body_of(asked(post("/v1/completions", body)))); }
 
-  ByteTokenizer tokenizer_;
+  ToldTokenizer tokenizer_;
   CountedModel model_;
   Metrics metrics_;
   Served served_{.name = "counted", .tokenizer = tokenizer_, .context = 10000};
@@ -129,6 +138,31 @@ TEST_F(RoutesTest, ATokenBeginsBehindWhatHalfACharacterBecomes) {
   EXPECT_EQ(offsets({226, 65, 66}), json({0, 1, 2}));
   EXPECT_EQ(offsets({65, 226, 130, 66, 67}), json({0, 1, 1, 2, 3}));
   EXPECT_EQ(offsets({65, 226, 130, 172, 66}), json({0, 1, 1, 1, 2}));
+}
+
+TEST_F(RoutesTest, ALargeRequestHoldsNoSmallOneUp) {
+  open();
+  std::promise<void> begun, waits;
+  tokenizer_.told = [&](std::string_view text) {
+    if (text.size() > 1000) begun.set_value(), waits.get_future().wait();
+  };
+  std::thread large([&] { asked(post("/tokenize", {{"prompt", std::string(1 << 17, 'a')}})); });
+  begun.get_future().wait();
+  EXPECT_EQ(status_of(asked(post("/v1/completions", {{"prompt", "b"}}))), "200");
+  EXPECT_EQ(status_of(asked(post("/tokenize", {{"prompt", "b"}}))), "200");
+  waits.set_value();
+  large.join();
+}
+
+TEST_F(RoutesTest, APromptOfTwiceTheContextIsNotCounted) {
+  open();
+  const auto message = [&](size_t bytes) -> std::string {
+    return complete({{"prompt", std::string(bytes, 'a')}, {"max_tokens", 1}})["error"]["message"];
+  };
+  EXPECT_EQ(message(20000), "prompt: 20000 tokens and 1 of max_tokens are more than the context of 10000");
+  EXPECT_EQ(message(20001), "prompt: more than 20000 tokens, want at most 10000");
+  const json counted = json::parse(body_of(asked(post("/tokenize", {{"prompt", std::string(20001, 'a')}}))));
+  EXPECT_EQ(counted["count"], 20001);
 }
 
 TEST_F(RoutesTest, WhatIsDrawnHoldsNoRequestUp) {
