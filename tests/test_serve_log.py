@@ -46,6 +46,13 @@ def test_a_request_is_one_line_without_its_text(small, silent):
     assert told[3][1:] == ["'/nowhere'", "refused with 404"]
 
 
+def test_who_reads_its_lines_may_go_before_it(small):
+    with serving(small, "-t", 1, MOTET_LOG="info") as server:
+        server.process.stderr.close()
+        for _ in range(2):
+            assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 2})["usage"]["completion_tokens"] == 2
+
+
 def test_what_has_no_meaning_is_told_of_once(small):
     with serving(small, "-t", 1, "--no-request-log") as server:
         for _ in range(2):

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "motet/commands/commands.h"
@@ -27,6 +28,7 @@ ApiKeys keys_of(const ServeOptions& options) {
 }  // namespace
 
 int run_serve(const nlohmann::json& request) {
+  std::signal(SIGPIPE, SIG_IGN);  // who reads its lines may end before it does
   const ServeOptions options = read_request(serve_options(), request);
   const HttpLimits limits = read_request(http_limits(), request);
   const SamplingRequest sampling = read_request(sampling_options(), request);
