@@ -7,21 +7,18 @@
 #include "motet/core/error.h"
 
 namespace motet {
-namespace {
-
-// One sample of a request on its way.
-struct Draft {
-  Writer writer;
-  std::string written = {};  // since the answer was told last
-  std::unique_ptr<ServedSequence> held = {};
-  int32_t next = 0;
-  bool ended = false;
-  double last = 0;  // when its last token came
-};
-
-}  // namespace
 
 struct Scheduler::Request {
+  // One sample on its way.
+  struct Draft {
+    Writer writer;
+    std::string written = {};  // since the answer was told last
+    std::unique_ptr<ServedSequence> held = {};
+    int32_t next = 0;
+    bool ended = false;
+    double last = 0;  // when its last token came
+  };
+
   Job job;
   int64_t reserved = 0;
   std::unique_ptr<ServedSequence> prompt = {};  // until the samples begin, and when one has ended
@@ -165,7 +162,7 @@ void Scheduler::plan() {
   for (Request& request : running_) {
     if (request.drafts.empty() || request.job.answer->slow()) continue;
     for (size_t i = 0; i < request.drafts.size(); ++i) {
-      Draft& draft = request.drafts[i];
+      auto& draft = request.drafts[i];
       if (draft.ended) continue;
       pieces_.push_back({draft.held.get(), {&draft.next, 1}, ServedPiece::Logits::last});
       targets_.push_back({&request, i});
@@ -233,8 +230,8 @@ void Scheduler::begin_samples(Request& request, std::span<const float> logits) {
     request.drafts.back().last = clock_();
   }
   for (size_t i = 0; i < request.drafts.size(); ++i) draw(request, i, logits);
-  Draft* last = nullptr;  // which takes the prompt's own sequence, the others copies
-  for (Draft& draft : request.drafts) {
+  Request::Draft* last = nullptr;  // which takes the prompt's own sequence, the others copies
+  for (auto& draft : request.drafts) {
     if (draft.ended) continue;
     if (last) last->held = model_.copy(*request.prompt, request.prompt->size(), request.planned());
     if (last && !last->held) motet::fail("serve: a sequence of the prompt cannot be copied");
@@ -244,7 +241,7 @@ void Scheduler::begin_samples(Request& request, std::span<const float> logits) {
 }
 
 void Scheduler::draw(Request& request, size_t number, std::span<const float> logits) {
-  Draft& draft = request.drafts[number];
+  auto& draft = request.drafts[number];
   const int64_t before = static_cast<int64_t>(draft.writer.sample().tokens.size());
   draft.next = draft.writer.next(logits);
   ++metrics_.generated_tokens, ++request.usage.completion_tokens;
@@ -262,7 +259,7 @@ void Scheduler::draw(Request& request, size_t number, std::span<const float> log
   draft.held.reset();
   answer.ended(index, sample, draft.written, sample.stopped ? Finish::stop : Finish::length);
   ++(sample.stopped ? metrics_.stopped : metrics_.cut);
-  if (std::ranges::all_of(request.drafts, &Draft::ended) &&
+  if (std::ranges::all_of(request.drafts, &Request::Draft::ended) &&
       static_cast<int64_t>(request.drafts.size()) == request.job.samples)
     end(request);
 }

@@ -206,7 +206,9 @@ TEST_F(SchedulerTest, WhatCannotBeTakenOverIsComputedAnew) {
     EXPECT_TRUE(first->finished && again->finished);
     EXPECT_EQ(again->usage.cached_tokens, 0);
     EXPECT_EQ(again->texts, first->texts);
-    if (tokens == 300) EXPECT_EQ(metrics_.prefix_bytes, 0) << "what nobody can take over";
+    if (tokens == 300) {
+      EXPECT_EQ(metrics_.prefix_bytes, 0) << "what nobody can take over";
+    }
   }
   const auto samples = submit(prompt(130), 4, {.samples = 2});
   run();
