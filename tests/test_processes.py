@@ -294,6 +294,17 @@ def test_a_signal_to_who_started_them_stops_all(four):
     assert errors.splitlines()[-1].startswith("motet: stopped at step "), errors
 
 
+def test_who_ignores_that_children_end_may_start_them(tmp_path):
+    process = subprocess.Popen([MOTET, "train", *SMALL, *ONCE, "--steps", "2", "--processes", "2", "--out", tmp_path / "run"],
+                               env=environment(), preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, errors
+
+
 def test_what_is_wrong_is_told_once(tmp_path):
     message = refused(2, "train", *SMALL, "--steps", "2", "--processes", "3", "--out", tmp_path / "run")
     assert message == "motet: train.batch_size: 32 examples for 3 processes, want a multiple of 3"

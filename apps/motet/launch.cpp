@@ -102,10 +102,13 @@ class Launch {
   void reap() {
     for (Child& child : children_) {
       int status = 0;
-      if (child.code >= 0 || ::waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) != child.pid) continue;
-      child.stopped = WIFSTOPPED(status);
-      if (child.stopped || WIFCONTINUED(status)) continue;
-      child.code = WIFEXITED(status) ? WEXITSTATUS(status) : exit_code_of_signal(WTERMSIG(status));
+      if (child.code >= 0) continue;
+      const pid_t changed = ::waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
+      const bool known = changed == child.pid;
+      if (!known && !(changed < 0 && errno == ECHILD)) continue;  // ECHILD: it has ended, and nobody says how
+      child.stopped = known && WIFSTOPPED(status);
+      if (child.stopped || (known && WIFCONTINUED(status))) continue;
+      child.code = !known ? 1 : WIFEXITED(status) ? WEXITSTATUS(status) : exit_code_of_signal(WTERMSIG(status));
       if (child.code != 0 && first_failure_ == 0) first_failure_ = child.code;
     }
   }
@@ -119,6 +122,7 @@ class Launch {
 
 int launch(int64_t processes, const std::vector<std::string>& arguments) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, on_signal);
+  std::signal(SIGCHLD, SIG_DFL);  // who ignores it is not told how children ended, and what starts this may
   return Launch(processes, arguments).wait();
 }
 
