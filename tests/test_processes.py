@@ -182,6 +182,18 @@ def by_rank(process):
     return found
 
 
+def started_by(process, count):
+    """Likewise of one that has just begun."""
+    while True:
+        try:
+            found = by_rank(process)
+            if len(found) == count:
+                return found
+        except (StopIteration, FileNotFoundError):  # it does not run this program yet
+            assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
+
+
 @pytest.fixture
 def four(tmp_path):
     """Four processes that would train for ever, at step 30 at least."""
@@ -292,6 +304,19 @@ def test_a_signal_to_who_started_them_stops_all(four):
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 143
     assert errors.splitlines()[-1].startswith("motet: stopped at step "), errors
+
+
+def test_who_dies_before_it_meets_the_others_ends_them(tmp_path):
+    process = subprocess.Popen([MOTET, "train", *map(str, ENDLESS), "--processes", "2", "--out", tmp_path / "run"], env=environment(),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        os.kill(started_by(process, 2)[1], signal.SIGKILL)  # long before it has loaded what it needs
+        _, errors = process.communicate(timeout=100)  # train.start_timeout is 300
+    finally:
+        process.kill()
+    assert process.returncode == 137, errors
+    assert errors.splitlines()[0] == "motet: a process ended with exit code 137 and others still run, which are ended too", errors
+    assert not (tmp_path / "run").exists()
 
 
 def test_who_ignores_that_children_end_may_start_them(tmp_path):

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <iostream>
 #include <system_error>
 #include <thread>
 
@@ -20,7 +21,12 @@
 namespace motet {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kLook = std::chrono::milliseconds(50);
+// After a failure, until those that still run are ended: more than a watch takes to notice it, for the news to be taken
+// and to be told (motet/processes/watch.h).
+constexpr auto kPatience = std::chrono::seconds(15);
 
 volatile std::sig_atomic_t received = 0;
 void on_signal(int signal) { received = signal; }
@@ -59,11 +65,12 @@ class Launch {
         send(signal);
       }
       reap();
+      if (first_failure_ != 0 && !ends_others_ && Clock::now() - failed_ > kPatience) end_others();
       for (const Child& child : children_)
         if (first_failure_ != 0 && child.code < 0 && child.stopped) ::kill(child.pid, SIGKILL);
       std::this_thread::sleep_for(kLook);
     }
-    if (children_[0].code != 0) return children_[0].code;
+    if (children_[0].code != 0 && !ends_others_) return children_[0].code;
     return first_failure_;
   }
 
@@ -99,6 +106,14 @@ class Launch {
       if (child.code < 0) ::kill(child.pid, signal);
   }
 
+  // They have not met who failed, and would wait for it. One that still saves what it has does that to its end.
+  void end_others() {
+    ends_others_ = true;
+    std::cerr << "motet: a process ended with exit code " << first_failure_
+              << " and others still run, which are ended too\n";
+    send(SIGTERM);
+  }
+
   void reap() {
     for (Child& child : children_) {
       int status = 0;
@@ -109,13 +124,15 @@ class Launch {
       child.stopped = known && WIFSTOPPED(status);
       if (child.stopped || (known && WIFCONTINUED(status))) continue;
       child.code = !known ? 1 : WIFEXITED(status) ? WEXITSTATUS(status) : exit_code_of_signal(WTERMSIG(status));
-      if (child.code != 0 && first_failure_ == 0) first_failure_ = child.code;
+      if (child.code != 0 && first_failure_ == 0) first_failure_ = child.code, failed_ = Clock::now();
     }
   }
 
   std::vector<char*> values_;
   std::vector<Child> children_;
   int first_failure_ = 0;
+  Clock::time_point failed_;  // when that was seen
+  bool ends_others_ = false;
 };
 
 }  // namespace
