@@ -302,6 +302,24 @@ def test_two_processes_do_not_train_one_run(copy):
     assert running.returncode == 143
 
 
+def test_resume_auto_leaves_a_run_alone_that_another_process_trains(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["train", *SIZES, "--steps", "1000000", "--set", "train.checkpoint_every=1000000", "--resume", "auto", "--out", folder]
+    running = subprocess.Popen([MOTET, *map(str, arguments)], env=environment(), stderr=subprocess.PIPE)
+    while not (folder / "metrics.jsonl").exists() or len(records(folder)) < 5:
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.01)
+    gone = subprocess.Popen(["true"])  # a number that nobody has here, as that of a process in another container
+    gone.wait()
+    written = folder / "checkpoints" / f".step_00000005.tmp-{gone.pid}-0"
+    written.mkdir(parents=True)
+    assert refused(1, *arguments) == f"motet: {folder}: another process trains this run"
+    assert written.exists() and len(records(folder)) >= 5
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=60)
+    assert running.returncode == 143
+
+
 def test_a_full_disk_leaves_the_checkpoint_before(copy):
     before = {path: path.read_bytes() for path in (copy / "checkpoints").rglob("*") if path.is_file()}
     size = (last_checkpoint(copy) / "optimizer.safetensors").stat().st_size

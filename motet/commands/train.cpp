@@ -179,14 +179,14 @@ Start start_at(const ResumePoint& from) {
 
 // Whether --resume auto finds something to go on with in `out`; if not, the folder is as if nothing had begun there.
 bool goes_on(const std::string& out) {
-  if (!stored_checkpoints(out).empty()) return true;
-  if (std::filesystem::exists(std::filesystem::path(out) / "results.json"))
+  const std::filesystem::path folder = out;
+  if (!std::filesystem::exists(folder)) return false;
+  const RunFolder mine(folder);  // who still trains there may be about to store its first checkpoint
+  if (!stored_checkpoints(folder).empty()) return true;
+  if (std::filesystem::exists(folder / "results.json"))
     fail_usage("--resume auto: ", out, " holds a comparison, want the folder of a training");
-  remove_leftovers(std::filesystem::path(out) / "checkpoints");
-  if (std::filesystem::exists(out)) {  // it stopped before its first checkpoint
-    const RunFolder mine{std::filesystem::path(out)};
-    std::filesystem::remove(mine.path() / "metrics.jsonl");
-  }
+  remove_leftovers(folder / "checkpoints");
+  std::filesystem::remove(folder / "metrics.jsonl");
   return false;
 }
 
