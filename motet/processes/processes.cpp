@@ -1,10 +1,14 @@
 #include "motet/processes/processes.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <c10/util/Logging.h>
+#include <cerrno>
 #include <iostream>
 #include <mutex>
+#include <system_error>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -43,18 +47,39 @@ class StoredTexts : public SharedTexts {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
+// A port of this machine that no other machine reaches, for the store, which asks nobody who he is. -1: it cannot be
+// had.
+int loopback_socket(int64_t port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
+  const int error = errno;
+  ::close(socket);
+  errno = error;
+  return -1;
+}
+
 c10::intrusive_ptr<c10d::Store> meeting_point(const Place& place, const Patience& patience) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(place.port);
   options.isServer = place.rank == 0 && !place.served;
   options.waitWorkers = false;  // the signs of life do that, and say who is missing
   options.timeout = std::chrono::seconds(patience.start);
+  const auto taken = [&](const std::string& why) {
+    fail("cannot wait for the other processes at port ", place.port, " (", why, "), want another MASTER_PORT");
+  };
+  const bool one_machine = place.local_size == place.size && (place.host == "127.0.0.1" || place.host == "localhost");
+  if (options.isServer && one_machine) {
+    options.masterListenFd = loopback_socket(place.port);  // the store closes it
+    if (*options.masterListenFd < 0) taken(std::generic_category().message(errno));
+  }
   try {
     return c10::make_intrusive<c10d::TCPStore>(place.host, options);
   } catch (const std::exception& error) {
-    if (options.isServer)
-      fail("cannot wait for the other processes at port ", place.port, " (", first_line(error),
-           "), want another MASTER_PORT");
+    if (options.isServer) taken(first_line(error));
     fail("rank ", place.rank, " of ", place.size, " found nobody at ", place.host, ":", place.port, " in ",
          patience.start, " s, want MASTER_ADDR and MASTER_PORT of rank 0, and rank 0 running");
   }

@@ -1,5 +1,9 @@
 #include "motet/processes/processes.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "motet/core/testing.h"
 #include "motet/processes/testing.h"
 
@@ -78,6 +82,42 @@ TEST(Processes, WhoFailedIsNamed) {
     const std::string news = p.lost();
     EXPECT_TRUE(news.starts_with("rank 1 (host ") && news.ends_with(" failed: no space")) << news;
   }));
+}
+
+// Whether somebody listens there.
+bool answers(uint32_t address, int64_t port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in there{};
+  there.sin_family = AF_INET, there.sin_port = htons(static_cast<uint16_t>(port)),
+  there.sin_addr.s_addr = htonl(address);
+  const bool connected = ::connect(socket, reinterpret_cast<const sockaddr*>(&there), sizeof there) == 0;
+  ::close(socket);
+  return connected;
+}
+
+TEST(Processes, OfOneMachineMeetWhereNoOtherReachesThem) {
+  with_processes(2, [](Processes& p) {
+    EXPECT_TRUE(answers(INADDR_LOOPBACK, p.place().port));
+    EXPECT_FALSE(answers(INADDR_LOOPBACK + 1, p.place().port));  // 127.0.0.2: another address of this machine
+    p.sum(at::ones({1}));
+  });
+}
+
+TEST(Processes, APortThatIsTakenIsNamed) {
+  const int64_t port = testing::free_port();
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in own{};
+  own.sin_family = AF_INET, own.sin_port = htons(static_cast<uint16_t>(port)),
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&own), sizeof own), 0);
+  ASSERT_EQ(::listen(socket, 1), 0);
+  const std::string said = testing::message_of<Error>([&] {
+    Processes({.rank = 0, .size = 2, .local_size = 2, .port = port, .launcher = "torchrun"}, at::kCPU,
+              {.start = 1, .silence = 1});
+  });
+  EXPECT_EQ(said, text("cannot wait for the other processes at port ", port,
+                       " (Address already in use), want another MASTER_PORT"));
+  ::close(socket);
 }
 
 TEST(Processes, WhoIsMissingAtTheStartIsAnError) {

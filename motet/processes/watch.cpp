@@ -45,6 +45,26 @@ int64_t begin_of(int64_t pid) {
 
 std::string name_of(int64_t rank) { return text("motet/alive/", rank); }
 
+// What a sign of life says, or null: whoever reaches the texts can write there, and what is none counts as silence.
+json sign_of_life(const std::string& text) {
+  const json said = json::parse(text, nullptr, false);
+  if (!said.is_object()) return nullptr;
+  json sign;
+  for (const char* name : {"pid", "begin", "step", "beat"}) {
+    if (!said.contains(name) || !said[name].is_number_integer()) return nullptr;
+    sign[name] = said[name];
+  }
+  for (const char* name : {"host", "failed", "lost"}) {
+    if (!said.contains(name)) continue;
+    if (!said[name].is_string()) return nullptr;
+    sign[name] = said[name];
+  }
+  if (!said.contains("left")) return sign;
+  if (!said["left"].is_boolean()) return nullptr;
+  sign["left"] = said["left"];
+  return sign;
+}
+
 constexpr double kPatience = 5;  // seconds
 
 }  // namespace
@@ -75,6 +95,12 @@ struct Watch::Shared {
   bool taken = false, stop = false;
   bool hurries = false;  // the next one is not to wait for the beat
 
+  void hear(Peer& peer, json said) const {
+    peer.said = std::move(said), peer.heard = Clock::now();
+    peer.here = peer.here || (peer.said.value("host", "") == own["host"] && peer.said["begin"] > 0 &&
+                              begin_of(peer.said["pid"]) == peer.said["begin"]);
+  }
+
   // One exchange with the others; the lock is not held while the texts are waited for.
   void exchange(std::unique_lock<std::mutex>& lock) {
     own["beat"] = own["beat"].get<int64_t>() + 1;
@@ -85,7 +111,7 @@ struct Watch::Shared {
     bool failed = false;
     try {
       texts->set(name_of(options.rank), mine.dump());
-      for (size_t r = 0; r < said.size(); ++r) said[r] = json::parse(texts->get(name_of(static_cast<int64_t>(r))));
+      for (size_t r = 0; r < said.size(); ++r) said[r] = sign_of_life(texts->get(name_of(static_cast<int64_t>(r))));
     } catch (const std::exception&) {
       failed = true;  // the texts cannot be reached: judge() sees how long
     }
@@ -94,7 +120,7 @@ struct Watch::Shared {
     if (failed) return changed.notify_all();
     round = Clock::now(), told = mine;
     for (size_t r = 0; r < said.size(); ++r)
-      if (peers[r].said != said[r]) peers[r].said = std::move(said[r]), peers[r].heard = round;
+      if (!said[r].is_null() && peers[r].said != said[r]) hear(peers[r], std::move(said[r]));
     changed.notify_all();
   }
 
@@ -195,9 +221,8 @@ Watch::Watch(std::unique_ptr<SharedTexts> texts, WatchOptions options) : shared_
   s.own = {{"host", host_name()}, {"pid", pid}, {"begin", begin_of(pid)}, {"step", 0}, {"beat", 0}};
   s.texts->set(name_of(s.options.rank), s.own.dump());
   for (int64_t r = 0; r < s.options.size; ++r) {
-    Shared::Peer peer{.said = json::parse(s.texts->get(name_of(r))), .heard = Clock::now()};
-    peer.here = peer.said.value("host", "") == s.own["host"] && peer.said.value("begin", int64_t{0}) > 0 &&
-                begin_of(peer.said["pid"]) == peer.said["begin"];
+    Shared::Peer peer{.said = json::object(), .heard = Clock::now()};
+    if (json said = sign_of_life(s.texts->get(name_of(r))); !said.is_null()) s.hear(peer, std::move(said));
     s.peers.push_back(std::move(peer));
   }
   for (const auto loop : {&Shared::pulse, &Shared::judge})

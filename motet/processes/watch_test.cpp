@@ -170,6 +170,36 @@ TEST_F(WatchTest, WhoseProcessEndedAfterItsLastWordIsNotGone) {
   EXPECT_EQ(one->news(3), "");
 }
 
+// Whoever reaches the texts can write there.
+TEST_F(WatchTest, WhatIsNoSignOfLifeCountsAsSilence) {
+  const nlohmann::json other = {{"host", "b"}, {"pid", 812}, {"begin", 1}, {"step", 9}, {"beat", 1}};
+  std::vector<std::string> none = {"", "{", "[]", "{}", "null"};
+  const std::map<std::string, nlohmann::json> wrong = {{"host", 1},   {"pid", "x"},       {"begin", nullptr},
+                                                       {"step", 0.5}, {"beat", true},     {"left", "x"},
+                                                       {"lost", 1},   {"failed", nullptr}};
+  for (const auto& [name, value] : wrong) {
+    nlohmann::json changed = other;
+    changed[name] = value;
+    none.push_back(changed.dump());
+  }
+  for (const std::string& text : none) {
+    says(1, other);
+    const auto one = watch(0, 2, 0.2);
+    Connection(texts_).set("motet/alive/1", text);
+    EXPECT_EQ(one->news(10), "rank 1 (host b, pid 812) is gone since step 9") << text;
+  }
+}
+
+TEST_F(WatchTest, TheFirstSignOfLifeIsWaitedForBehindWhatIsNone) {
+  Connection(texts_).set("motet/alive/1", "x");
+  const auto one = watch(0, 2, 5);
+  Child child;
+  says(1, child.said(3));
+  EXPECT_EQ(one->news(0.5), "");
+  child.end();
+  EXPECT_EQ(one->news(4), child.named(1) + " is gone since step 3");
+}
+
 // It may take another one that is done for one that died.
 TEST_F(WatchTest, WhoHasLeftIsNotBelieved) {
   nlohmann::json other = {{"host", "b"}, {"pid", 812}, {"begin", 1}, {"step", 9}, {"beat", 1}};
