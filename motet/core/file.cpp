@@ -86,19 +86,6 @@ fs::path temporary_sibling(const fs::path& path) {
   return parent_of(path) / text(".", path.filename().string(), ".tmp-", ::getpid(), "-", counter++);
 }
 
-// The process whose temporary_sibling made a file of this name, .NAME.tmp-PROCESS-NUMBER; 0: nobody's.
-pid_t maker_of(std::string_view name) {
-  const size_t mark = name.rfind(".tmp-");
-  if (mark == name.npos || mark < 2 || name[0] != '.') return 0;
-  const char *process = name.data() + mark + 5, *end = name.data() + name.size();
-  int32_t id = 0;
-  uint64_t number = 0;
-  const auto after = std::from_chars(process, end, id);
-  if (after.ec != std::errc() || id <= 0 || after.ptr == end || *after.ptr != '-') return 0;
-  const auto last = std::from_chars(after.ptr + 1, end, number);
-  return last.ec == std::errc() && last.ptr == end ? id : 0;
-}
-
 // `from` takes the name `to`, and an older folder of that name becomes `from`.
 void replace_folder(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
@@ -258,12 +245,26 @@ int64_t bytes_below(const fs::path& folder) {
   return sum;
 }
 
-void remove_leftovers(const fs::path& folder) {
+// temporary_sibling's .NAME.tmp-PROCESS-NUMBER.
+int64_t maker_of(std::string_view name) {
+  const size_t mark = name.rfind(".tmp-");
+  if (mark == name.npos || mark < 2 || name[0] != '.') return 0;
+  const char *process = name.data() + mark + 5, *end = name.data() + name.size();
+  int32_t id = 0;
+  uint64_t number = 0;
+  const auto after = std::from_chars(process, end, id);
+  if (after.ec != std::errc() || id <= 0 || after.ptr == end || *after.ptr != '-') return 0;
+  const auto last = std::from_chars(after.ptr + 1, end, number);
+  return last.ec == std::errc() && last.ptr == end ? id : 0;
+}
+
+void remove_leftovers(const fs::path& folder, Makers makers) {
   std::error_code none;
   std::vector<fs::path> left;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
-    const pid_t maker = maker_of(entry.path().filename().string());
-    if (maker > 0 && ::kill(maker, 0) != 0 && errno == ESRCH) left.push_back(entry.path());
+    const auto maker = static_cast<pid_t>(maker_of(entry.path().filename().string()));
+    const auto gone = [&] { return ::kill(maker, 0) != 0 && errno == ESRCH; };
+    if (maker > 0 && (makers == Makers::all || gone())) left.push_back(entry.path());
   }
   for (const fs::path& path : left) fs::remove_all(path, none);
 }

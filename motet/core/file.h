@@ -90,7 +90,13 @@ class AtomicFolder {
 // The sizes of all files below a folder; 0 where it is missing.
 int64_t bytes_below(const std::filesystem::path& folder);
 
-// Removes what AtomicFile and AtomicFolder of processes that are gone left in a folder. What cannot be removed stays.
-void remove_leftovers(const std::filesystem::path& folder);
+// The process whose AtomicFile or AtomicFolder has made a file of this name; 0: none has.
+int64_t maker_of(std::string_view name);
+
+// Removes what AtomicFile and AtomicFolder left in a folder: those of processes that are gone, or of all, which is for
+// a folder that is this process's own and where nothing is written yet. In a container the next process may have the
+// number of one that was killed. What cannot be removed stays.
+enum class Makers { gone, all };
+void remove_leftovers(const std::filesystem::path& folder, Makers = Makers::gone);
 
 }  // namespace motet

@@ -199,6 +199,7 @@ TEST(AtomicFolder, AppearsWholeWithItsParents) {
     fs::create_directory(target.path() / "sub");
     write_file_atomic(target.path() / "sub/a", "1");
     EXPECT_FALSE(fs::exists(folder / "runs/one"));
+    EXPECT_EQ(target.path().parent_path(), folder.path() / "runs");  // a rename within one file system
     target.commit();
   }
   EXPECT_EQ(read_file(folder / "runs/one/sub/a"), "1");

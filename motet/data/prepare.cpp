@@ -45,17 +45,10 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
 
   bool has(const char* file) const { return fs::exists(path_ / file); }
-  // What a killed process has left of an AtomicFile here. The folder is this process's own and nothing is written yet,
-  // so that none of them has a maker, whatever its number says: in a container the next process may have the same one.
-  void remove_unfinished() const {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(path_, ignored))
-      if (is_unfinished(entry)) fs::remove(entry.path(), ignored);
-  }
   // Whether there is nothing but what processes that are gone left of an AtomicFile, which is then removed.
   bool take_empty() const {
     for (const auto& entry : fs::directory_iterator(path_))
-      if (!is_unfinished(entry)) return false;
+      if (maker_of(entry.path().filename().string()) == 0) return false;
     remove_leftovers(path_);
     return fs::is_empty(path_);
   }
@@ -63,11 +56,6 @@ class OutputFolder {
   const fs::path& path() const { return path_; }
 
  private:
-  static bool is_unfinished(const fs::directory_entry& entry) {
-    const std::string name = entry.path().filename().string();
-    return name.starts_with('.') && name.find(".tmp-") != name.npos;
-  }
-
   fs::path path_;
   int descriptor_ = -1;
 };
@@ -159,7 +147,7 @@ class Preparation {
         if (train.shards + validation.shards > 0 && saved["settings"].value(key, json()) != value)
           fail_usage("--out: ", name, " holds the beginning of other data, the ", key,
                      " differ, want the same command or a new folder");
-      folder_->remove_unfinished();
+      remove_leftovers(folder_->path(), Makers::all);
     } else if (!folder_->take_empty()) {
       fail_usage("--out: ", name, " is not empty, want a new folder");
     }

@@ -224,8 +224,10 @@ TEST(Prepare, OnlyWhatDeadProcessesLeftIsTakenAndOnlyWithItsFolder) {
   std::filesystem::create_directory(folder / "killed");
   write_file_atomic(folder / "killed/progress.json",
                     R"({"settings":{},"train":)" + none + R"(,"validation":)" + none + "}");
-  prepare("killed", {alive});
+  const std::string other = ".a.tmp-copy";  // somebody's
+  prepare("killed", {alive, other});
   EXPECT_FALSE(there("killed", alive));
+  EXPECT_TRUE(there("killed", other));
   EXPECT_TRUE(there("killed", kManifestFile));
 }
 
