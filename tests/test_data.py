@@ -57,6 +57,19 @@ def zstd(data):
     return out
 
 
+# ---- places
+
+
+def test_a_file_system_without_locks_holds_data_and_runs(tmp_path):
+    source = "#include <errno.h>\nint flock(int file, int operation) { errno = ENOLCK; return -1; }\n"
+    library = tmp_path / "locks.so"
+    made = subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    prepare(tmp_path / "data", PLAYS, LD_PRELOAD=str(library))
+    done = run("train", *TINY, "--out", tmp_path / "run", LD_PRELOAD=str(library))
+    assert done.returncode == 0, done.stderr
+
+
 # ---- inputs
 
 

@@ -1,7 +1,6 @@
 #include "motet/commands/request.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,18 +105,9 @@ RunFolder::RunFolder(const nlohmann::json& request, const std::string& kind) : p
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) { lock(); }
 
-void RunFolder::lock() {
-  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0) cannot_write(path_, errno);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // some file systems have no locks
-  ::close(lock_);
-  fail(path_.string(), ": another process trains this run");
-}
-
 RunFolder::~RunFolder() {
   std::error_code ignored;
   if (fs::file_size(path_ / "metrics.jsonl", ignored) == 0) fs::remove(path_ / "metrics.jsonl", ignored);
-  ::close(lock_);
 }
 
 namespace {

@@ -1,8 +1,10 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 
 #include "motet/checkpoints/companions.h"
 #include "motet/commands/options.h"
+#include "motet/core/file.h"
 #include "motet/generate/generate.h"
 #include "motet/report/table.h"
 
@@ -40,10 +42,10 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  void lock();
+  void lock() { lock_.emplace(path_, "trains this run"); }
 
   std::filesystem::path path_;
-  int lock_ = -1;
+  std::optional<FolderLock> lock_;
 };
 
 /// A model folder itself, the last checkpoint of a run folder, or with ":best" behind a run folder its best. Throws

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -233,6 +234,16 @@ void AtomicFolder::commit() {
   replace_folder(temporary_, target_);
   sync_path(parent_of(target_));
 }
+
+FolderLock::FolderLock(const fs::path& folder, const char* use)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0) fail_file("write", folder, errno);
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  fail(folder.string(), ": another process ", use);
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
 
 int64_t bytes_below(const fs::path& folder) {
   std::error_code error;

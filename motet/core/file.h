@@ -87,6 +87,19 @@ class AtomicFolder {
   std::filesystem::path target_, temporary_;
 };
 
+// A folder that no other process has locked while this lives. Some file systems have no locks: there nobody is refused.
+class FolderLock {
+ public:
+  // Throws Error when the folder cannot be opened, and "FOLDER: another process " + `use` when that has it.
+  FolderLock(const std::filesystem::path& folder, const char* use);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 // The sizes of all files below a folder; 0 where it is missing.
 int64_t bytes_below(const std::filesystem::path& folder);
 

@@ -248,6 +248,18 @@ TEST(RemoveLeftovers, TakesWhatProcessesThatAreGoneLeft) {
   remove_leftovers(folder.path() / "missing");
 }
 
+TEST(FolderLock, RefusesASecondOneUntilTheFirstIsGone) {
+  const TemporaryFolder folder;
+  {
+    const FolderLock first(folder.path(), "trains this run");
+    EXPECT_EQ(message_of<Error>([&] { FolderLock(folder.path(), "prepares data there"); }),
+              folder.path().string() + ": another process prepares data there");
+  }
+  const FolderLock second(folder.path(), "trains this run");
+  EXPECT_EQ(message_of<Error>([&] { FolderLock(folder.path() / "none", "trains this run"); }),
+            "cannot write '" + folder / "none" + "': No such file or directory");
+}
+
 TEST(BytesBelow, AreThoseOfAllFiles) {
   const TemporaryFolder folder;
   EXPECT_EQ(bytes_below(folder.path() / "missing"), 0);

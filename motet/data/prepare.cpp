@@ -1,12 +1,6 @@
 #include "motet/data/prepare.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <future>
 
@@ -36,13 +30,8 @@ class OutputFolder {
     std::error_code error;
     fs::create_directories(path, error);
     if (error) fail("cannot write ", quote(path.string()), ": ", error.message());
-    descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor_ < 0) fail("cannot write ", quote(path.string()), ": ", std::strerror(errno));
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0)
-      fail("cannot write ", quote(path.string()), ": another process prepares data there");
+    lock_.emplace(path, "prepares data there");
   }
-  ~OutputFolder() { ::close(descriptor_); }
-  OutputFolder(const OutputFolder&) = delete;
 
   bool has(const char* file) const { return fs::exists(path_ / file); }
   // Whether there is nothing but what processes that are gone left of an AtomicFile, which is then removed.
@@ -57,7 +46,7 @@ class OutputFolder {
 
  private:
   fs::path path_;
-  int descriptor_ = -1;
+  std::optional<FolderLock> lock_;
 };
 
 // What stands before each document; nothing for "none".
