@@ -1,6 +1,8 @@
 """Input without an end, pipes, signals and readers that go away: one line, and the exit code of other programs."""
 import json
 import os
+import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -25,6 +27,20 @@ def ended(process, number):
     assert process.returncode == 128 + number, errors
     assert errors.decode().splitlines()[-1] == "motet: interrupted"
     return out
+
+
+def wait_for(process, path):
+    """Until the process has this file open, or so long that it may wait in open() itself."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and str(path) not in map(os.path.realpath, pathlib.Path(f"/proc/{process.pid}/fd").iterdir()):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+
+
+def full_disk():
+    """Before the program begins: no file of it may be large, and writing fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
 
 def writer_of(fifo, process):
@@ -77,6 +93,35 @@ def test_a_signal_ends_the_wait_for_a_pipe(arguments, number, model, fifo, tmp_p
     assert ended(process, number) == b""
     os.close(writer)
     assert list(tmp_path.iterdir()) == [fifo]
+
+
+@pytest.mark.parametrize("number", ENDS)
+@pytest.mark.parametrize("megabytes", [0, 9])
+def test_a_signal_ends_the_wait_for_the_writer_of_a_pipe(megabytes, number, fifo, tmp_path):
+    """Which is waited for by the first thread, or behind more than a batch of text by a second one."""
+    (tmp_path / "a.txt").write_text("To be, or not to be\n" * (megabytes * 50_000 + 1))
+    process = started("data", "prepare", tmp_path / "a.txt", fifo, "-m", "bytes", "-t", "1", "--out", tmp_path / "out")
+    wait_for(process, fifo)
+    process.send_signal(number)
+    try:
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number, errors
+    assert errors.decode().splitlines()[-1].startswith("motet: interrupted; "), errors
+
+
+def test_a_full_disk_is_told_while_standard_input_waits(tmp_path):
+    command = [MOTET, "data", "prepare", "-", "-m", "bytes", "-t", "1", "--shard-tokens", "1000000", "--out", tmp_path / "out"]
+    process = subprocess.Popen(command, env=environment(), stdin=PIPE, stdout=PIPE, stderr=PIPE, preexec_fn=full_disk)
+    try:
+        process.stdin.write(b"To be, or not to be\n" * 450_000)  # more than a batch
+        process.stdin.flush()
+        code = process.wait(timeout=60)
+    finally:
+        process.kill()
+    lines = [line for line in process.stderr.read().decode().splitlines() if line.startswith("motet: ")]
+    assert code == 1 and len(lines) == 1 and "cannot write" in lines[0] and "whole shard" in lines[0], lines
 
 
 @pytest.mark.parametrize("number", ENDS)

@@ -53,15 +53,6 @@ size_t size_of(const Descriptor& descriptor, const fs::path& path) {
   return static_cast<size_t>(status.st_size);
 }
 
-int open_for_reading(const fs::path& path) {
-  int descriptor;
-  while ((descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {  // a pipe waits for its writer
-    if (errno != EINTR) fail_file("read", path, errno);
-    check_interrupt();
-  }
-  return descriptor;
-}
-
 // Until a stream has bytes or its end. A signal may come between the look and the wait, or to another thread: nobody
 // waits for long without looking.
 void wait_for_bytes(const Descriptor& stream) {
@@ -107,6 +98,12 @@ void replace_folder(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+int open_for_reading(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) fail_file("read", path, errno);
+  return descriptor;
+}
+
 std::string read_file(const fs::path& path, size_t most) {
   const struct stat status = status_of(path);
   const bool stream = !S_ISREG(status.st_mode);
@@ -120,7 +117,7 @@ std::string read_file(const fs::path& path, size_t most) {
   while (out.size() <= limit) {  // until the end and not until `size`, which is 0 for pipes and /proc
     if (stream) wait_for_bytes(descriptor);
     const ssize_t count = ::read(descriptor.value, buffer, sizeof buffer);
-    if (count < 0 && errno != EINTR) fail_file("read", path, errno);
+    if (count < 0 && errno != EINTR && errno != EAGAIN) fail_file("read", path, errno);
     if (count == 0) return out;
     if (count > 0) out.append(buffer, static_cast<size_t>(count));
   }

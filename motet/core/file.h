@@ -14,6 +14,10 @@ namespace motet {
 // What is read at most of a pipe or a device, whose end nobody knows; and of a line.
 inline constexpr size_t kStreamBytes = size_t{1} << 30, kLineBytes = 100'000'000;
 
+// The descriptor of a file to read. A pipe's writer is not waited for: poll() tells of its bytes and of its end, and
+// check_interrupt() between two of them ends the wait, whichever thread got the signal. Throws as read_file does.
+int open_for_reading(const std::filesystem::path& path);
+
 // All bytes of a file; an empty file is an empty string. A pipe is read to its end, and a line on stderr says that this
 // is waited for. Throws Error naming the path and the reason: missing, a folder, not readable, more than `most` bytes
 // (of a pipe or a device kStreamBytes, if that is less); Interrupted.

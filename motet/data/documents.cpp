@@ -94,7 +94,7 @@ bool DocumentReader::open_next() {
   if (file_ == files_.size()) return false;
   const std::string& path = files_[file_++].path;
   lines_ = options_.format == "jsonl" || (options_.format == "auto" && path != "-" && kind_of(path) == ".jsonl");
-  stream_ = std::make_unique<InputStream>(path);
+  stream_ = std::make_unique<InputStream>(path, &stopped_);
   buffer_.clear();
   begin_ = scanned_ = line_ = left_out_ = 0;
   part_size_ = kPartBytes;

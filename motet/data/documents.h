@@ -1,6 +1,7 @@
 // Documents out of files: text, lines of JSON, folders of them, packed or not, standard input.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -54,6 +55,8 @@ class DocumentReader {
   // The next part; nothing at the end. Throws Error naming the file, and the line for JSON: not readable, a zero byte
   // in a text, a line that is no object with a string of the field's name; Interrupted.
   std::optional<TextPart> next();
+  // From another thread: next() waits for no more bytes, and throws Interrupted where it would.
+  void stop() { stopped_ = true; }
 
   uint64_t packed_bytes() const { return finished_bytes_ + (stream_ ? stream_->packed_bytes() : 0); }  // of all files
   const std::vector<InputSummary>& summaries() const { return summaries_; }                            // of read files
@@ -73,6 +76,7 @@ class DocumentReader {
   std::vector<InputFile> files_;
   DocumentOptions options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::atomic<bool> stopped_ = false;
   size_t file_ = 0;  // the next to open
   std::unique_ptr<InputStream> stream_;
   bool lines_ = false, ended_ = false;

@@ -109,7 +109,11 @@ bool is_examples(const std::string& path) {
   std::string name = path;
   for (const char* packed : {".gz", ".zst"})
     if (name.ends_with(packed)) name.resize(name.size() - std::string_view(packed).size());
-  if (!name.ends_with(".jsonl") || std::filesystem::is_directory(path)) return false;
+  std::error_code missing;
+  const std::filesystem::file_status status = std::filesystem::status(path, missing);
+  if (!name.ends_with(".jsonl") || is_directory(status)) return false;
+  if (exists(status) && !is_regular_file(status))
+    fail("cannot read ", quote(path), ": no regular file, want one: it is looked at before it is read");
   bool found = false;
   each_line(path, [&](const std::string& line, uint64_t) {
     const ordered_json first = ordered_json::parse(line, nullptr, false);

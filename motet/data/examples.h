@@ -25,7 +25,7 @@ struct Example {
 };
 
 // Whether the path is a file of examples: a .jsonl (.gz, .zst) whose first line has "prompt" or "messages" and no
-// "text". Throws Error when it cannot be read.
+// "text". Throws Error when it cannot be read, or is a pipe, which would give its lines to this look.
 bool is_examples(const std::string& path);
 
 // A line with "prompt" and "completion" is the one behind the other and the token that ends it; one with "messages" is

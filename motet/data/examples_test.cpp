@@ -1,5 +1,9 @@
 #include "motet/data/examples.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <set>
 
@@ -109,6 +113,13 @@ TEST_F(Examples, AFileOfExamplesIsToldByItsFirstLine) {
   EXPECT_FALSE(is_examples(file("{\"text\": \"a\"}\n")));
   EXPECT_FALSE(is_examples(file("")));
   EXPECT_FALSE(is_examples(file("{\"prompt\": \"a\"}", "a.json")));
+  const std::string pipe = file("", "unused") + ".jsonl";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int writer = ::open(pipe.c_str(), O_RDWR);
+  ASSERT_EQ(::write(writer, "{}\n{}\n", 6), 6);
+  EXPECT_EQ(message_of<Error>([&] { is_examples(pipe); }),
+            "cannot read '" + pipe + "': no regular file, want one: it is looked at before it is read");
+  ::close(writer);
 }
 
 Example example(const std::string& ids, const std::string& learned) {

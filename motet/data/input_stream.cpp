@@ -1,8 +1,6 @@
 #include "motet/data/input_stream.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -11,6 +9,7 @@
 #include <cstring>
 
 #include "motet/core/error.h"
+#include "motet/core/file.h"
 #include "motet/core/interrupt.h"
 
 namespace motet {
@@ -84,9 +83,10 @@ class InputStream::Zstandard : public Unpacker {
   bool whole_ = false;
 };
 
-InputStream::InputStream(const std::string& path) : path_(path == "-" ? "standard input" : path) {
-  descriptor_ = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail("cannot read ", quote(path), ": ", std::strerror(errno));
+InputStream::InputStream(const std::string& path, const std::atomic<bool>* stopped)
+    : path_(path == "-" ? "standard input" : path),
+      stopped_(stopped),
+      descriptor_(path == "-" ? STDIN_FILENO : open_for_reading(path)) {
   try {
     while (buffer_.size() < kZstandardMagic.size() && fill()) {
     }
@@ -113,6 +113,7 @@ bool InputStream::fill() {
   buffer_.resize(before + kRead);
   while (true) {
     check_interrupt();
+    if (stopped_ && *stopped_) throw Interrupted("stopped");
     pollfd wait = {descriptor_, POLLIN, 0};
     const int ready = ::poll(&wait, 1, kWaitMilliseconds);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;

@@ -1,6 +1,7 @@
 // Text from a file or standard input, unpacked on the way: gzip and Zstandard are told by their first bytes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,7 +13,8 @@ namespace motet {
 class InputStream {
  public:
   // "-" is standard input. Throws Error naming the path when it cannot be opened, or is named .gz or .zst and is none.
-  explicit InputStream(const std::string& path);
+  // Waits for bytes end with Interrupted when another thread sets `stopped`.
+  explicit InputStream(const std::string& path, const std::atomic<bool>* stopped = nullptr);
   ~InputStream();
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
@@ -32,7 +34,8 @@ class InputStream {
   bool fill();
 
   std::string path_;
-  int descriptor_ = -1;
+  const std::atomic<bool>* stopped_;
+  int descriptor_;
   std::string buffer_;  // as it is in the file
   size_t used_ = 0;     // of the buffer
   std::unique_ptr<Unpacker> unpacker_;

@@ -194,7 +194,12 @@ class Preparation {
       check_interrupt();
       // The next texts are read while these are encoded.
       auto next = std::async(std::launch::async, [this] { return read_batch(); });
-      write_batch(batch);
+      try {
+        write_batch(batch);
+      } catch (...) {
+        reader_->stop();  // it may wait for a pipe, and `next` for it
+        throw;
+      }
       progress.update(static_cast<int64_t>(batch.packed_bytes / kMegabyte), text(tokens_ / 1000, "k tokens"));
       batch = next.get();
     }
