@@ -72,7 +72,7 @@ std::string_view valid_utf8(std::string_view text, std::string& storage) {
 }
 
 size_t utf8_boundary(std::string_view bytes, size_t at, int step) {
-  for (int tries = 0; tries < 3 && (bytes[at] & 0xC0) == 0x80; ++tries) at += step;
+  for (int tries = 0; tries < 3 && continues_character(bytes[at]); ++tries) at += step;
   return at;
 }
 

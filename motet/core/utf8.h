@@ -8,6 +8,9 @@
 
 namespace motet {
 
+// Whether the byte stands behind the first one of a character: 10xxxxxx.
+constexpr bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
 struct Utf8Step {
   enum class Kind { character, invalid, incomplete };
   Kind kind;

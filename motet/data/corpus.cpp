@@ -5,6 +5,7 @@
 
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/utf8.h"
 #include "motet/data/builtin.h"
 
 namespace motet {
@@ -57,9 +58,8 @@ Corpus load_corpus(const std::vector<std::string>& paths) {
 Split split_text(std::string_view text, double fraction) {
   if (!(fraction >= 0 && fraction < 1)) fail_usage("validation: ", fraction, " is not a fraction, want 0 to below 1");
   auto at = text.size() - static_cast<size_t>(static_cast<double>(text.size()) * fraction);
-  const auto continues = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
   const auto begun = at;  // bytes that are no UTF-8 may all look like the middle of a character, which has at most 4
-  while (at > 0 && at < text.size() && begun - at < 3 && continues(at)) --at;
+  while (at > 0 && at < text.size() && begun - at < 3 && continues_character(text[at])) --at;
   return {.train = text.substr(0, at), .validation = text.substr(at)};
 }
 

@@ -1,5 +1,7 @@
 #include "motet/data/text_parts.h"
 
+#include "motet/core/utf8.h"
+
 namespace motet {
 namespace {
 
@@ -7,7 +9,6 @@ constexpr int kTried = 64;
 
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 // "word| word", or the line break between two lines that are not empty: in what pre-tokenizers make of these, white
 // space belongs to what follows.
@@ -33,8 +34,8 @@ PartCut find_part_cut(const Tokenizer& tokenizer, std::string_view text, size_t 
     if (!candidate(text, at)) continue;
     ++tried;
     size_t begin = at - kPartContext, end = at + kPartContext;
-    while (begin < at && continues(text[begin])) ++begin;
-    while (end > at + 1 && end < text.size() && continues(text[end])) --end;
+    while (begin < at && continues_character(text[begin])) ++begin;
+    while (end > at + 1 && end < text.size() && continues_character(text[end])) --end;
     const std::string_view around = text.substr(begin, end - begin);
     if (same(tokenizer, around, at - begin, at - begin)) return {at, at};
     if (text[at] == ' ' && same(tokenizer, around, at - begin, at - begin + 1)) return {at, at + 1};

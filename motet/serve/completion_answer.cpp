@@ -32,7 +32,7 @@ std::string alone(const Tokenizer& tokenizer, int32_t id) {
 }
 
 int64_t characters(const std::string& text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); });
 }
 
 const char* word(Finish finish) { return finish == Finish::stop ? "stop" : "length"; }

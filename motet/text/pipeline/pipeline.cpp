@@ -89,7 +89,7 @@ class PipelineTokenizer::Output : public PieceSink {
       const TextSpan span{piece.origin[at].begin, piece.origin[at + token.size - 1].end};
       at += token.size;
       const bool shared = last_byte_ && at < piece.text.size() && model_.byte_fallback && token.size == 1 &&
-                          (static_cast<unsigned char>(piece.text[at]) & 0xC0) == 0x80;
+                          continues_character(piece.text[at]);
       tokens.push_back({token.id, shared ? TextSpan{span.begin, span.begin} : span});
     }
   }

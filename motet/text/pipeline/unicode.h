@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "motet/core/utf8.h"
+
 namespace motet {
 
 struct CodePoint {
@@ -27,7 +29,7 @@ inline CodePoint code_point(std::string_view text, size_t at) {
 inline size_t character_before(std::string_view text, size_t end) {
   do {
     --end;
-  } while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
+  } while (continues_character(text[end]));
   return end;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "motet/core/error.h"
+#include "motet/core/utf8.h"
 
 namespace motet {
 namespace {
@@ -79,7 +80,7 @@ class WholeNames {
     size_t at = 0;
     for (const BpeToken& token : tokens) {
       at += token.size;
-      if (at == name.size() || (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80) continue;
+      if (at == name.size() || continues_character(name[at])) continue;
       Ids both = isolated(name.substr(0, at));
       const Ids right = isolated(name.substr(at));
       both.insert(both.end(), right.begin(), right.end());
