@@ -1,15 +1,14 @@
 #include "motet/motet.h"
 
-#include <filesystem>
 #include <iostream>
 #include <map>
-#include <optional>
 
 #include "motet/commands/commands.h"
 #include "motet/core/environment.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/formats/json.h"
+#include "motet/ops/failure.h"
 #include "motet/ops/table.h"
 #include "motet/processes/processes.h"
 
@@ -39,16 +38,6 @@ int failed(const std::string& message, int code) {
   return code;
 }
 
-// torch's CPU allocator: "... you tried to allocate 4096 bytes. Error code 12 ...".
-std::optional<std::string> memory_message(const std::string& message) {
-  static const std::string kTried = "you tried to allocate ";
-  const size_t at = message.find(kTried);
-  if (at == std::string::npos) return std::nullopt;
-  const size_t begin = at + kTried.size();
-  return text("out of memory: a tensor of ", message.substr(begin, message.find(' ', begin) - begin),
-              " bytes does not fit, want a smaller batch, context or model");
-}
-
 }  // namespace
 }  // namespace motet
 
@@ -60,14 +49,7 @@ int motet_run(const char* subcommand, const char* request_json) {
     return e.exit_code();
   } catch (const Error& e) {
     return failed(e.what(), e.exit_code());
-  } catch (const c10::Error& e) {
-    const std::string message = e.what_without_backtrace();
-    return failed(memory_message(message).value_or(message.substr(0, message.find('\n'))), 1);
-  } catch (const std::bad_alloc&) {
-    return failed("out of memory", 1);
-  } catch (const std::filesystem::filesystem_error& e) {
-    return failed(text("cannot use '", e.path1().string(), "': ", e.code().message()), 1);
   } catch (const std::exception& e) {
-    return failed(e.what(), 1);
+    return failed(told(e), 1);
   }
 }

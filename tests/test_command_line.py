@@ -186,6 +186,12 @@ def test_results_that_cannot_be_written_are_no_success(model):
         assert done.returncode == 1 and "cannot write the results" in done.stderr, (arguments, done.stderr)
 
 
+def test_the_doctor_says_what_a_named_kernel_does_not_run():
+    shown = {row["what"]: row["value"] for row in json.loads(run("doctor", "--json", MOTET_KERNEL="sdpa").stdout)}
+    assert shown["plain attention runs"].startswith("sdpa") and shown["MOTET_KERNEL"] == "sdpa"
+    assert shown["mixed heads run"] == "MOTET_KERNEL=sdpa cannot run this problem: heads are mixed"
+
+
 def test_inspect_counts_what_is_not_finite_and_shows_what_is_derived(model, tmp_path):
     shown = lambda path: {row["what"]: row["value"] for row in json.loads(run("inspect", path, "--json").stdout)}  # noqa: E731
     folder = tmp_path / "m"

@@ -112,11 +112,32 @@ def test_plain_heads_and_pairs_are_pytorchs_flash_kernel(case):
 
 
 @large
-def test_the_bits_are_the_same_every_time(case):
-    given = moved(sized(case, torch.bfloat16))
+def test_the_bits_of_our_kernels_are_the_same_every_time(case):
+    long = {"T": 600, "S": 600 + case["sizes"]["S"] - case["sizes"]["T"]}
+    given = {**moved(sized({**case, "sizes": {**case["sizes"], **long}}, torch.bfloat16)), "kernel_name": "cuda"}
     first = everything(given)
     for _ in range(3):
         assert all(torch.equal(a, b) for a, b in zip(first, everything(given), strict=True))
+
+
+def test_flash_reads_views_that_lie_at_any_number():
+    given = moved(sized(dict(causal=True, sizes=HEADS), torch.bfloat16))
+    want = everything({**given, "kernel_name": "flash"})
+    wide = {name: torch.cat([t[..., :1], t], -1).requires_grad_() for name, t in leaves(given).items()}
+    views = {name: t[..., 1:] for name, t in wide.items()}
+    out = call({**given, **views, "kernel_name": "flash"})[0]
+    out.backward(torch.linspace(-1, 1, out.numel()).view_as(out).to(out))
+    for have, reference in zip([out, *(t.grad[..., 1:] for t in wide.values())], want, strict=True):
+        assert distance(have, reference) < 1e-2
+
+
+def test_flash_tells_what_is_not_a_number():
+    given = moved(sized(dict(causal=True, sizes=HEADS), torch.bfloat16))
+    given["q"][0, 5, 1, 2] = float("nan")
+    out, lse = call({**given, "kernel_name": "flash"})
+    spoilt = torch.zeros_like(lse, dtype=torch.bool)
+    spoilt[0, 1, 5] = True
+    assert torch.equal(lse.isnan(), spoilt) and torch.equal(out.isnan().any(-1).transpose(1, 2), spoilt)
 
 
 @pytest.mark.parametrize("lengths", [(1, 300), (16, 2000)])

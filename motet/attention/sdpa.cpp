@@ -7,7 +7,7 @@
 
 #include "motet/attention/heads.h"
 #include "motet/attention/kernels.h"
-#include "motet/ops/cuda.h"
+#include "motet/ops/device.h"
 
 namespace motet {
 namespace {
@@ -32,8 +32,9 @@ std::string why_not_gpu(const Problem& p) {
   if (!p.q_BTHD.is_cuda()) return "only on a GPU";
   if (p.q_BTHD.scalar_type() != at::kBFloat16 && p.q_BTHD.scalar_type() != at::kHalf) return "only in 16 bits";
   if (std::max(p.D, p.E) > 256) return c10::str("width ", std::max(p.D, p.E), ", want at most 256");
-  if (step_library())  // which knows the GPU; PyTorch's kernel throws on an older one
-    if (std::string reason = why_not_step_library(p.q_BTHD); !reason.empty()) return reason;
+  // PyTorch's kernel throws on a GPU before Ampere.
+  if (const int is = compute_capability(p.q_BTHD.device()); is > 0 && is < 80)
+    return c10::str("compute capability ", is / 10, ".", is % 10, ", want 8.0 or newer");
   return why_neither(p);
 }
 
@@ -60,7 +61,8 @@ const Flash kOnCpu{[](const Problem& p, const Heads4& x) -> std::pair<Tensor, Te
 const Flash kOnGpu{[](const Problem& p, const Heads4& x) -> std::pair<Tensor, Tensor> {
                      const auto done =
                          at::_scaled_dot_product_flash_attention(x.q, x.k, x.v, 0.0, p.causal, false, p.scale);
-                     return {std::get<0>(done), std::get<1>(done)};
+                     const Tensor lse = std::get<1>(done);  // inf where a logit is no number
+                     return {std::get<0>(done), at::nan_to_num(lse, NAN, NAN, -INFINITY)};
                    },
                    [](const Problem& p, const Heads4& x, const Tensor& dout, const Tensor& out, const Tensor& lse) {
                      const auto state = x.q.options().dtype(at::kUInt64);  // of dropout, of which there is none
@@ -71,10 +73,18 @@ const Flash kOnGpu{[](const Problem& p, const Heads4& x) -> std::pair<Tensor, Te
 
 int64_t width_of(const Problem& p) { return (std::max(p.D, p.E) + 7) / 8 * 8; }
 
+// Whether the kernels can read x where it lies; that of a GPU reads pieces of 16 bytes.
+bool readable(const Tensor& x) {
+  const auto fits = [&](int64_t bytes) { return x.is_cpu() || bytes % 16 == 0; };
+  bool all = x.stride(3) == 1 && fits(static_cast<int64_t>(reinterpret_cast<intptr_t>(x.const_data_ptr())));
+  for (int64_t dim = 0; dim < 3; ++dim) all &= x.size(dim) == 1 || fits(x.stride(dim) * x.element_size());
+  return all;
+}
+
 // [B,T,H,D] -> [B,H,T,width], zeros behind D.
 Tensor turned(const Tensor& x, int64_t width) {
   const Tensor wide = x.size(3) == width ? x : at::constant_pad_nd(x, {0, width - x.size(3)});
-  return (wide.stride(3) == 1 ? wide : wide.contiguous()).transpose(1, 2);
+  return (readable(wide) ? wide : wide.clone(at::MemoryFormat::Contiguous)).transpose(1, 2);
 }
 Tensor turned_back(const Tensor& x, int64_t width) { return x.transpose(1, 2).slice(3, 0, width); }
 

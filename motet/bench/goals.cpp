@@ -10,23 +10,21 @@
 #include "motet/bench/rival.h"
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
+#include "motet/ops/failure.h"
 
 namespace motet {
 namespace {
 
 // Why the call failed, in one line; "" when it did not.
 std::string failure(const std::function<void()>& call) {
-  std::string message;
   try {
     call();
   } catch (const Interrupted&) {
     throw;
-  } catch (const c10::Error& error) {
-    message = error.what_without_backtrace();
   } catch (const std::exception& error) {
-    message = error.what();
+    return told(error);
   }
-  return message.substr(0, message.find('\n'));
+  return "";
 }
 
 void add(Group& group, const std::string& name, const std::function<void(Contestant&)>& make) {

@@ -12,6 +12,7 @@
 #include "motet/core/process.h"
 #include "motet/core/version.h"
 #include "motet/ops/cuda_library.h"
+#include "motet/ops/failure.h"
 #include "motet/ops/table.h"
 #include "motet/processes/processes.h"
 
@@ -48,14 +49,17 @@ std::string chosen(const Choice& choice) {
   return choice.passed_over.empty() ? text : text + ")";
 }
 
-/// What runs plain attention and mixed heads on tensors of these options.
-std::pair<std::string, std::string> what_runs(const at::TensorOptions& options) {
+/// What runs attention on tensors of these options, or why the row that MOTET_KERNEL names does not.
+std::string what_runs(const at::TensorOptions& options, bool mixed) {
   const Tensor x = at::zeros({1, 32, 2, 8}, options), gate = at::zeros({1, 32, 2}, options);
   Attention causal;
   causal.visibility.causal = true;
-  const std::string plain = chosen(explain({x, {}, {}, {}}, {x, x, {}, {}}, causal));
-  causal.pre.identity = causal.post.identity = true;
-  return {plain, chosen(explain({x, {.gate_BTH = gate}, {}, {}}, {x, x, {}, {}}, causal))};
+  causal.pre.identity = causal.post.identity = mixed;
+  try {
+    return chosen(explain({x, {.gate_BTH = mixed ? gate : Tensor()}, {}, {}}, {x, x, {}, {}}, causal));
+  } catch (const c10::ValueError& error) {
+    return told(error);
+  }
 }
 
 }  // namespace
@@ -77,14 +81,12 @@ int run_doctor(const nlohmann::json& request) {
     for (const std::string& name : kernels.rows) names += (names.empty() ? "" : ", ") + name;
     row("kernels of " + kernels.name, names);
   }
-  const auto [plain, mixed] = what_runs(at::kFloat);
-  row("plain attention runs", plain);
-  row("mixed heads run", mixed);
-  if (at::hasCUDA()) {
-    const auto [plain_gpu, mixed_gpu] = what_runs(at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
-    row("on the GPU, plain", plain_gpu);
-    row("on the GPU, mixed", mixed_gpu);
-  }
+  const auto rows = [&](const std::string& plain, const std::string& mixed, const at::TensorOptions& options) {
+    row(plain, what_runs(options, false));
+    row(mixed, what_runs(options, true));
+  };
+  rows("plain attention runs", "mixed heads run", at::kFloat);
+  if (at::hasCUDA()) rows("on the GPU, plain", "on the GPU, mixed", at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
   for (const std::string& name : environment_names())
     if (const std::string* value = environment(name)) row(name, name == "MOTET_API_KEY" ? "set" : *value);
   print_table(table, request);

@@ -1,6 +1,7 @@
 #include "motet/commands/together.h"
 
 #include "motet/ops/device.h"
+#include "motet/ops/failure.h"
 #include "motet/train/trainer.h"
 
 namespace motet {
@@ -26,8 +27,8 @@ namespace {
     throw ToldElsewhere(error.exit_code());
   } catch (const std::exception& error) {
     const std::string news = processes.lost();
-    if (news.empty()) processes.fail(first_line(error));
-    if (news.empty() ? processes.first() : processes.tells(news)) fail(news.empty() ? first_line(error) : news);
+    if (news.empty()) processes.fail(told(error));
+    if (news.empty() ? processes.first() : processes.tells(news)) fail(news.empty() ? told(error) : news);
     throw ToldElsewhere(1);
   }
 }

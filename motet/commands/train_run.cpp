@@ -7,6 +7,7 @@
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
 #include "motet/core/shell.h"
+#include "motet/ops/failure.h"
 #include "motet/report/table.h"
 
 namespace motet {
@@ -155,7 +156,7 @@ void TrainRun::tell(const Stopped& stopped, const std::string& why) {
   try {
     stopped(why);
   } catch (const std::exception& error) {
-    log_warn(text("report.html is not written: ", error.what()));
+    log_warn(text("report.html is not written: ", told(error)));
   }
 }
 

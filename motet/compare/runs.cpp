@@ -10,6 +10,7 @@
 #include "motet/core/progress.h"
 #include "motet/formats/json.h"
 #include "motet/ops/device.h"
+#include "motet/ops/failure.h"
 #include "motet/report/metrics.h"
 #include "motet/train/resume.h"
 
@@ -197,8 +198,8 @@ class Runs {
       throw;
     } catch (const UsageError& e) {
       fail_usage(task.name.shown(), ": ", e.what());
-    } catch (const Error& e) {
-      fail(task.name.shown(), ": ", e.what());
+    } catch (const std::exception& e) {
+      fail(task.name.shown(), ": ", told(e));
     }
   }
 

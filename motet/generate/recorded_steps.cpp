@@ -2,6 +2,7 @@
 
 #include "motet/core/log.h"
 #include "motet/ops/device.h"
+#include "motet/ops/failure.h"
 
 namespace motet {
 
@@ -28,8 +29,7 @@ std::optional<Tensor> RecordedSteps::logits(ModelImpl& model, Cache& cache, std:
     try {
       graph_.emplace(model.device(), [&] { logits_ = step(model, cache, length); });
     } catch (const c10::Error& error) {
-      log_warn("steps of single tokens are not recorded on " + model.device().str() + ": " +
-               error.what_without_backtrace());
+      log_warn(text("steps of single tokens are not recorded on ", model.device().str(), ": ", told(error)));
       refused_ = true, logits_ = Tensor();
       return {};
     }

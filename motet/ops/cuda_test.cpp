@@ -22,7 +22,7 @@ Tensor drawn_at_random(at::IntArrayRef shape, at::ScalarType type, uint64_t seed
 }
 
 /// A function of tensors by the row cuda or torch.
-struct Case {
+struct StepCase {
   const char* name;
   TensorVector inputs;  // those of floating dtypes want gradients
   std::function<TensorVector(const TensorVector&)> cuda, torch;
@@ -33,7 +33,7 @@ struct Computed {
 };
 
 /// The outputs, and the gradients of all inputs from random ones of the outputs; on the device, in `type` if given.
-Computed results(const Case& one, bool by_cuda, at::Device device, std::optional<at::ScalarType> type = {}) {
+Computed results(const StepCase& one, bool by_cuda, at::Device device, std::optional<at::ScalarType> type = {}) {
   TensorVector inputs;
   for (const Tensor& t : one.inputs) {
     const bool floats = t.is_floating_point();
@@ -57,7 +57,7 @@ double distance(const Tensor& x, const Tensor& reference) {
   return ((x.to(at::kDouble).cpu() - want).norm() / want.norm().clamp_min(1e-30)).item<double>();
 }
 
-void expect_like_torch(const Case& one, at::Device device) {
+void expect_like_torch(const StepCase& one, at::Device device) {
   SCOPED_TRACE(one.name);
   const Computed have = results(one, true, device), torch = results(one, false, device),
                  exact = results(one, false, at::kCPU, at::kDouble);
@@ -82,8 +82,8 @@ Tensor slice_of(const Tensor& x) {
   return at::zeros(shape, x.options()).slice(x.dim() - 2, 0, x.size(-2)).copy_(x);
 }
 
-std::vector<Case> norms(const cuda::StepKernels& kernels) {
-  std::vector<Case> all;
+std::vector<StepCase> norms(const cuda::StepKernels& kernels) {
+  std::vector<StepCase> all;
   const auto add = [&](const Tensor& x, const Tensor& weight) {
     const auto weight_of = [](const TensorVector& t) { return t.size() > 1 ? t[1] : Tensor(); };
     all.push_back(
@@ -102,8 +102,8 @@ std::vector<Case> norms(const cuda::StepKernels& kernels) {
   return all;
 }
 
-std::vector<Case> rotations(const cuda::StepKernels& kernels) {
-  std::vector<Case> all;
+std::vector<StepCase> rotations(const cuda::StepKernels& kernels) {
+  std::vector<StepCase> all;
   for (const at::ScalarType type : kTypes)
     for (const bool interleaved : {false, true})
       for (const int64_t tables : {1, 2}) {
@@ -123,8 +123,8 @@ std::vector<Case> rotations(const cuda::StepKernels& kernels) {
   return all;
 }
 
-std::vector<Case> products(const cuda::StepKernels& kernels) {
-  std::vector<Case> all;
+std::vector<StepCase> products(const cuda::StepKernels& kernels) {
+  std::vector<StepCase> all;
   for (const at::ScalarType gate : kTypes)
     for (const at::ScalarType up : kTypes)
       all.push_back({"silu_times",
@@ -134,8 +134,8 @@ std::vector<Case> products(const cuda::StepKernels& kernels) {
   return all;
 }
 
-std::vector<Case> losses(const cuda::StepKernels& kernels) {
-  std::vector<Case> all;
+std::vector<StepCase> losses(const cuda::StepKernels& kernels) {
+  std::vector<StepCase> all;
   for (const at::ScalarType type : kTypes)
     for (const Loss loss : {Loss::mean, Loss::each})
       for (const int64_t classes : {11, 3000}) {
@@ -152,8 +152,8 @@ std::vector<Case> losses(const cuda::StepKernels& kernels) {
 }
 
 /// x, the generator's rows and, with maps, up.
-std::vector<Case> generators(const cuda::StepKernels& kernels) {
-  std::vector<Case> all;
+std::vector<StepCase> generators(const cuda::StepKernels& kernels) {
+  std::vector<StepCase> all;
   for (const at::ScalarType type : kTypes)
     for (const int64_t branches : {1, 2})
       for (const auto& [maps, gates] : {std::pair{true, true}, {true, false}, {false, true}}) {
@@ -183,14 +183,14 @@ std::vector<Case> generators(const cuda::StepKernels& kernels) {
   return all;
 }
 
-using Cases = std::vector<Case> (*)(const cuda::StepKernels&);
+using Cases = std::vector<StepCase> (*)(const cuda::StepKernels&);
 constexpr Cases kAll[] = {norms, rotations, products, losses, generators};
 
 class CudaRows : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(cuda::emulated::take_fault(), ""); }
   void expect_like_torch_emulated(Cases cases) {
-    for (const Case& one : cases(cuda::step_kernels())) expect_like_torch(one, at::kCPU);
+    for (const StepCase& one : cases(cuda::step_kernels())) expect_like_torch(one, at::kCPU);
   }
 };
 
@@ -227,13 +227,13 @@ TEST_F(CudaRows, OnAGpuTheyAreThoseOfTorchThere) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   ASSERT_EQ(why_not_step_library(at::empty({1}, at::kCUDA)), "");
   for (const Cases cases : kAll)
-    for (const Case& one : cases(*step_library())) expect_like_torch(one, at::kCUDA);
+    for (const StepCase& one : cases(*step_library())) expect_like_torch(one, at::kCUDA);
   expect_linear_like_torch(at::kCUDA, *step_library());
 }
 
 // A generator under autocast: products in bfloat16 of parameters in float32, whose gradients are float32.
 TEST_F(CudaRows, DcmhaMapsUnderAutocastHaveTorchsDtypes) {
-  for (Case& one : generators(cuda::step_kernels())) {
+  for (StepCase& one : generators(cuda::step_kernels())) {
     const auto cast = [](const auto& run) {
       return [run](const TensorVector& t) {
         at::autocast::set_autocast_enabled(at::kCPU, true);
@@ -244,7 +244,7 @@ TEST_F(CudaRows, DcmhaMapsUnderAutocastHaveTorchsDtypes) {
       };
     };
     if (one.inputs[0].scalar_type() != at::kFloat) continue;
-    const Case under{one.name, one.inputs, cast(one.cuda), cast(one.torch)};
+    const StepCase under{one.name, one.inputs, cast(one.cuda), cast(one.torch)};
     const Computed have = results(under, true, at::kCPU), want = results(under, false, at::kCPU);
     for (size_t i = 0; i < have.outputs.size(); ++i) {
       EXPECT_EQ(have.outputs[i].scalar_type(), at::kBFloat16);
@@ -261,7 +261,7 @@ TEST_F(CudaRows, DcmhaMapsUnderAutocastHaveTorchsDtypes) {
 // Only what is asked for is made, and nobody's gradient is that of somebody else.
 TEST_F(CudaRows, GradientsAreMadeOneByOne) {
   for (const Cases cases : kAll)
-    for (const Case& one : cases(cuda::step_kernels())) {
+    for (const StepCase& one : cases(cuda::step_kernels())) {
       if (one.inputs[0].scalar_type() != at::kFloat) continue;
       SCOPED_TRACE(one.name);
       const Computed whole = results(one, true, at::kCPU);
@@ -282,7 +282,7 @@ TEST_F(CudaRows, GradientsAreMadeOneByOne) {
 }
 
 TEST_F(CudaRows, PartsOfTheMapsThatNobodyUsesHaveNoGradient) {
-  for (const Case& one : generators(cuda::step_kernels())) {
+  for (const StepCase& one : generators(cuda::step_kernels())) {
     if (one.inputs[0].scalar_type() != at::kFloat) continue;
     for (size_t used = 0; used < one.cuda(one.inputs).size(); ++used) {
       const auto only = [&](const auto& run) {
@@ -303,7 +303,7 @@ TEST_F(CudaRows, PartsOfTheMapsThatNobodyUsesHaveNoGradient) {
 
 TEST_F(CudaRows, SecondDerivativesAreRefused) {
   for (const Cases cases : kAll) {
-    const Case one = cases(cuda::step_kernels())[0];
+    const StepCase one = cases(cuda::step_kernels())[0];
     TensorVector inputs = one.inputs;
     inputs[0] = inputs[0].detach().requires_grad_();
     const Tensor out = one.cuda(inputs)[0].sum();

@@ -1,5 +1,7 @@
 #include "motet/ops/device.h"
 
+#include <dlfcn.h>
+
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
@@ -73,6 +75,22 @@ at::Device parse_device(const std::string& name) {
     fail_usage("device: ", quote(name), ": there are ", gpus(), " GPUs, want ",
                gpus() > 0 ? "a smaller number" : "cpu");
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+}
+
+int compute_capability(at::Device device) {
+  if (!device.is_cuda()) return 0;
+  using DeviceGet = int(int*, int);
+  using Attribute = int(int*, int, int);
+  static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!driver) return 0;
+  static auto* const get = reinterpret_cast<DeviceGet*>(dlsym(driver, "cuDeviceGet"));
+  static auto* const attribute = reinterpret_cast<Attribute*>(dlsym(driver, "cuDeviceGetAttribute"));
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  int handle = 0, major = 0, minor = 0;
+  if (!get || !attribute || get(&handle, index_of(device)) != 0 || attribute(&major, kMajor, handle) != 0 ||
+      attribute(&minor, kMinor, handle) != 0)
+    return 0;
+  return 10 * major + minor;
 }
 
 void synchronize(at::Device device) {

@@ -13,6 +13,9 @@ namespace motet {
 /// for a GPU that is not there.
 at::Device parse_device(const std::string&);
 
+/// Of a GPU, 10 major + minor, as its driver tells; 0 where nobody does.
+int compute_capability(at::Device);
+
 /// Waits until the device has done all that it was asked for; the CPU always has.
 void synchronize(at::Device);
 

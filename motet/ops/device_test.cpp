@@ -1,6 +1,10 @@
 #include "motet/ops/device.h"
 
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
 
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
@@ -60,6 +64,30 @@ TEST(PeakFlops, IsANumberOfOperationsThatAMachineCanMake) {
     EXPECT_GT(peak, 1e7) << type;
     EXPECT_LT(peak, 1e15) << type;
   }
+}
+
+// What the first product of a process takes, as that of a GPU whose library is loaded by it.
+std::unique_ptr<at::ObserverContext> late_once(const at::RecordFunction& of) {
+  static bool first = true;
+  if (std::string_view(of.name()) == "aten::mm" && std::exchange(first, false))
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  return nullptr;
+}
+
+TEST(PeakFlops, WhatIsLoadedByTheFirstProductDoesNotCount) {
+  const double usual = peak_flops_per_second(at::kFloat, at::kCPU);
+  const at::CallbackHandle late =
+      at::addGlobalCallback(at::RecordFunctionCallback(late_once).scopes({at::RecordScope::FUNCTION}));
+  const double peak = peak_flops_per_second(at::kFloat, at::kCPU);
+  at::removeCallback(late);
+  EXPECT_GT(peak, usual / 30);  // where it counts, a 300th
+}
+
+TEST(ComputeCapability, IsOfAGpuAlone) {
+  EXPECT_EQ(compute_capability(at::kCPU), 0);
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  EXPECT_GE(compute_capability(at::Device(at::kCUDA, 0)), 50);
+  EXPECT_LT(compute_capability(at::Device(at::kCUDA, 0)), 1000);
 }
 
 TEST(Synchronize, TheCpuHasNothingToWaitFor) {

@@ -3,6 +3,7 @@
 #include <ATen/OpMathType.h>
 
 #include "motet/ops/checks.h"
+#include "motet/ops/device.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
 
@@ -70,7 +71,7 @@ Tensor drawn(const Drawn& a) {
   std::vector<int64_t> keys;
   for (int64_t row = 0; row < a.rows(); ++row) keys.push_back(static_cast<int64_t>(a.row_key(row)));
   const auto longs = at::TensorOptions(at::kLong).device(a.x.device());
-  const Tensor keys_B1 = at::tensor(keys, at::kLong).to(a.x.device()).unsqueeze(1),
+  const Tensor keys_B1 = moved(keys, {a.rows(), 1}, a.x.device()),
                counters_D = (at::arange(draws, longs) + 1) * static_cast<int64_t>(kGolden),
                bits_BD = mixed_bits(keys_B1 + counters_D), lanes_4 = at::arange(kOfADraw, longs) * 16,
                words_BD4 = at::bitwise_and(at::__rshift__(bits_BD.unsqueeze(-1), lanes_4), kSteps - 1),

@@ -1,4 +1,5 @@
 #include "motet/ops/dropout.h"
+#include "motet/ops/other_device.h"
 
 #include <gtest/gtest.h>
 
@@ -50,6 +51,15 @@ TEST(Dropout, RowsOfTheTableGiveTheSameBits) {
     EXPECT_EQ(a.scalar_type(), dtype);
     EXPECT_TRUE(a.equal(b)) << dtype;
   }
+}
+
+TEST(Dropout, NobodyWaitsForADevice) {
+  const Tensor x = numbers({3, 10}), there = x.to(testing::other_device());
+  const testing::OtherCounts before = testing::other_counts();
+  const Tensor y = ops::dropout(there, {.p = 0.5, .key = 9});
+  EXPECT_EQ(testing::other_counts().waits, before.waits);
+  EXPECT_EQ(testing::other_counts().without_wait, before.without_wait + 1);
+  EXPECT_TRUE(y.cpu().equal(ops::dropout(x, {.p = 0.5, .key = 9})));
 }
 
 TEST(Dropout, GradientsAreOfTheNumbersThatStay) {

@@ -123,7 +123,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool without_wait) {
     const Tensor before = host(to).clone();
     testing::add_to_record([=] { host(to).copy_(host(from)); }, [=] { host(to).copy_(before); });
   }
-  if (fallbacks == 0 && to.is_cpu()) count(&OtherCounts::waits);
+  if (fallbacks == 0 && (to.is_cpu() || (from.is_cpu() && !without_wait))) count(&OtherCounts::waits);
   if (fallbacks == 0 && from.is_cpu() && without_wait) count(&OtherCounts::without_wait);
   host(to).copy_(host(from));
   return to;

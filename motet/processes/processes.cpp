@@ -21,6 +21,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/words.h"
 #include "motet/ops/device.h"
+#include "motet/ops/failure.h"
 #include "motet/processes/watch.h"
 
 namespace motet {
@@ -79,7 +80,7 @@ c10::intrusive_ptr<c10d::Store> meeting_point(const Place& place, const Patience
   try {
     return c10::make_intrusive<c10d::TCPStore>(place.host, options);
   } catch (const std::exception& error) {
-    if (options.isServer) taken(first_line(error));
+    if (options.isServer) taken(told(error));
     fail("rank ", place.rank, " of ", place.size, " found nobody at ", place.host, ":", place.port, " in ",
          patience.start, " s, want MASTER_ADDR and MASTER_PORT of rank 0, and rank 0 running");
   }
@@ -140,11 +141,6 @@ class Advice {
 }
 
 }  // namespace
-
-std::string first_line(const std::exception& error) {
-  const auto* own = dynamic_cast<const c10::Error*>(&error);
-  return first_line(own ? own->what_without_backtrace() : error.what());
-}
 
 bool has_nccl() {
 #ifdef MOTET_NCCL

@@ -12,9 +12,6 @@ class ProcessGroup;
 
 namespace motet {
 
-/// The first line of what another library says of a failure, without torch's stack.
-std::string first_line(const std::exception&);
-
 /// Whether processes with a GPU each can exchange what lies there; all others go by Gloo.
 bool has_nccl();
 

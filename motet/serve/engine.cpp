@@ -70,8 +70,9 @@ void Engine::run() {
     try {
       worked = scheduler_.step();
     } catch (const std::exception& error) {
-      log_warn(text("serve: a step failed: ", error.what()));
-      scheduler_.fail_all(500, text("the step failed: ", first_line(error.what())));
+      const std::string why = first_line(error.what());
+      log_warn(text("serve: a step failed: ", why));
+      scheduler_.fail_all(500, text("the step failed: ", why));
     }
     std::unique_lock lock(mutex_);
     scheduled_waiting_ = scheduler_.waiting();

@@ -240,8 +240,9 @@ void Routes::answer(const Route& route, HttpRequest&& request, HttpReply reply, 
     } catch (const Refused& refused) {
       refuse(reply, route.path, refused);
     } catch (const std::exception& error) {
-      log_warn(text("serve: ", route.path, ": ", error.what()));
-      reply.send(500, "application/json", error_body(500, first_line(error.what())));
+      const std::string why = first_line(error.what());
+      log_warn(text("serve: ", route.path, ": ", why));
+      reply.send(500, "application/json", error_body(500, why));
     }
   };
   if (!route.worker) return run(request, reply);

@@ -9,6 +9,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/words.h"
 #include "motet/formats/json.h"
+#include "motet/ops/failure.h"
 #include "motet/train/optimizer.h"
 #include "motet/verify/golden_file.h"
 #include "motet/verify/greedy.h"
@@ -243,10 +244,8 @@ FileReport verify_model_folder(const std::string& path, const VerifyOptions& opt
     ModelVerification(path, file, options, report).run();
   } catch (const Interrupted&) {
     throw;
-  } catch (const c10::Error& error) {
-    fail(path, ": ", first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    const std::string message = first_line(error.what());
+    const std::string message = told(error);
     fail(message.starts_with(path) ? message : text(path, ": ", message));
   }
   return report;

@@ -6,6 +6,7 @@
 #include "motet/core/error.h"
 #include "motet/core/interrupt.h"
 #include "motet/core/words.h"
+#include "motet/ops/failure.h"
 #include "motet/verify/layouts.h"
 #include "motet/verify/measure.h"
 #include "motet/verify/model_verification.h"
@@ -175,10 +176,8 @@ FileReport verify_file(const std::string& path, const VerifyOptions& options) {
     Verification(file, options, report).run();
   } catch (const Interrupted&) {
     throw;
-  } catch (const c10::Error& error) {
-    fail(path, ": ", first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    fail(path, ": ", first_line(error.what()));
+    fail(path, ": ", told(error));
   }
   return report;
 }
