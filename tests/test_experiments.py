@@ -332,6 +332,21 @@ def test_the_time_that_is_given_is_kept(folder):
     assert "the time is up" not in done.stderr, "the cells of 7200 seconds are void, and tell nothing"
 
 
+def test_the_weakest_of_several_comparisons_is_shown(folder):
+    path = folder / "experiment.toml"
+    both = '[[verdict]]\nsays = "both below 9"\nmetric = "validation_loss"\nbelow = ["ARMS"]\nlimit = 9\ntest = "exact"\n'
+    path.write_text(path.read_text() + "\n" + both.replace("ARMS", 'one", "two, talking'))
+    good(motet(folder, "run", "T1", "-t", 2))
+    (folder.parent.parent / "docs").mkdir()
+    (folder.parent.parent / "README.md").write_text("<!-- experiments -->\n<!-- /experiments -->\n")
+    cells = results(folder)["cells"].values()
+    mean = lambda arm: statistics.mean(cell["metrics"]["validation_loss"] for cell in cells if cell["arm"] == arm)  # noqa: E731
+    weakest = max(("one", "two, talking"), key=mean)
+    assert f"{weakest} - 9 -" in good(motet(folder, "report")).stdout
+    path.write_text(path.read_text().replace('"one", "two, talking"]\nlimit', '"two, talking", "one"]\nlimit'))
+    assert f"{weakest} - 9 -" in good(motet(folder, "report")).stdout
+
+
 def test_mistakes_are_one_line(folder):
     def wrong(*words, code=2):
         return refused(code, "experiment", *words, "--folder", folder.parent, folder=folder.parent.parent)
@@ -340,6 +355,9 @@ def test_mistakes_are_one_line(folder):
     assert wrong("runn") == "motet: unknown action 'runn': nearest is 'run'; known: list, run, report, merge"
     assert wrong("run", "T1", "--scale", "m") == "motet: T1: unknown scale 'm': nearest is 's'; known: xs, s"
     assert wrong("run", "T1", "--arms", "three") == "motet: --arms: T1: unknown arm 'three': known: one, two, talking"
+    assert wrong("run", "T1", "--arms", "two, talking,two") == "motet: --arms: T1: unknown arm 'two': known: one, two, talking"
+    named = good(motet(folder, "run", "T1", "--dry-run", "--arms", "two, talking,one")).stdout
+    assert named == good(motet(folder, "run", "T1", "--dry-run")).stdout and "two, talking" in named
     assert wrong("run", "T1", "--cells", "3/2") == "motet: --cells: '3/2', want a part such as 1/2"
     known = "nearest is 'cpu'; known: auto, cpu, cuda, cuda:N"
     for nothing_left in [], ["--cells", "3/3"]:

@@ -400,9 +400,9 @@ REFUSED = {
     "rope_pairing is 'interleaved', want 'half'": lambda: motet.TalkingHeadsAttention(
         16, collinear="slack", rope_pairing="interleaved"
     ),
-    "compose is True, want False with version v2": lambda: motet.DifferentialAttention(16, version=2, compose=True),
-    "lambda_form is 'raw', want 'sigmoid' with version v1": lambda: motet.DifferentialAttention(16, lambda_form="raw"),
-    "compose_rank is 4, want 2 without compose": lambda: motet.DifferentialAttention(16, compose_rank=4),
+    "compose is True and has no effect, want version = v1": lambda: motet.DifferentialAttention(16, version=2, compose=True),
+    "lambda_form is 'raw' and has no effect, want version = v2": lambda: motet.DifferentialAttention(16, lambda_form="raw"),
+    "compose_rank is 4 and has no effect, want compose = true": lambda: motet.DifferentialAttention(16, compose_rank=4),
     "num_kv_heads is 1, want an even number with pairs 'across'": lambda: motet.DifferentialAttention(
         16, version=2, pairs="across", num_kv_heads=1
     ),

@@ -192,6 +192,21 @@ TEST(PublishedConfig, RotaryKeysAreReadWhereverTheyStand) {
   }
 }
 
+// The code of published models rotates 10 of 36 dimensions by 0.25, with exponents over 9.
+TEST(PublishedConfig, ARotaryFractionOfOddWidthIsRefusedBothWays) {
+  const json wide{{"model_type", "gpt_neox"}, {"hidden_size", 144},       {"num_hidden_layers", 2},
+                  {"num_attention_heads", 4}, {"intermediate_size", 128}, {"vocab_size", 384}};
+  EXPECT_EQ(message_of<Error>([&] { read_config(layout_of(wide, "c", ""), wide, "c"); }),
+            "c: a rotary fraction of 0.25 gives 9 of a head's 36 dimensions, want an even number");
+  json even = wide;
+  even["hidden_size"] = 128;
+  ModelConfig made = read_config(layout_of(even, "c", ""), even, "c");
+  made.attention["rope_fraction"] = 0.16;  // 5 of 32
+  EXPECT_EQ(
+      message_of<Error>([&] { write_config(find_layout("gpt_neox"), made); }),
+      "attention.rope_fraction: a rotary fraction of 0.16 gives 5 of a head's 32 dimensions, want an even number");
+}
+
 TEST(PublishedConfig, WordsOfActivationsAreTransformersOwn) {
   const auto read = [](const char* word) {
     json given{{"model_type", "llama"},    {"hidden_size", 48},        {"num_hidden_layers", 2}, {"hidden_act", word},

@@ -171,22 +171,13 @@ ModelConfig normal(ModelConfig c) {
     at_default({"rope_base", "rope_pairing", "rope_scaling"});
   }
   const std::string scaling = a.at("rope_scaling");
-  if (scaling == "dynamic" || scaling == "llama3") {
-    if (a["rope_trained_length"] == 0) a["rope_trained_length"] = c.context;
-  } else {
+  if (scaling != "dynamic" && scaling != "llama3")
     at_default({"rope_trained_length"});
-  }
-  if (scaling != "llama3") at_default({"rope_low_freq_factor", "rope_high_freq_factor"});
-  if (scaling == "none") at_default({"rope_factor"});
-  if (a.at("window") == 0) at_default({"window_pattern", "window_mask"});
-  if (!a.at("qk_norm").get<bool>()) at_default({"qk_norm_eps"});
+  else if (a["rope_trained_length"] == 0)
+    a["rope_trained_length"] = c.context;
   at_default({"lambda_std"});
-  if (a.contains("version")) {
-    if (a["version"] == "v2") at_default({"lambda_start", "lambda_init", "head_norm", "head_norm_eps"});
-    if (a["lambda_start"] == "schedule") at_default({"lambda_init"});
-    if (!a["compose"].get<bool>()) at_default({"compose_rank"});
-  }
-  if (a.value("head_norm", "") == "none") at_default({"head_norm_eps"});
+  for (const Option& option : known)
+    if (!has_effect(option, a)) a[option.name] = option.default_value;
   const bool plain = a.at("mechanism") == "softmax" && a.at("window") == 0 && a.at("head_norm") == "none";
   if (plain || c.num_layers() == 1) at_default({"layers"});
   return c;

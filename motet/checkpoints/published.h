@@ -66,6 +66,10 @@ int64_t read_rope(Published&, const RopeKeys&, int64_t max_position, nlohmann::j
 /// The older spelling; sets max_position_embeddings too. Throws Error for the scaling ntk, which we alone have.
 void write_rope(const ModelConfig&, const RopeKeys&, nlohmann::json& out);
 
+/// Throws Error for a rope_fraction that gives an odd number of dimensions: the code of published models turns a pair
+/// more then, and all of them by other frequencies. `where` begins the message.
+void check_rope_fraction(const ModelConfig&, const std::string& where);
+
 /// A config with everything that is derived written out and everything without effect at its default, so that two are
 /// equal when they compute the same from the same tensors.
 ModelConfig normal(ModelConfig);

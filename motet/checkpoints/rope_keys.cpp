@@ -78,6 +78,14 @@ int64_t read_rope(Published& c, const RopeKeys& keys, int64_t max_position, json
   return static_cast<int64_t>(static_cast<double>(max_position) * attention["rope_factor"].get<double>());
 }
 
+void check_rope_fraction(const ModelConfig& c, const std::string& where) {
+  const double fraction = c.attention.at("rope_fraction");
+  const auto turned = static_cast<int64_t>(static_cast<double>(head_width(c)) * fraction);
+  if (fraction < 1 && turned % 2)
+    fail(where, ": a rotary fraction of ", fraction, " gives ", turned, " of a head's ", head_width(c),
+         " dimensions, want an even number");
+}
+
 void write_rope(const ModelConfig& config, const RopeKeys& keys, json& out) {
   const ModelConfig c = normal(config);
   const json& a = c.attention;

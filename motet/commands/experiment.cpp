@@ -53,6 +53,23 @@ const ExperimentScale& scale_asked(const Experiment& experiment, const Experimen
   return asked.scale.empty() ? experiment.scales.front() : experiment.scale(asked.scale);
 }
 
+// "mha,plain, width 2": names between commas, which may hold some themselves: the longest one that stands there.
+std::vector<std::string> arms_in(const std::string& asked, const std::vector<std::string>& known,
+                                 const std::string& experiment) {
+  std::vector<std::string> arms;
+  for (size_t at = 0; at < asked.size();) {
+    const std::string rest = asked.substr(at);
+    std::string arm;
+    for (const std::string& name : known)
+      if (name.size() > arm.size() && (rest == name || rest.starts_with(name + ","))) arm = name;
+    if (arm.empty())
+      fail_usage("--arms: ", experiment, ": ", unknown_name("arm", rest.substr(0, rest.find(',')), known));
+    arms.push_back(arm);
+    at += arm.size() + 1;
+  }
+  return arms;
+}
+
 // What was asked for and has no result.
 struct Work {
   std::vector<OpenCell> open;  // in order
@@ -61,16 +78,12 @@ struct Work {
 
 Work cells_to_run(const Action& action) {
   const auto [part, parts] = part_of(action.asked.cells);
-  const std::vector<std::string> arms =
-      action.asked.arms.empty() ? std::vector<std::string>() : split(action.asked.arms, ',');
   Work work;
   for (const Experiment& experiment : action.named) {
     if (!experiment.not_run.empty()) continue;
     std::vector<std::string> known;
     for (const ExperimentArm& arm : experiment.arms) known.push_back(arm.name);
-    for (const std::string& arm : arms)
-      if (std::ranges::find(known, arm) == known.end())
-        fail_usage("--arms: ", experiment.id, ": ", unknown_name("arm", arm, known));
+    const std::vector<std::string> arms = arms_in(action.asked.arms, known, experiment.id);
     const auto asked_for = [&](const std::string& arm, int64_t seed) {
       if (static_cast<size_t>(seed - 1) % parts != part) return false;
       if (!arms.empty() && std::ranges::find(arms, arm) == arms.end()) return false;

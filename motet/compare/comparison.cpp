@@ -152,8 +152,9 @@ std::string verdict(const Comparison& all, const ArmResult& arm) {
   if (!baseline.failure.empty()) return "no baseline";
   if (d.pairs == 0) return "not finished";
   if (d.pairs == 1) return "one seed";
-  if (d.pairs < kSeedsForVerdict && d.low <= all.margin && d.high >= -all.margin) return "n too small";
-  if (arm.p_value >= 0.05) return "within noise";
+  const bool differs = arm.p_value<0.05, beyond = d.low> all.margin || d.high < -all.margin;
+  if (d.pairs < kSeedsForVerdict && !(differs && beyond)) return "n too small";
+  if (!differs) return "within noise";
   return d.mean < 0 ? "better" : "worse";
 }
 

@@ -130,6 +130,30 @@ TEST(Comparison, FewSeedsGiveAVerdictBeyondTheMarginAlone) {
   EXPECT_NE(comparison_summary(noise).find("3 seeds give no verdict"), std::string::npos);
 }
 
+// p = .013 alone, .09 among seven: a difference of few seeds whose interval lies beyond the margin is not noise.
+TEST(Comparison, FewSeedsNeverSayWithinNoise) {
+  Comparison all = judged({2, 2.1, 2}, {1.9, 1.98, 1.92});
+  ASSERT_EQ(verdict_of(all), "better");
+  for (int i = 0; i < 6; ++i) {
+    all.arms.push_back({.arm = {text("other", i), {}}, .losses = {2.1, 2.05, 2.0}});
+    all.arms.back().runs.resize(3);
+  }
+  judge(all);
+  EXPECT_GT(all.arms[1].p_value, 0.05);
+  EXPECT_EQ(verdict_of(all), "n too small");
+  EXPECT_NE(comparison_summary(all).find("3 seeds give no verdict."), std::string::npos) << comparison_summary(all);
+  all.arms.erase(all.arms.begin() + 1);
+  judge(all);
+  EXPECT_NE(comparison_summary(all).find("beats mha here. 3 seeds give no verdict on every difference."),
+            std::string::npos)
+      << comparison_summary(all);
+  for (ArmResult& arm : all.arms) arm.losses.resize(1);
+  judge(all);
+  EXPECT_NE(comparison_summary(all).find("beats mha here. One seed gives no verdict: the differences may be noise."),
+            std::string::npos)
+      << comparison_summary(all);
+}
+
 TEST(Comparison, FromFiveSeedsOnTheCorrectedTestDecides) {
   const std::vector<double> base{2, 2.1, 1.9, 2, 2.05};
   const auto shifted = [&](std::vector<double> by) {

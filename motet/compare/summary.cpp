@@ -35,6 +35,16 @@ std::string lead_text(const Comparison& all, const ArmResult& lowest) {
   return gap + interval + "; the difference is within noise.";
 }
 
+// What is not known where the baseline has the lowest loss.
+std::string hedge(const Comparison& all) {
+  for (const ArmResult& arm : all.arms) {
+    const std::string word = verdict(all, arm);
+    if (word == "one seed") return ". One seed gives no verdict: the differences may be noise";
+    if (word == "n too small") return text(". ", arm.difference.pairs, " seeds give no verdict on every difference");
+  }
+  return "";
+}
+
 // "0.002 for mha, 0.004 (at the edge of the sweep) for dcmha"
 std::string chosen_text(const Comparison& all) {
   std::string out;
@@ -63,7 +73,8 @@ std::string comparison_summary(const Comparison& all) {
     return text(lowest->arm.label, " has a validation loss of ", loss,
                 " nats a token; there is nothing to compare with.", after);
   const std::string lead = text(lowest->arm.label, " has the lowest validation loss, ", loss, " nats a token");
-  if (lowest == &baseline) return text(lead, "; no other mechanism beats ", baseline.arm.label, " here.", after);
+  if (lowest == &baseline)
+    return text(lead, "; no other mechanism beats ", baseline.arm.label, " here", hedge(all), ".", after);
   return lead + lead_text(all, *lowest) + after;
 }
 

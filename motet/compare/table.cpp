@@ -64,8 +64,9 @@ std::string seeds_text(const Comparison& all) {
   const size_t seeds = all.arms.front().runs.size();
   const size_t wanted = kSeedsForVerdict + all.first_reported();
   if (seeds == 1) return text("One seed cannot tell a difference from noise: --seeds ", wanted, " gives a verdict.");
+  const auto tests = std::ranges::count_if(all.arms, [](const ArmResult& arm) { return std::isfinite(arm.p_value); });
   std::string out = text(seeds, " seeds; ± is their standard deviation; p: paired t-test against the baseline, Holm's ",
-                         "correction for ", all.arms.size() - 1, all.arms.size() == 2 ? " test." : " tests.");
+                         "correction for ", tests, tests == 1 ? " test." : " tests.");
   if (seeds < kSeedsForVerdict)
     out += text(" This shows no verdict but where the 95 % interval lies beyond +-", all.margin, " nats: --seeds ",
                 wanted, " gives one.");

@@ -16,23 +16,29 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
 };
 
+/// The option has an effect where another one has one of these values, or, unless, none of them.
+inline Condition where(const char* other, std::vector<nlohmann::json> values) { return {other, std::move(values)}; }
+inline Condition unless(const char* other, std::vector<nlohmann::json> values) {
+  return {other, std::move(values), true};
+}
+
 /// One row: an option, and the member of `Struct` that holds it.
 template <class Struct>
 class Field {
  public:
-  Field(const char* name, int64_t Struct::* member, Range range, const char* sentence)
-      : Field(name, OptionType::integer, member, range, sentence) {}
-  Field(const char* name, double Struct::* member, Range range, const char* sentence)
-      : Field(name, OptionType::number, member, range, sentence) {}
-  Field(const char* name, bool Struct::* member, const char* sentence)
-      : Field(name, OptionType::boolean, member, {}, sentence) {}
-  Field(const char* name, std::string Struct::* member, const char* sentence)
-      : Field(name, OptionType::string, member, {}, sentence) {}
+  Field(const char* name, int64_t Struct::* member, Range range, const char* sentence, Condition where = {})
+      : Field(name, OptionType::integer, member, range, sentence, std::move(where)) {}
+  Field(const char* name, double Struct::* member, Range range, const char* sentence, Condition where = {})
+      : Field(name, OptionType::number, member, range, sentence, std::move(where)) {}
+  Field(const char* name, bool Struct::* member, const char* sentence, Condition where = {})
+      : Field(name, OptionType::boolean, member, {}, sentence, std::move(where)) {}
+  Field(const char* name, std::string Struct::* member, const char* sentence, Condition where = {})
+      : Field(name, OptionType::string, member, {}, sentence, std::move(where)) {}
   /// A choice of words. The value of the struct's initialiser must be among them.
   template <class Value>
     requires(!std::is_arithmetic_v<Value> && !std::is_same_v<Value, std::string>)
-  Field(const char* name, Value Struct::* member, const Words<Value>& words, const char* sentence)
-      : option{.name = name, .type = OptionType::string, .sentence = sentence},
+  Field(const char* name, Value Struct::* member, const Words<Value>& words, const char* sentence, Condition where = {})
+      : option{.name = name, .type = OptionType::string, .sentence = sentence, .where = std::move(where)},
         read([member, words](Struct& out, const nlohmann::json& value) {
           for (const auto& [word, stands_for] : words)
             if (value == word) out.*member = stands_for;
@@ -52,13 +58,14 @@ class Field {
 
  private:
   template <class Value>
-  Field(const char* name, OptionType type, Value Struct::* member, Range range, const char* sentence)
+  Field(const char* name, OptionType type, Value Struct::* member, Range range, const char* sentence, Condition where)
       : option{.name = name,
                .type = type,
                .default_value = Struct().*member,
                .min = range.min,
                .max = range.max,
-               .sentence = sentence},
+               .sentence = sentence,
+               .where = std::move(where)},
         read([member](Struct& out, const nlohmann::json& value) { out.*member = value.get<Value>(); }),
         write([member](const Struct& from) { return from.*member; }) {}
 };

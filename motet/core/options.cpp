@@ -1,5 +1,6 @@
 #include "motet/core/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -126,6 +127,10 @@ json resolve(const OptionTable& table, const json& given, const std::string& sec
       fail_usage(dotted(section, option.name), ": is missing, want ", accepted(option));
     }
   }
+  for (const Option& option : table)
+    if (out[option.name] != option.default_value && !has_effect(option, out))
+      fail_usage(dotted(section, option.name), ": ", shown(out[option.name]), " has no effect, want ",
+                 words(option.where));
   return out;
 }
 
@@ -141,6 +146,20 @@ const char* type_name(OptionType type) {
       break;
   }
   return "string";
+}
+
+bool has_effect(const Option& option, const json& all) {
+  const Condition& where = option.where;
+  if (where.option.empty()) return true;
+  const bool found = std::ranges::find(where.values, all.at(where.option)) != where.values.end();
+  return found != where.unless;
+}
+
+std::string words(const Condition& condition) {
+  std::string values;
+  for (const json& value : condition.values)
+    values += (values.empty() ? "" : " or ") + (value.is_string() ? value.get<std::string>() : value.dump());
+  return condition.option.empty() ? "" : condition.option + (condition.unless ? " other than " : " = ") + values;
 }
 
 std::string accepted(const Option& option) {

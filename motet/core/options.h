@@ -8,6 +8,13 @@
 
 namespace motet {
 
+// Where an option has an effect: another one of its table has one of these values, or, `unless`, none of them.
+struct Condition {
+  std::string option = {};  // empty: everywhere
+  std::vector<nlohmann::json> values = {};
+  bool unless = false;
+};
+
 enum class OptionType { boolean, integer, number, string };
 
 struct Option {
@@ -18,6 +25,7 @@ struct Option {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  // of a string; empty: any
   std::string sentence = {};              // for --help, --options and the documentation
+  Condition where = {};
 };
 
 using OptionTable = std::vector<Option>;
@@ -35,11 +43,18 @@ nlohmann::json checked(const Option& option, const nlohmann::json& value, const 
 const Option& find_option(const OptionTable& table, const std::string& name, const std::string& path);
 
 // Every key of the table: from `given` (an object or null), checked, else its default. Throws UsageError for an unknown
-// key, a wrong value, a missing value without default, or a `given` that is no object.
+// key, a wrong value, one that has no effect and is not the default, a missing one without default, or a `given` that
+// is no object.
 nlohmann::json resolve(const OptionTable& table, const nlohmann::json& given, const std::string& section);
 
 // "integer", "number", "boolean", "string".
 const char* type_name(OptionType type);
+
+// Whether an option changes anything beside these values.
+bool has_effect(const Option& option, const nlohmann::json& all);
+
+// "version = v1", "window other than 0", "rope_scaling = dynamic or llama3"; "" of one that holds everywhere.
+std::string words(const Condition& condition);
 
 // What the option accepts, in words: "integer, at least 1", "number, 0 to 1", "one of sequential, parallel".
 std::string accepted(const Option& option);

@@ -127,6 +127,23 @@ TEST(Options, ResolveFillsDefaultsAndChecksWhatIsGiven) {
   EXPECT_EQ(message_of<UsageError>([] { resolve(table(), 3, "model"); }), "model: 3 is not a section of keys");
 }
 
+TEST(Options, AValueWithoutEffectIsRefused) {
+  const OptionTable both = {
+      {.name = "version", .type = OptionType::string, .default_value = "v1", .choices = {"v1", "v2", "v3"}},
+      {.name = "lambda", .type = OptionType::number, .default_value = 0.8, .where = {"version", {"v2", "v3"}}},
+      {.name = "window", .type = OptionType::integer, .default_value = 0},
+      {.name = "pattern", .type = OptionType::string, .default_value = "L", .where = {"window", {0}, true}}};
+  const auto refused = [&](const json& given) {
+    return message_of<UsageError>([&] { resolve(both, given, "model"); });
+  };
+  EXPECT_EQ(refused({{"lambda", 0.5}}), "model.lambda: 0.5 has no effect, want version = v2 or v3");
+  EXPECT_EQ(refused({{"pattern", "LG"}}), "model.pattern: 'LG' has no effect, want window other than 0");
+  EXPECT_EQ(resolve(both, {{"lambda", 0.8}, {"pattern", "L"}}, "model"), defaults(both));
+  const json fit{{"version", "v3"}, {"lambda", 0.5}, {"window", 4}, {"pattern", "LG"}};
+  EXPECT_EQ(resolve(both, fit, "model"), fit);
+  EXPECT_EQ(words(both[0].where), "");
+}
+
 TEST(Options, AMissingValueWithoutDefaultIsRefused) {
   const OptionTable needed = {{.name = "mechanism", .type = OptionType::string, .default_value = nullptr}};
   EXPECT_EQ(message_of<UsageError>([&] { resolve(needed, nullptr, ""); }), "mechanism: is missing, want string");

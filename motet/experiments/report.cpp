@@ -97,11 +97,16 @@ Table arms_table(const Experiment& experiment, const ExperimentScale& scale, con
   return table;
 }
 
-// The finding that made the verdict: the first one of its word.
+// The finding that made the verdict: the weakest one of its word, by p and, of findings without one or alike, by size.
 const Finding* deciding(const Verdict& verdict) {
+  const auto weaker = [](const Finding& a, const Finding& b) {
+    const double p = std::isnan(a.p) ? 0 : a.p, q = std::isnan(b.p) ? 0 : b.p;
+    return p != q ? p > q : std::abs(a.difference.mean) < std::abs(b.difference.mean);
+  };
+  const Finding* weakest = nullptr;
   for (const Finding& f : verdict.findings)
-    if (f.word == verdict.word) return &f;
-  return verdict.findings.empty() ? nullptr : &verdict.findings.front();
+    if (f.word == verdict.word && (!weakest || weaker(f, *weakest))) weakest = &f;
+  return weakest || verdict.findings.empty() ? weakest : &verdict.findings.front();
 }
 
 std::string shown_finding(const Finding& f) {
@@ -277,6 +282,7 @@ ReportData experiments_page(const std::vector<Reported>& all, const std::string&
   if (!scale) return page;
   page.facts.push_back({"Scale", scale->name});
   page.facts.push_back({"Machine", machines_of(results)});
+  page.curves_by_tokens = true;
   for (const ExperimentCell& cell : counted_cells(experiment, *scale, results)) {
     const auto found = results.cells.find(cell.hash);
     if (found == results.cells.end() || found->second.curve.empty()) continue;

@@ -156,7 +156,8 @@ TEST(Batch, InFloat32ItsBitsAreThoseAloneOnAnyNumberOfThreads) {
       for (const int threads : {1, 2, 3}) {
         at::set_num_threads(threads);
         EXPECT_TRUE(expected.equal(company(model, one, random, 40)))
-            << attention << " " << form << " " << name(type) << " " << threads << " threads";
+            << attention << " " << form << " " << name(type) << " " << threads
+            << " threads; what torch computes of several tokens goes through token_by_token (motet/layers)";
       }
       at::set_num_threads(used);
     }

@@ -77,12 +77,5 @@ TEST(Rotary, PositionsMayDifferBySequence) {
   EXPECT_TRUE(r(x, ragged)[1].allclose(r(x.slice(0, 1, 2), Positions::range(7, 10, 10))[0]));
 }
 
-TEST(Rotary, ImpossibleOptionsAreRefused) {
-  using enum RotaryOptions::Scaling;
-  EXPECT_THROW(Rotary({.dims = 3}), UsageError);
-  EXPECT_THROW(Rotary({.dims = 2, .scaling = ntk}), UsageError);
-  EXPECT_THROW(Rotary({.dims = 4, .scaling = llama3, .low_freq_factor = 4, .high_freq_factor = 4}), UsageError);
-}
-
 }  // namespace
 }  // namespace motet

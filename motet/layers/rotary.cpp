@@ -4,7 +4,6 @@
 #include <numbers>
 #include <sstream>
 
-#include "motet/core/error.h"
 #include "motet/ops/ops.h"
 
 namespace motet {
@@ -57,15 +56,7 @@ Positions Positions::joined(std::vector<Positions> parts) {
   return all;
 }
 
-Rotary::Rotary(Options options) : options_(options), key_(options.key()) {
-  const bool stretches = options.scaling == Options::Scaling::ntk || options.scaling == Options::Scaling::dynamic;
-  if (options.dims % 2) fail_usage("rotary embedding: ", options.dims, " dimensions rotate, want an even number");
-  if (options.dims > 0 && options.dims <= 2 && stretches)
-    fail_usage("rotary embedding: NTK scaling with ", options.dims, " rotary dimensions, want more than 2");
-  if (options.scaling == Options::Scaling::llama3 && options.high_freq_factor <= options.low_freq_factor)
-    fail_usage("rotary embedding: high_freq_factor is ", options.high_freq_factor, ", want more than low_freq_factor ",
-               options.low_freq_factor);
-}
+Rotary::Rotary(Options options) : options_(options), key_(options.key()) {}
 
 Tensor Rotary::inverse_frequencies(int64_t length, at::Device device) const {
   const Options& o = options_;

@@ -35,7 +35,7 @@ struct Positions {
 class Rotary {
  public:
   Rotary() = default;
-  /// Throws UsageError for odd dims, a dynamic or NTK scaling with dims <= 2, high_freq_factor <= low_freq_factor.
+  /// Of options that fit each other, as rotary_of (motet/mechanisms/projected.h) asks of a model's.
   explicit Rotary(RotaryOptions);
 
   bool active() const { return options_.dims > 0; }

@@ -90,7 +90,7 @@ class Mechanism : public Preparable {
 /// A named variant of a mechanism, as `motet compare` takes it: its [model.attention] section.
 struct Preset {
   std::string name;
-  bool compared = true;  // part of the default comparison
+  bool compared = false;  // part of the default comparison, whose table README has
   nlohmann::json attention;
 };
 

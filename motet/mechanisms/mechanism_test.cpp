@@ -86,7 +86,10 @@ std::vector<Made> variants() {
                        {{"version", "v2"}, {"pairs", "across"}, {"lambda_form", "none"}, {"output_gate", true}}});
   for (const char* form : {"exact", "slack", "strict"})
     for (const char* scaling : {"none", "linear", "ntk", "dynamic", "llama3"})
-      add("coca", {{{"form", form}, {"rope_scaling", scaling}, {"rope_factor", 2.0}, {"head_dim", 6}}});
+      add("coca", {{{"form", form},
+                    {"rope_scaling", scaling},
+                    {"rope_factor", std::string(scaling) == "none" ? 1.0 : 2.0},
+                    {"head_dim", 6}}});
   add("coca", {{{"form", "slack"}, {"rope_fraction", 0.5}, {"head_dim", 8}, {"num_kv_heads", 2}}});
   return all;
 }
@@ -280,10 +283,11 @@ TEST(Mechanisms, OptionsThatDoNotFitAreRefusedByName) {
   says({{"mechanism", "dcmha"}, {"groups", 3}}, "3 groups do not divide num_heads 4");
   says({{"mechanism", "differential"}, {"num_heads", 3}, {"head_dim", 4}}, "want an even number");
   says({{"mechanism", "differential"}, {"num_kv_heads", 1}}, "pairs key heads, want an even number, have 1");
-  says({{"mechanism", "differential"}, {"version", "v2"}, {"compose", true}}, "compose: true with version v2");
-  says({{"mechanism", "differential"}, {"lambda_form", "raw"}},
-       "model.attention.lambda_form: is of version v2, have v1");
-  says({{"mechanism", "differential"}, {"pairs", "across"}}, "model.attention.pairs: is of version v2, have v1");
+  says({{"mechanism", "differential"}, {"lambda_init", 0.3}},
+       "model.attention.lambda_init: 0.3 has no effect, want lambda_start = constant");
+  says({{"rope_scaling", "ntk"}, {"head_dim", 2}}, "model.attention.rope_scaling: ntk and dynamic want more than 2");
+  says({{"rope_scaling", "llama3"}, {"rope_high_freq_factor", 1}},
+       "model.attention.rope_high_freq_factor: 1, want more than rope_low_freq_factor 1");
   says({{"mechanism", "differential"}, {"version", "v2"}, {"pairs", "across"}, {"num_kv_heads", 1}},
        "across wants an even number of stored heads, have 1");
   says({{"mechanism", "talking_heads"}, {"collinear", "exact"}, {"rope_fraction", 0.5}},

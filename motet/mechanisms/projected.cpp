@@ -90,6 +90,12 @@ Rotary rotary_of(const Setting& s, int64_t key_dim) {
   if (o.dims % 2)
     refuse_option("rope_fraction", text("a head width of ", key_dim,
                                         " has no whole rotary pairs, want an even width or rope_fraction 0"));
+  using enum RotaryOptions::Scaling;
+  if (o.dims > 0 && o.dims <= 2 && (o.scaling == ntk || o.scaling == dynamic))
+    refuse_option("rope_scaling", text("ntk and dynamic want more than 2 rotating dimensions, have ", o.dims));
+  if (o.scaling == llama3 && o.high_freq_factor <= o.low_freq_factor)
+    refuse_option("rope_high_freq_factor",
+                  text(o.high_freq_factor, ", want more than rope_low_freq_factor ", o.low_freq_factor));
   return Rotary(o);
 }
 

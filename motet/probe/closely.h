@@ -12,7 +12,8 @@ namespace motet {
 ///   self, near, middle, far   the part of |U| on the key itself, and at a distance of 1-15, 16-127, 128 or more: the
 ///                             mean over queries
 ///   logit_rank                effective rank exp(-sum p log p) of L, unmasked, p being its singular values over their
-///                             sum (Roy and Vetterli 2007); of the first 256 tokens of the first row of a batch
+///                             sum (Roy and Vetterli 2007), 0 where all are 0; of the first 256 tokens of a batch's
+///                             first row
 ///   pre_fixed, pre_by_query,  of a mix before the softmax, W[t,s] = fixed + of the query + of the key: squares of what
 ///   pre_by_key                differs from passing heads through, summed over the heads n that head m hears. fixed: of
 ///                             the mean over t and s; by_query, by_key: the variance over t, over s. They sum to the

@@ -169,6 +169,16 @@ TEST(Closely, RankIsThatOfTheScoresOfAHead) {
   }
 }
 
+TEST(Closely, AHeadWhoseScoresAreAllZeroHasRankZero) {
+  at::NoGradGuard no_grad;
+  Drawn drawn("mha");
+  drawn.call.k.k_BSGD = drawn.call.k.k_BSGD.clone();
+  drawn.call.k.k_BSGD.select(2, 1).zero_();
+  const Tensor rank = logit_rank(drawn.call).values_H;
+  EXPECT_EQ(rank[1].item<double>(), 0);
+  EXPECT_GE(rank[0].item<double>(), 1);
+}
+
 TEST(Closely, PartsByDistanceSumToOneAndDoNotDependOnBatches) {
   at::NoGradGuard no_grad;
   for (const char* contender : {"mha", "dcmha", "differential_v1", "coca", "talking_heads"}) {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kSquare = 256;  // tokens of what is quadratic in them and has no blocks
 constexpr int64_t kNear = 16;
+constexpr double kTiny = 1e-300;  // under a sum of nothing: 0 over it is 0
 
 // What the maps of one side make of a head: matrices [B,T,N,M] of hears n, is heard as m; undefined: nothing.
 struct SideParts {
@@ -119,7 +120,7 @@ std::vector<Diagnostic> rotary_rises(const Call& whole, const Rotary& rotary, co
                scale = call.attention.scale.value_or(1 / std::sqrt(static_cast<double>(call.q.q_BTHD.size(3))));
   return {{"rotary_rises", rises / (count * all)},
           {"rotary_rises_near", near / (near_count * all)},
-          {"rotary_rises_weighted", weighted / size},
+          {"rotary_rises_weighted", weighted / size.clamp_min(kTiny)},
           {"rotary_rise", rise * scale / count},
           {"rotary_rise_tokens", tokens / rises.clamp_min(1)}};
 }
@@ -128,8 +129,8 @@ Diagnostic logit_rank(const Call& whole) {
   const Call call = first_tokens(whole);
   const AttentionMaps maps = attention_maps(call.q, call.k, call.attention);
   const Tensor values_HN = at::linalg_svdvals(maps.logits_BHTS[0].cpu().to(at::kDouble));
-  const Tensor p = values_HN / values_HN.sum(-1, true);
-  return {"logit_rank", (-at::xlogy(p, p).sum(-1)).exp()};
+  const Tensor sum_H1 = values_HN.sum(-1, true), p = values_HN / sum_H1.clamp_min(kTiny);
+  return {"logit_rank", (-at::xlogy(p, p).sum(-1)).exp() * (sum_H1 > 0).squeeze(-1)};
 }
 
 }  // namespace motet

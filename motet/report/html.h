@@ -114,6 +114,7 @@ struct ReportData {
   std::vector<std::vector<ReportCell>> rows;
   std::vector<std::string> notes;  // lines under the table
   std::vector<Curve> curves;
+  bool curves_by_tokens = false;  // what they call a step is a token of the training
   std::vector<Trace> traces;
   std::string sample_prompt;
   std::vector<ReportSample> samples;

@@ -103,6 +103,7 @@ void add_curves(const ReportData& data, const Index& index_of, Axes& axes, json&
                       {"seconds", rounded(curve.seconds_per_step)}});
   }
   out["curves"] = std::move(curves);
+  out["by_tokens"] = data.curves_by_tokens;
 }
 
 json axes_json(const std::vector<CostAxis>& axes) {

@@ -135,6 +135,13 @@ TEST(HtmlReport, LongCurvesAreThinnedToMeansAndKeepTheirLastEvaluation) {
   EXPECT_EQ(json["axes"][json["curves"][0]["ex"].get<size_t>()].back(), 50000);
 }
 
+TEST(HtmlReport, CurvesByTokensAreCalledSo) {
+  ReportData data = small();
+  EXPECT_FALSE(report_json(data)["by_tokens"]);
+  data.curves_by_tokens = true;
+  EXPECT_TRUE(report_json(data)["by_tokens"]);
+}
+
 TEST(HtmlReport, EqualStepsAreStoredOnce) {
   const auto json = report_json(small());
   EXPECT_EQ(json["curves"][0]["x"], json["curves"][1]["x"]);

@@ -156,7 +156,7 @@ figure("loss", (node) => {
                 set("unit", v);
               }) :
           null,
-      checkbox("log loss", false, (v) => set("logY", v)), checkbox("log steps", false, (v) => set("logX", v)),
+      checkbox("log loss", false, (v) => set("logY", v)), checkbox(data.by_tokens ? "log tokens" : "log steps", false, (v) => set("logX", v)),
       seeds > 1 ? checkbox("every seed", false, (v) => set("single", v)) : null,
       has("training") ? smoothingLabel : null);
   node.replaceChildren(controls, html("div", {class: "with-legend"}, html("div", {}, chart), legend));
@@ -212,7 +212,7 @@ figure("loss", (node) => {
               position: view.x,
               ticks: xTicks,
               text: (v) => (v >= 1e5 ? quantity(v).replace("\u00a0", "") : whole(v)),
-              label: {steps: "step", tokens: "training tokens", seconds: "seconds of training"}[state.unit]
+              label: {steps: data.by_tokens ? "training tokens" : "step", tokens: "training tokens", seconds: "seconds of training"}[state.unit]
             },
             {
               position: view.y,
@@ -286,7 +286,7 @@ figure("loss", (node) => {
       const series = view.everything.find((s) => s.m === m && s.kind === kind);
       return !series || state.hidden.has(m) ? null : place === null ? finalOf(series) : at(series.mean, place);
     };
-    const unit = {steps: "step", tokens: "token", seconds: "second"}[state.unit];
+    const unit = {steps: data.by_tokens ? "token" : "step", tokens: "token", seconds: "second"}[state.unit];
     const text = place === null ? "at the end" : `at ${unit} ${whole(place)}`;
     drawLegend(text, value);
     group.replaceChildren();

@@ -88,7 +88,7 @@ class Facts : public Task {
         continue;
       }
       out.answer = {static_cast<int32_t>(values[at])};
-      out.slices = {count_slice("facts", count, o_.facts), depth_slice(asked, count)};
+      out.slices = {count_slice("facts", count, o_.facts), depth_slice(places[static_cast<size_t>(asked)], o_.tokens)};
       out.ids.push_back(static_cast<int32_t>(first_question() + pair));
     }
     out.kinds.push_back(3);

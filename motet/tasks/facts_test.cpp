@@ -69,6 +69,15 @@ TEST(Facts, TheAnswerIsTheValueOfTheOneFactThatIsAskedFor) {
   EXPECT_EQ(slices.size(), 7u);
 }
 
+TEST(Facts, DepthIsThePlaceInTheText) {
+  const auto own = task(kFacts);
+  for (int n = 0; n < 200; ++n) {
+    const Episode e = own->episode(4, static_cast<uint64_t>(n), true);
+    const auto place = std::ranges::find(e.kinds, 0) - e.kinds.begin();
+    EXPECT_EQ(e.slices.back(), "depth " + std::to_string(1 + 4 * place / (std::ssize(e.ids) - 1)) + "/4");
+  }
+}
+
 // A value of the text that is taken by its place is right as often as a guess.
 TEST(Facts, NoPlaceIsLikelierThanAnother) {
   json options = kFacts;

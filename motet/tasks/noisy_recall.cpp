@@ -51,6 +51,7 @@ class NoisyRecall : public Task {
     const int64_t needles = o_.fewer ? 1 + draws.below(o_.needles) : o_.needles;
     const std::vector<int64_t> keys = draws.different(needles, o_.keys), places = draws.different(needles, o_.tokens);
     Episode out;
+    out.told = needles;
     for (int64_t i = 0; i < o_.tokens; ++i)
       out.ids.push_back(static_cast<int32_t>(o_.values + o_.keys + draws.below(o_.noise)));
     out.kinds.assign(static_cast<size_t>(o_.tokens), 2);
@@ -60,6 +61,7 @@ class NoisyRecall : public Task {
       out.ids[static_cast<size_t>(places[static_cast<size_t>(i)])] =
           static_cast<int32_t>(o_.values + o_.keys + o_.noise + key * o_.values + value);
       if (i == 0) out.answer = {static_cast<int32_t>(value)};
+      out.right += out.answer[0] == value;
     }
     out.ids.push_back(static_cast<int32_t>(o_.values + keys[0]));
     out.kinds.push_back(3);

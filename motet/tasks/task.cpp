@@ -17,6 +17,7 @@ std::vector<int64_t> Draws::different(int64_t count, int64_t total) {
 }
 
 double chance(const Task& task, const Episode& episode) {
+  if (episode.told > 1) return static_cast<double>(episode.right) / static_cast<double>(episode.told);
   return 1 / static_cast<double>(episode.others.empty() ? task.answers() : 1 + std::ssize(episode.others));
 }
 

@@ -21,6 +21,7 @@ struct Episode {
   std::vector<int64_t> kinds = {};       // of each id: which of Task::kinds() it is
   // Wrong answers that the text holds, of one token: who says one misattributes, who says neither makes one up.
   std::vector<std::vector<int32_t>> others = {};
+  int64_t told = 0, right = 0;  // values that the text tells, and how many of them are the answer; 0: by `others`
 };
 
 // Numbers that an episode draws, one after another, from its own stream.
@@ -59,8 +60,8 @@ class Task {
   int64_t row_length() const { return length() + answer_length(); }
 };
 
-// How often a guess is right that takes one of the answers that the text holds; of texts that hold the right one alone,
-// or none, one of all answers.
+// How often a guess is right that takes one of what the text tells; of texts that tell the answer alone, or nothing,
+// one of all answers.
 double chance(const Task&, const Episode&);
 
 struct TaskEntry {

@@ -57,6 +57,28 @@ TEST(WhereSelect, TheAnswerIsTheFieldOfTheOneItemThatIsFound) {
   }
 }
 
+// Of one who takes any item, or any needle: the answer is told more than once.
+TEST(Chance, IsOfAGuessAmongWhatTheTextTells) {
+  const auto where = task(kWhere),
+             needles = task({{"name", "noisy-recall"}, {"needles", 3}, {"fewer", false}, {"values", 2}}),
+             one = task({{"name", "noisy-recall"}, {"needles", 1}});
+  double guessed = 0, said = 0;
+  for (int n = 0; n < kEpisodes; ++n) {
+    const Episode e = where->episode(1, n, true);
+    const Read r = read_where(e);
+    double right = 0;
+    for (const auto& item : r.items) right += item[r.o] == e.answer[0];
+    ASSERT_DOUBLE_EQ(chance(*where, e), right / 5);
+    guessed += r.items[static_cast<size_t>(n % 5)][r.o] == e.answer[0], said += right / 5;
+  }
+  EXPECT_NEAR(guessed, said, 0.03 * kEpisodes);
+  EXPECT_NEAR(said / kEpisodes, 0.2 + 0.8 / 3, 0.01);
+  said = 0;
+  for (int n = 0; n < kEpisodes; ++n) said += chance(*needles, needles->episode(1, n, true));
+  EXPECT_NEAR(said / kEpisodes, (1 + 2 * 0.5) / 3, 0.01);
+  EXPECT_DOUBLE_EQ(chance(*one, one->episode(1, 0, true)), 1.0 / 8);
+}
+
 TEST(WhereSelect, HeldOutPairsAreOfTestsAlone) {
   const auto own = task(kWhere);
   std::map<bool, std::map<std::string, std::set<std::pair<int, int>>>> pairs;

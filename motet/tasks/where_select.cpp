@@ -64,6 +64,7 @@ class WhereSelect : public Task {
     const auto [s, o] = pairs_[static_cast<size_t>(pair)];
     const int64_t a = draws.below(o_.values), found = draws.below(o_.items);
     Episode out{.ids = {}, .answer = {}, .slices = {pair < o_.held_out ? "held out" : "seen"}};
+    std::vector<int64_t> told;
     out.ids.push_back(static_cast<int32_t>(o_.values + o_.fields + 1 + s * o_.values + a));
     out.ids.push_back(static_cast<int32_t>(o_.values + o));
     out.kinds.assign(static_cast<size_t>(length()), 2);
@@ -74,12 +75,15 @@ class WhereSelect : public Task {
       for (int64_t f = 0; f < o_.fields; ++f) {
         int64_t value = draws.below(f == s ? o_.values - 1 : o_.values);
         if (f == s) value = item == found ? a : value + (value >= a);
-        if (f == o && item == found) out.answer = {static_cast<int32_t>(value)};
+        if (f == o) told.push_back(value);
         id = id * o_.values + value;
       }
       out.ids.push_back(static_cast<int32_t>(first_item() + id));
     }
     out.ids.push_back(static_cast<int32_t>(o_.values + o_.fields));
+    const int64_t answer = told[static_cast<size_t>(found)];
+    out.answer = {static_cast<int32_t>(answer)};
+    out.told = o_.items, out.right = std::ranges::count(told, answer);
     return out;
   }
 

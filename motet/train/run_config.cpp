@@ -226,7 +226,7 @@ std::string describe_options(const nlohmann::json& base) {
   const auto keys = [&](const OptionTable& table, const char* lead, const nlohmann::json& values) {
     for (const Option& o : table)
       out += text(lead, o.name, " = ", values.value(o.name, o.default_value).dump(), "  # ", accepted(o), "; ",
-                  o.sentence, "\n");
+                  o.sentence, o.where.option.empty() ? "" : "; of ", words(o.where), "\n");
   };
   const nlohmann::json none = nlohmann::json::object();
   out += "\n[model]\n";

@@ -31,18 +31,11 @@ class DifferentialAttention(Mechanism):
         super().sizes()
         heads, kv = self.options["num_heads"], self.num_kv_heads()
         self.second = self.options["version"] == "v2"
-        if not self.options["compose"] and self.options["compose_rank"] != 2:
-            self.refuse("compose_rank", self.options["compose_rank"], "2 without compose")
         if self.second:
             self.query_heads = self.softmax_heads = 2 * heads
-            if self.options["compose"]:
-                self.refuse("compose", True, "False with version v2")
             if self.options["pairs"] == "across" and kv % 2:
                 self.refuse("num_kv_heads", kv, "an even number with pairs 'across'")
             return
-        for name, default in (("lambda_form", "sigmoid"), ("pairs", "within")):
-            if self.options[name] != default:
-                self.refuse(name, repr(self.options[name]), f"{default!r} with version v1")
         for name, count in (("num_heads", heads), ("num_kv_heads", kv)):
             if count % 2:
                 self.refuse(name, count, "an even number: V1 pairs heads")

@@ -10,6 +10,8 @@ class Option(typing.NamedTuple):
     default: typing.Any  # its type is the option's type
     allowed: tuple  # (lowest, highest) of a number, the choices of a word, () of a flag
     sentence: str
+    where: tuple = ()  # (option, values): it has an effect where that one has one of these
+    unless: tuple = ()  # likewise, where it has none of them
 
     def accepted(self):
         """What the option takes, in words."""
@@ -22,7 +24,8 @@ class Option(typing.NamedTuple):
 
     def line(self):
         """As `motet train --options` prints it."""
-        return f"{self.name} = {json.dumps(self.default)}  # {self.accepted()}; {self.sentence}"
+        where = f"; of {self.condition()}" if self.where or self.unless else ""
+        return f"{self.name} = {json.dumps(self.default)}  # {self.accepted()}; {self.sentence}{where}"
 
     def takes(self, value):
         if isinstance(self.default, bool):
@@ -32,6 +35,16 @@ class Option(typing.NamedTuple):
         numbers = (int,) if isinstance(self.default, int) else (int, float)
         lowest, highest = self.allowed
         return isinstance(value, numbers) and not isinstance(value, bool) and lowest <= value <= highest
+
+    def condition(self):
+        """Where it has an effect, in words."""
+        other, values = self.where or self.unless
+        words = " or ".join(value if isinstance(value, str) else json.dumps(value) for value in values)
+        return f"{other}{' other than ' if self.unless else ' = '}{words}"
+
+    def has_effect(self, options):
+        other, values = self.where or self.unless or (None, ())
+        return other is None or (options[other] in values) != bool(self.unless)
 
 
 def _short(number):
@@ -80,13 +93,13 @@ COMMON = (
     Option("head_dim", 0, (0, 4096), "width of a head; 0 = hidden_size / num_heads"),
     Option("bias", False, (), "biases on the q, k, v and output projections"),
     Option("qk_norm", False, (), "RMS norm of queries and keys over the head width, before rotary embedding"),
-    Option("qk_norm_eps", 1e-6, (0, 1), "epsilon of the QK norm"),
+    Option("qk_norm_eps", 1e-6, (0, 1), "epsilon of the QK norm", where=("qk_norm", (True,))),
     Option("output_gate", False, (),
            "each head's output is multiplied by the sigmoid of a projection of the layer's input"),
     Option("window", 0, (0, 1e9), "keys that a query of a local layer sees, itself included; 0 = all"),
     Option("window_pattern", "local", ("local", "LG", "LGLL", "LGL6"),
-           "which layers are local (L) and which global (G), repeated over depth"),
-    Option("window_mask", "exact", ("exact", "released"), "released: one key more, as the released DCFormer prefill"),
+           "which layers are local (L) and which global (G), repeated over depth", unless=("window", (0,))),
+    Option("window_mask", "exact", ("exact", "released"), "released: one key more, as the released DCFormer prefill", unless=("window", (0,))),
     Option("position_bias", "none", ("none", "alibi", "relative"),
            "bias on the logits: fixed slopes, or learned by distance (T5 buckets)"),
     Option("rope_base", 10000.0, (1, 1e12), "base of the rotary embedding"),
@@ -95,19 +108,19 @@ COMMON = (
            "which dimensions form a rotary pair: (j, j + r/2) or (2j, 2j + 1)"),
     Option("rope_scaling", "none", ("none", "linear", "ntk", "dynamic", "llama3"),
            "how positions are rescaled for longer contexts"),
-    Option("rope_factor", 1.0, (1, 1e6), "factor of the scaling"),
+    Option("rope_factor", 1.0, (1, 1e6), "factor of the scaling", unless=("rope_scaling", ("none",))),
     Option("rope_trained_length", 0, (0, 1e9),
            "length that dynamic and llama3 scaling extend; 0 = the model's context"),
     Option("rope_low_freq_factor", 1.0, (0, 1e6),
-           "llama3: wavelengths above trained length / this are divided by the factor"),
-    Option("rope_high_freq_factor", 4.0, (0, 1e6), "llama3: wavelengths below trained length / this are kept"),
+           "llama3: wavelengths above trained length / this are divided by the factor", where=("rope_scaling", ("llama3",))),
+    Option("rope_high_freq_factor", 4.0, (0, 1e6), "llama3: wavelengths below trained length / this are kept", where=("rope_scaling", ("llama3",))),
 )
 
 MECHANISMS = {
     "softmax": (
         Option("head_norm", "none", ("affine", "plain", "none"),
                "RMS norm of each head's output with a weight, without, or none"),
-        Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm"),
+        Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm", unless=("head_norm", ("none",))),
     ),
     "key_size": (
         Option("key_dim", 0, (0, 4096), "width of queries and keys; 0 = twice head_dim"),
@@ -122,7 +135,7 @@ MECHANISMS = {
         Option("mixes", "both", ("both", "pre", "post"), "mix the logits (pre), the weights (post) or both"),
         Option("static", True, (), "learned maps that are the same everywhere"),
         Option("start", "identity", ("identity", "random"),
-               "first values of the static maps (square ones only can be the identity)"),
+               "first values of the static maps (square ones only can be the identity)", where=("static", (True,))),
         Option("dynamic", "none", ("none", "query", "key", "both"),
                "maps computed from the query's or key's hidden state"),
         Option("dynamic_logits", "same", ("same", "none", "query", "key", "both"),
@@ -136,7 +149,7 @@ MECHANISMS = {
                "collinear queries and keys, as the form of coca"),
     ),
     "dcmha": (
-        Option("rank", 2, (1, 64), "rank of the dynamic low-rank maps"),
+        Option("rank", 2, (1, 64), "rank of the dynamic low-rank maps", where=("low_rank", (True,))),
         Option("sides", "both", ("both", "query", "key"),
                "maps from the query's hidden state, the key's, or both"),
         Option("where", "both", ("both", "pre", "post"), "compose before the softmax, after it, or both"),
@@ -144,23 +157,23 @@ MECHANISMS = {
         Option("gates", True, (), "dynamic gates"),
         Option("static", False, (), "a learned map that is the same everywhere"),
         Option("groups", 1, (1, 256), "groups of heads; heads are composed inside their group"),
-        Option("gelu", "erf", ("erf", "tanh"), "GELU of the generator"),
+        Option("gelu", "erf", ("erf", "tanh"), "GELU of the generator", where=("low_rank", (True,))),
     ),
     "differential": (
         Option("version", "v1", ("v1", "v2"),
                "V1: half the heads in pairs, values of double width; V2: double query heads"),
         Option("lambda_start", "schedule", ("schedule", "constant"),
-               "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"),
-        Option("lambda_init", 0.8, (0, 1), "V1: lambda_init of every layer when lambda_start is constant"),
-        Option("lambda_std", 0.1, (0, 10), "V1: first standard deviation of the lambda vectors"),
+               "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init", where=("version", ("v1",))),
+        Option("lambda_init", 0.8, (0, 1), "V1: lambda_init of every layer when lambda_start is constant", where=("lambda_start", ("constant",))),
+        Option("lambda_std", 0.1, (0, 10), "V1: first standard deviation of the lambda vectors", where=("version", ("v1",))),
         Option("head_norm", "affine", ("affine", "plain", "none"),
-               "V1: RMS norm per head with a weight, without, or none"),
-        Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm"),
-        Option("compose", False, (), "V1: heads are composed between softmax and subtraction, as in DCMHA without gates"),
-        Option("compose_rank", 2, (1, 64), "rank of the dynamic maps of compose"),
+               "V1: RMS norm per head with a weight, without, or none", where=("version", ("v1",))),
+        Option("head_norm_eps", 1e-5, (0, 1), "epsilon of the head norm", unless=("head_norm", ("none",))),
+        Option("compose", False, (), "V1: heads are composed between softmax and subtraction, as in DCMHA without gates", where=("version", ("v1",))),
+        Option("compose_rank", 2, (1, 64), "rank of the dynamic maps of compose", where=("compose", (True,))),
         Option("lambda_form", "sigmoid", ("sigmoid", "raw", "none"),
-               "V2: factor of the second map: sigmoid of a projection of the layer's input, that projection, or 1"),
-        Option("pairs", "within", ("within", "across"), "V2: heads of a pair read one stored head, or different ones"),
+               "V2: factor of the second map: sigmoid of a projection of the layer's input, that projection, or 1", where=("version", ("v2",))),
+        Option("pairs", "within", ("within", "across"), "V2: heads of a pair read one stored head, or different ones", where=("version", ("v2",))),
     ),
     "coca": (
         Option("form", "exact", ("exact", "slack", "strict"),
@@ -202,4 +215,8 @@ def resolve(owner, mechanism, given):
             raise TypeError(f"{owner}: unknown option {name!r}{nearest(name, list(known))}")
         if not known[name].takes(value):
             raise ValueError(f"{owner}: {name} is {value!r}, want {known[name].accepted()}")
-    return {name: given.get(name, option.default) for name, option in known.items()}
+    options = {name: given.get(name, option.default) for name, option in known.items()}
+    for name, option in known.items():
+        if options[name] != option.default and not option.has_effect(options):
+            raise ValueError(f"{owner}: {name} is {options[name]!r} and has no effect, want {option.condition()}")
+    return options

@@ -31,6 +31,8 @@ ModelConfig read_dc(Published& c, bool pythia) {
                {"norm_eps", c.number("norm_eps", 0, 1)}};
   if (pythia) options["block"] = c.flag("use_parallel_residual", true) ? "parallel" : "sequential_layer_norm";
   const int64_t window = c.integer("window_size", 1, 1e9, 0);
+  const std::string pattern = pattern_of(c),
+                    mask = c.word("window_mask", "exact");  // without a window they say nothing
   json attention{{"mechanism", "dcmha"},
                  {"num_heads", heads},
                  {"rank", rank_of(heads)},
@@ -39,19 +41,22 @@ ModelConfig read_dc(Published& c, bool pythia) {
                  {"static", c.flag("static", false)},
                  {"gelu", c.word("gelu", "erf")},
                  {"window", window},
-                 {"window_mask", c.word("window_mask", "exact")},
-                 {"window_pattern", pattern_of(c)},
+                 {"window_mask", window > 0 ? mask : "exact"},
+                 {"window_pattern", window > 0 ? pattern : "local"},
                  {"rope_base", c.number("rope_base", 1, 1e12, 10000.0)}};
   if (pythia) {
     c.want("use_linear_bias", true);
     attention["rope_fraction"] = c.number("rotary_pct", 0, 1, 0.25);
   }
-  return resolved(options, attention, c.integer("vocab_size", 1, 1e8), c.integer("block_size", 1, 1e8, 2048),
-                  c.where());
+  ModelConfig made =
+      resolved(options, attention, c.integer("vocab_size", 1, 1e8), c.integer("block_size", 1, 1e8, 2048), c.where());
+  if (pythia) check_rope_fraction(made, c.where());
+  return made;
 }
 
 json write_dc(const ModelConfig& c, bool pythia) {
   const json& a = c.attention;
+  if (pythia) check_rope_fraction(c, "attention.rope_fraction");
   const std::string name = pythia ? "dcpythia" : "dcformer", type = pythia ? "DCPythia" : "DCFormer";
   json j{{"model_type", name},
          {"architectures", {type}},
@@ -76,7 +81,7 @@ json write_dc(const ModelConfig& c, bool pythia) {
          {"tie_word_embeddings", false},
          {"use_gradient_checkpointing", false},
          {"window_size", a.at("window") == 0 ? json() : a.at("window")},
-         {"window_type", a.at("window_pattern") == "LG" ? json() : a.at("window_pattern")},
+         {"window_type", a.at("window") == 0 || a.at("window_pattern") == "LG" ? json() : a.at("window_pattern")},
          {"mechanism", "dcmha"}};
   // Options of ours that their config has no word for, where they are not what is assumed without them.
   if (a.at("static").get<bool>()) j["static"] = true;

@@ -21,10 +21,13 @@ ModelConfig read_neox(Published& c, const json& extra) {
                      {"tie_embeddings", c.flag("tie_word_embeddings", false)}};
   const int64_t longest = read_rope(c, kRope, context, attention);
   attention.update(extra);
-  return resolved(options, attention, c.integer("vocab_size", 1, 1e8), longest, c.where());
+  ModelConfig made = resolved(options, attention, c.integer("vocab_size", 1, 1e8), longest, c.where());
+  check_rope_fraction(made, c.where());
+  return made;
 }
 
 json write_neox(const ModelConfig& c) {
+  check_rope_fraction(c, "attention.rope_fraction");
   json j{{"model_type", "gpt_neox"},
          {"architectures", {"GPTNeoXForCausalLM"}},
          {"vocab_size", c.vocab_size},

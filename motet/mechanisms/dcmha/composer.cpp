@@ -2,10 +2,27 @@
 
 #include <cmath>
 
+#include "motet/layers/token_by_token.h"
+
 namespace motet {
 namespace {
 
 bool of_key(int branch) { return branch == kPreKey || branch == kPostKey; }
+
+// Of one group a token's bits do not depend on its company; torch makes the maps of several.
+std::vector<DcmhaMaps> maps_of(const Tensor& x, const DcmhaGenerator& by) {
+  if (by.groups == 1) return ops::dcmha_maps(x, by);
+  const auto tokens = each_token(x, [&](const Tensor& t) { return ops::dcmha_maps(t, by); });
+  std::vector<DcmhaMaps> all = tokens[0];
+  for (size_t i = 0; i < all.size() && tokens.size() > 1; ++i)
+    for (Tensor DcmhaMaps::* const part : {&DcmhaMaps::down_BTRN, &DcmhaMaps::up_BTRN, &DcmhaMaps::gate_BTN}) {
+      if (!(all[i].*part).defined()) continue;
+      std::vector<Tensor> parts;
+      for (const std::vector<DcmhaMaps>& token : tokens) parts.push_back(token[i].*part);
+      all[i].*part = at::cat(parts, 1);
+    }
+  return all;
+}
 
 }  // namespace
 
@@ -73,7 +90,7 @@ Composer::Side Composer::side(const Tensor& x, bool key) const {
   Side made;
   if (!generates(key)) return made;
   const bool ready = prepared_[key] && !at::GradMode::is_enabled();
-  const std::vector<DcmhaMaps> maps = ops::dcmha_maps(x, ready ? *prepared_[key] : generator(key));
+  const std::vector<DcmhaMaps> maps = maps_of(x, ready ? *prepared_[key] : generator(key));
   const std::vector<int64_t> places = this->places(key);
   for (size_t i = 0; i < places.size(); ++i)
     (sizes_.branches[static_cast<size_t>(places[i])] < kPostQuery ? made.pre : made.post) = maps[i];

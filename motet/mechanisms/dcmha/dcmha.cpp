@@ -10,7 +10,7 @@ namespace motet {
 const Fields<DcmhaOptions>& dcmha_options() {
   using D = DcmhaOptions;
   static const Fields<D> table{
-      {"rank", &D::rank, {1, 64}, "rank of the dynamic low-rank maps"},
+      {"rank", &D::rank, {1, 64}, "rank of the dynamic low-rank maps", where("low_rank", {true})},
       {"sides",
        &D::sides,
        {{"both", {true, true}}, {"query", {true, false}}, {"key", {false, true}}},
@@ -23,7 +23,11 @@ const Fields<DcmhaOptions>& dcmha_options() {
       {"gates", &D::gates, "dynamic gates"},
       {"static", &D::fixed, "a learned map that is the same everywhere"},
       {"groups", &D::groups, {1, 256}, "groups of heads; heads are composed inside their group"},
-      {"gelu", &D::gelu, {{"erf", Activation::gelu}, {"tanh", Activation::gelu_tanh}}, "GELU of the generator"}};
+      {"gelu",
+       &D::gelu,
+       {{"erf", Activation::gelu}, {"tanh", Activation::gelu_tanh}},
+       "GELU of the generator",
+       where("low_rank", {true})}};
   return table;
 }
 

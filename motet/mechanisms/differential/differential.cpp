@@ -18,21 +18,34 @@ const Fields<DifferentialOptions>& options() {
       {"lambda_start",
        &D::lambda_start,
        {{"schedule", D::LambdaStart::schedule}, {"constant", D::LambdaStart::constant}},
-       "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init"},
-      {"lambda_init", &D::lambda_init, {0, 1}, "V1: lambda_init of every layer when lambda_start is constant"},
-      {"lambda_std", &D::lambda_std, {0, 10}, "V1: first standard deviation of the lambda vectors"},
-      {"head_norm", &D::head_norm, head_norms(), "V1: RMS norm per head with a weight, without, or none"},
-      {"head_norm_eps", &D::head_norm_eps, {0, 1}, "epsilon of the head norm"},
-      {"compose", &D::compose, "V1: heads are composed between softmax and subtraction, as in DCMHA without gates"},
-      {"compose_rank", &D::compose_rank, {1, 64}, "rank of the dynamic maps of compose"},
+       "V1: lambda_init by depth, 0.8 - 0.6 exp(-0.3 depth), or lambda_init",
+       where("version", {"v1"})},
+      {"lambda_init",
+       &D::lambda_init,
+       {0, 1},
+       "V1: lambda_init of every layer when lambda_start is constant",
+       where("lambda_start", {"constant"})},
+      {"lambda_std",
+       &D::lambda_std,
+       {0, 10},
+       "V1: first standard deviation of the lambda vectors",
+       where("version", {"v1"})},
+      {"head_norm", &D::head_norm, head_norms(), "V1: RMS norm per head with a weight, without, or none",
+       where("version", {"v1"})},
+      {"head_norm_eps", &D::head_norm_eps, {0, 1}, "epsilon of the head norm", unless("head_norm", {"none"})},
+      {"compose", &D::compose, "V1: heads are composed between softmax and subtraction, as in DCMHA without gates",
+       where("version", {"v1"})},
+      {"compose_rank", &D::compose_rank, {1, 64}, "rank of the dynamic maps of compose", where("compose", {true})},
       {"lambda_form",
        &D::lambda_form,
        {{"sigmoid", D::LambdaForm::sigmoid}, {"raw", D::LambdaForm::raw}, {"none", D::LambdaForm::none}},
-       "V2: factor of the second map: sigmoid of a projection of the layer's input, that projection, or 1"},
+       "V2: factor of the second map: sigmoid of a projection of the layer's input, that projection, or 1",
+       where("version", {"v2"})},
       {"pairs",
        &D::pairs,
        {{"within", D::Pairs::within}, {"across", D::Pairs::across}},
-       "V2: heads of a pair read one stored head, or different ones"}};
+       "V2: heads of a pair read one stored head, or different ones",
+       where("version", {"v2"})}};
   return table;
 }
 
@@ -42,10 +55,7 @@ bool is_second(const DifferentialOptions& o) { return o.version == DifferentialO
 HeadSizes sizes(const Setting& s) {
   const int64_t heads = s.options.common.num_heads, kv = num_kv_heads(s), dim = head_dim(s);
   const DifferentialOptions own = options().read(s.options.all);
-  if (!own.compose && own.compose_rank != DifferentialOptions{}.compose_rank)
-    refuse_option("compose_rank", "is of compose = true, have false");
   if (is_second(own)) {
-    if (own.compose) refuse_option("compose", "true with version v2, want version v1");
     if (own.pairs == DifferentialOptions::Pairs::across && kv % 2)
       refuse_option("pairs", text("across wants an even number of stored heads, have ", kv));
     return {.query_heads = 2 * heads,
@@ -56,9 +66,6 @@ HeadSizes sizes(const Setting& s) {
             .key_dim = dim,
             .value_dim = dim};
   }
-  if (own.lambda_form != DifferentialOptions::LambdaForm::sigmoid)
-    refuse_option("lambda_form", "is of version v2, have v1");
-  if (own.pairs != DifferentialOptions::Pairs::within) refuse_option("pairs", "is of version v2, have v1");
   if (heads % 2)
     refuse_option("num_heads", text("differential attention V1 pairs heads, want an even number, have ", heads));
   if (kv % 2)

@@ -4,10 +4,13 @@ namespace motet {
 namespace {
 
 const Fields<SoftmaxOptions>& options() {
-  static const Fields<SoftmaxOptions> table{
-      {"head_norm", &SoftmaxOptions::head_norm, head_norms(),
-       "RMS norm of each head's output with a weight, without, or none"},
-      {"head_norm_eps", &SoftmaxOptions::head_norm_eps, {0, 1}, "epsilon of the head norm"}};
+  static const Fields<SoftmaxOptions> table{{"head_norm", &SoftmaxOptions::head_norm, head_norms(),
+                                             "RMS norm of each head's output with a weight, without, or none"},
+                                            {"head_norm_eps",
+                                             &SoftmaxOptions::head_norm_eps,
+                                             {0, 1},
+                                             "epsilon of the head norm",
+                                             unless("head_norm", {"none"})}};
   return table;
 }
 
