@@ -33,6 +33,11 @@ void StreamDecoder::follow(int32_t last) {
   ids_ = {last}, shown_ = 1, shown_text_ = text;
 }
 
+std::string StreamDecoder::new_text(const std::string& all) const {
+  if (all.starts_with(shown_text_)) return all.substr(shown_text_.size());
+  return tokenizer_.text(std::span(ids_).subspan(shown_), false);
+}
+
 std::string StreamDecoder::push(int32_t id) {
   if (tokenizer_.decodes_one_by_one()) {
     return whole_characters(std::exchange(waiting_, {}) + tokenizer_.decode({&id, 1}), waiting_);
@@ -43,7 +48,8 @@ std::string StreamDecoder::push(int32_t id) {
   constexpr size_t kMostWaiting = 16;
   const bool incomplete = now.ends_with(kReplacement) && ids_.size() - shown_ < kMostWaiting;
   if (incomplete || now.size() < shown_text_.size()) return "";
-  std::string out = now.starts_with(shown_text_) ? now.substr(shown_text_.size()) : "";
+  std::string out = new_text(now);
+  if (out.empty()) return out;  // a token without a text does not take the blank from the next one
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
   shown_ = ids_.size();
   shown_text_ = tokenizer_.text(ids_, false);
@@ -52,8 +58,7 @@ std::string StreamDecoder::push(int32_t id) {
 
 std::string StreamDecoder::flush() {
   if (tokenizer_.decodes_one_by_one()) return std::exchange(waiting_, {}).empty() ? "" : kReplacement;
-  const std::string all = tokenizer_.text(ids_, false);
-  const std::string out = all.starts_with(shown_text_) ? all.substr(shown_text_.size()) : "";
+  const std::string out = new_text(tokenizer_.text(ids_, false));
   ids_.clear();
   shown_ = 0;
   shown_text_.clear();

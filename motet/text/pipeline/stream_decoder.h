@@ -10,8 +10,8 @@ namespace motet {
 
 // Emits only whole UTF-8 characters: bytes of a character that is not complete wait for the next token, and bytes that
 // can never be one become U+FFFD (one for each longest start of a character, as Unicode recommends).
-// Where tokens depend on each other (SentencePiece), bytes that never become a character wait for 16 tokens. The
-// tokenizer must outlive the object.
+// Where tokens depend on each other (SentencePiece), bytes that never become a character wait for 16 tokens. What
+// was given out stays, also where a later token changes it in the text of all. The tokenizer must outlive the object.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -27,6 +27,9 @@ class StreamDecoder {
   std::string flush();
 
  private:
+  // What `all`, the text of ids_, adds to the shown one; where it changed that, the text of the new tokens alone.
+  std::string new_text(const std::string& all) const;
+
   const Tokenizer& tokenizer_;
   std::string waiting_;  // less than one character
   // Of a tokenizer whose tokens depend on each other: those of the last text and what came since.

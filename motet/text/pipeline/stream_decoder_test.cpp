@@ -65,6 +65,27 @@ TEST(StreamDecoder, AnyBytesGiveValidUtf8AtEveryMoment) {
   }
 }
 
+// Bytes in a row that are no UTF-8 are U+FFFD each, also one that was shown as a character before.
+TEST(StreamDecoder, WordsBehindBytesThatAreNoCharacterAreThere) {
+  const auto tokenizer = tokenizer_from_json({
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", {{"<0x0A>", 0}, {"<0xF0>", 1}, {"hello", 2}, {"<0xC3>", 3}, {"<0xA9>", 4}}},
+        {"merges", nlohmann::json::array()}}},
+      {"decoder", {{"type", "ByteFallback"}}},
+  });
+  const auto streamed = [&](const std::vector<int32_t>& ids) {
+    StreamDecoder decoder(*tokenizer);
+    std::string out;
+    for (const int32_t id : ids) out += decoder.push(id);
+    return out + decoder.flush();
+  };
+  EXPECT_EQ(tokenizer->text(std::vector<int32_t>{0, 1, 2}, false), "\uFFFD\uFFFDhello");  // as tokenizers 0.23
+  EXPECT_EQ(streamed({0, 1, 2}), "\n\uFFFDhello");
+  EXPECT_EQ(streamed({0, 1}), "\n\uFFFD");
+  EXPECT_EQ(streamed({2, 0, 3, 4, 2}), "hello\n\u00E9hello");
+}
+
 TEST(StreamDecoder, AnIdOutsideOfTheVocabularyIsRefused) {
   const ByteTokenizer tokenizer;
   StreamDecoder decoder(tokenizer);

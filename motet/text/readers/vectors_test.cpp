@@ -126,6 +126,18 @@ TEST(Vectors, LlamaStreamsTheTextOfTheWhole) {
   }
 }
 
+TEST(Vectors, ABlankBehindAControlTokenIsStreamed) {
+  const auto tokenizer = tokenizer_from_vectors(llama(), "f");
+  constexpr int32_t kA = 260, kWordA = 263;
+  for (const Ids& ids : {Ids{kA, 1, kWordA}, Ids{1, 1, kWordA, 1, 1, kWordA, 2}}) {
+    StreamDecoder stream(*tokenizer);
+    std::string shown;
+    for (const int32_t id : ids) shown += stream.push(id);
+    EXPECT_EQ(shown + stream.flush(), "a a");
+    EXPECT_EQ(tokenizer->text(ids, false), "a a");
+  }
+}
+
 TEST(Vectors, Gpt2CutsAsItsNameSays) {
   const auto tokenizer = tokenizer_from_vectors(gpt2(), "f");
   EXPECT_EQ(tokenizer->encode("ab12"), (Ids{4, 2, 3}));  // digits one by one
