@@ -84,13 +84,15 @@ std::vector<TemplatePiece> cut_template(std::string_view source, const std::stri
     std::string_view content = source.substr(begin, close - begin);
     const int tag_line = line;
     line += static_cast<int>(std::count(content.begin(), content.end(), '\n'));
-    strip_left = !content.empty() && content.back() == '-';
-    if (!content.empty() && (content.back() == '-' || content.back() == '+')) content.remove_suffix(1);
+    strip_left = content.ends_with('-');
+    const bool keep_newline =
+        kind != '{' && content.ends_with('+');  // of {{ +}} it is an operator without a right side
+    if (strip_left || keep_newline) content.remove_suffix(1);
     if (kind != '#') {
       out.push_back({kind == '{' ? TemplatePiece::Kind::print : TemplatePiece::Kind::statement, content, tag_line});
     }
     at = close + 2;
-    if (kind != '{' && !strip_left && source.substr(at).starts_with('\n')) {  // trim_blocks
+    if (kind != '{' && !strip_left && !keep_newline && source.substr(at).starts_with('\n')) {  // trim_blocks
       ++at;
       ++line;
     }

@@ -63,6 +63,13 @@ TEST(ChatTemplate, LinesMayEndAsWindowsOrOldMacsEndThem) {
 }
 
 // As jinja2 3.1.
+TEST(ChatTemplate, APlusAtTheEndOfATagKeepsTheLineBreak) {
+  const char* const source = "{% if true +%}\na{% endif +%}\nb{# c +#}\nd{% set x = 1 %}\ne{{ 1 }}\n{#+#}\nf";
+  EXPECT_EQ(ChatTemplate(source).render(Json::object()), "\na\nb\nde1\nf");
+  EXPECT_EQ(message_of<Error>([] { ChatTemplate("{{ 1 +}}", "t"); }), "t: line 1: an expression ends too early");
+}
+
+// As jinja2 3.1.
 TEST(ChatTemplate, IntGivesItsArgumentForWhatIsNoNumber) {
   const char* const source =
       "{{ 'z'|int(5) }} {{ 'z'|int }} {{ ' 12 '|int(5) }} {{ '+7'|int }} {{ '-3.7'|int(5) }} {{ '1e3'|int }} "
