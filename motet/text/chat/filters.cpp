@@ -2,6 +2,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -34,11 +35,19 @@ std::string stripped(const std::string& text, const Arguments& arguments, bool l
   return text.substr(begin, end - begin);
 }
 
-std::string replaced(const std::string& text, const std::string& from, const std::string& to) {
+// An argument that says how often at most; -1: as often as there is something.
+int64_t count_of(const Arguments& arguments, size_t i, const std::string& what) {
+  if (i >= arguments.size() || arguments[i].is_null()) return -1;
+  if (!arguments[i].is_number_integer()) fail(what, " wants an integer as count and got ", quote(shown(arguments[i])));
+  return std::max<int64_t>(arguments[i].get<int64_t>(), -1);
+}
+
+// Up to `left` times.
+std::string replaced(const std::string& text, const std::string& from, const std::string& to, int64_t left) {
   if (from.empty()) fail("replace wants a first string that is not empty");
   std::string out;
   size_t at = 0;
-  for (size_t found; (found = text.find(from, at)) != text.npos; at = found + from.size()) {
+  for (size_t found; left != 0 && (found = text.find(from, at)) != text.npos; at = found + from.size(), --left) {
     out.append(text, at, found - at).append(to);
     if (out.size() > (1 << 24)) fail("replace makes more than 16 MB");
   }
@@ -68,7 +77,9 @@ std::string titled(const std::string& text, bool every_word, const std::string& 
 
 Value split(const std::string& text, const Arguments& arguments) {
   Value out = Value::array();
+  int64_t left = count_of(arguments, 1, "split");
   if (arguments.empty() || arguments[0].is_null()) {
+    if (left >= 0) fail("split wants a separator before a count");
     for (size_t at = 0; at < text.size();) {
       size_t end = at;
       while (end < text.size() && !is_white_space(code_point(text, end).value)) end += code_point(text, end).size;
@@ -79,7 +90,6 @@ Value split(const std::string& text, const Arguments& arguments) {
   }
   const std::string& sign = text_of(arguments[0], "split");
   if (sign.empty()) fail("split wants a separator that is not empty");
-  int64_t left = arguments.size() > 1 && arguments[1].is_number_integer() ? arguments[1].get<int64_t>() : -1;
   size_t at = 0;
   for (size_t found; left != 0 && (found = text.find(sign, at)) != text.npos; at = found + sign.size(), --left) {
     out.push_back(text.substr(at, found - at));
@@ -95,7 +105,6 @@ Value truncated(double number) {
 
 // What is no number becomes the argument, or 0.
 Value as_integer(const Value& value, const Arguments& arguments) {
-  if (arguments.size() > 1) fail("the filter int takes no base here");
   if (undefined(value)) fail("int of something undefined");
   if (value.is_number_integer()) return value;
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
@@ -203,15 +212,29 @@ Value selected(const Value& value, const Arguments& arguments, const std::string
   return out;
 }
 
+// How many arguments each takes here at most; Jinja and Python have more for some.
+const std::map<std::string, size_t> kFilters = {
+    {"trim", 1},  {"length", 0}, {"count", 0},      {"upper", 0},     {"lower", 0},   {"capitalize", 0},
+    {"title", 0}, {"join", 1},   {"tojson", 1},     {"default", 2},   {"d", 2},       {"first", 0},
+    {"last", 0},  {"string", 0}, {"int", 1},        {"list", 0},      {"replace", 3}, {"items", 0},
+    {"safe", 0},  {"map", 1},    {"selectattr", 3}, {"rejectattr", 3}};
+const std::map<std::string, size_t> kMethods = {{"items", 0},      {"keys", 0},       {"values", 0},  {"get", 2},
+                                                {"strip", 1},      {"lstrip", 1},     {"rstrip", 1},  {"upper", 0},
+                                                {"lower", 0},      {"capitalize", 0}, {"title", 0},   {"split", 2},
+                                                {"startswith", 1}, {"endswith", 1},   {"replace", 3}, {"join", 1}};
+
+// A name that is not there has a complaint of its own.
+void check_count(const std::map<std::string, size_t>& all, const std::string& name, size_t count) {
+  const auto found = all.find(name);
+  if (found == all.end() || count <= found->second) return;
+  const size_t most = found->second;
+  if (most == 0) fail(name, " takes no argument here and got ", count);
+  fail(name, " takes at most ", most, most == 1 ? " argument" : " arguments", " here and got ", count);
+}
+
 }  // namespace
 
-bool knows_filter(const std::string& name) {
-  static const std::vector<std::string> all = {"trim",  "length", "count",      "upper",     "lower",   "capitalize",
-                                               "title", "join",   "tojson",     "default",   "d",       "first",
-                                               "last",  "string", "int",        "list",      "replace", "items",
-                                               "safe",  "map",    "selectattr", "rejectattr"};
-  return std::find(all.begin(), all.end(), name) != all.end();
-}
+bool knows_filter(const std::string& name) { return kFilters.contains(name); }
 
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments,
                    const std::vector<std::string>& names) {
@@ -219,6 +242,7 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
     if (!keyword.empty() && !(name == "tojson" && keyword == "indent") && !(name == "map" && keyword == "attribute"))
       fail("the filter ", name, " takes no ", quote(keyword), " here");
   }
+  check_count(kFilters, name, arguments.size());
   const auto argument = [&](size_t i) { return i < arguments.size() ? arguments[i] : Value(); };
   if (name == "default" || name == "d") {
     const bool replace = undefined(value) || (truth(argument(1)) && !truth(value));
@@ -231,16 +255,21 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   if (name == "capitalize") return titled(shown(value), false, name);
   if (name == "title") return titled(shown(value), true, name);
   if (name == "join") return joined_list(value, arguments.empty() ? "" : shown(arguments[0]));
-  if (name == "replace") return replaced(shown(value), shown(argument(0)), shown(argument(1)));
+  if (name == "replace") {
+    if (arguments.size() < 2) fail("the filter replace wants two strings");
+    return replaced(shown(value), shown(arguments[0]), shown(arguments[1]), count_of(arguments, 2, name));
+  }
   if (name == "list") return characters(value);
   if (name == "items") return items(value);
   if (name == "int") return as_integer(value, arguments);
   if (name == "tojson") {
     if (undefined(value)) fail("tojson of something undefined");
+    if (!names.empty() && names[0].empty()) fail("the filter tojson is only supported as tojson(indent=...)");
     const Value indent = argument(0);
+    if (!indent.is_null() && !indent.is_number_integer())
+      fail("tojson wants an integer as indent and got ", quote(shown(indent)));
     std::string out;
-    dump(out, value,
-         indent.is_number_integer() ? static_cast<int>(std::clamp<int64_t>(indent.get<int64_t>(), 0, 64)) : -1, 0);
+    dump(out, value, indent.is_null() ? -1 : static_cast<int>(std::clamp<int64_t>(indent.get<int64_t>(), 0, 64)), 0);
     return out;
   }
   if (name == "map") {
@@ -256,6 +285,7 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
 }
 
 Value apply_method(const std::string& name, const Value& value, const Arguments& arguments) {
+  check_count(kMethods, name, arguments.size());
   const auto argument = [&](size_t i) -> const Value& {
     if (i >= arguments.size()) fail(name, "() lacks an argument");
     return arguments[i];
@@ -284,7 +314,9 @@ Value apply_method(const std::string& name, const Value& value, const Arguments&
   if (name == "split") return split(text, arguments);
   if (name == "startswith") return text.starts_with(text_of(argument(0), name));
   if (name == "endswith") return text.ends_with(text_of(argument(0), name));
-  if (name == "replace") return replaced(text, text_of(argument(0), name), text_of(argument(1), name));
+  if (name == "replace") {
+    return replaced(text, text_of(argument(0), name), text_of(argument(1), name), count_of(arguments, 2, name));
+  }
   if (name == "join") return joined_list(argument(0), text);
   fail("the method ", quote(name),
        " of a string is not supported; known: strip, lstrip, rstrip, upper, lower, capitalize, "

@@ -38,6 +38,7 @@ struct TemplateNode {
     test,
     unary,
     binary,
+    chain,  // of comparisons
     ternary,
   };
 
@@ -46,10 +47,12 @@ struct TemplateNode {
   TemplateValue value = {};  // of a literal
   // block: statements. print, unary: [0]. set: value; condition: [if, then, else]; loop: [list, body, filter or null,
   // else or null]; list: items; dict: key, value ...; member: [of]; index: [of, at]; slice: [of, begin, end, step];
-  // call, filter, test: [of], arguments; binary: both; ternary: [then, if, else].
+  // call, filter, test: [of], arguments; binary: both; chain: operands;
+  // ternary: [then, if, else].
   std::vector<std::unique_ptr<TemplateNode>> parts = {};
-  std::vector<std::string> names = {};  // of keyword arguments, "" for others; targets of set and loop
-  bool negated = false;                 // test
+  std::vector<std::string> names =
+      {};                // of keyword arguments, "" for others; targets of set and loop; signs of a chain
+  bool negated = false;  // test
   int line = 1;
   int depth = 1;  // of the tree below
 };
@@ -90,7 +93,7 @@ TemplateValue apply_operator(const std::string& sign, const TemplateValue& a, co
 
 bool truth(const TemplateValue& value);
 bool undefined(const TemplateValue& value);
-std::string shown(const TemplateValue& value);  // as Python's str()
-bool same(const TemplateValue& a, const TemplateValue& b);
+std::string shown(const TemplateValue& value);              // as Python's str()
+bool same(const TemplateValue& a, const TemplateValue& b);  // as Python's ==: members in any order, true is 1
 
 }  // namespace motet

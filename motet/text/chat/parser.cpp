@@ -37,6 +37,9 @@ class TemplateParser {
   TemplateNodePtr make_with(Kind kind, std::string text, Parts... parts) {
     TemplateNodePtr out = make(kind, std::move(text));
     (out->parts.push_back(std::move(parts)), ...);
+    return measured(std::move(out));
+  }
+  TemplateNodePtr measured(TemplateNodePtr out) {
     for (const auto& part : out->parts) out->depth = std::max(out->depth, part ? part->depth + 1 : 1);
     if (out->depth > kDeepestTree) stop("an expression has more than 400 operators");
     return out;
@@ -195,20 +198,24 @@ class TemplateParser {
     return comparison(depth);
   }
   TemplateNodePtr comparison(int depth) {
-    TemplateNodePtr out = sum(depth);
-    while (true) {
-      std::string sign;
-      for (const char* each : {"==", "!=", "<=", ">=", "<", ">"}) {
-        if (sign.empty() && take(each)) sign = each;
-      }
-      if (sign.empty() && take_word("in")) sign = "in";
-      if (sign.empty() && is_word("not") && tokens_[token_ + 1].text == "in") {
-        token_ += 2;
-        sign = "not in";
-      }
-      if (sign.empty()) return out;
-      out = make_with(Kind::binary, sign, std::move(out), sum(depth));
+    TemplateNodePtr out = make(Kind::chain);
+    out->parts.push_back(sum(depth));
+    for (std::string sign; !(sign = take_comparison()).empty();) {
+      out->names.push_back(sign);
+      out->parts.push_back(sum(depth));
     }
+    if (out->names.empty()) return std::move(out->parts[0]);
+    if (out->names.size() > 1) return measured(std::move(out));
+    return make_with(Kind::binary, out->names[0], std::move(out->parts[0]), std::move(out->parts[1]));
+  }
+  std::string take_comparison() {
+    for (const char* each : {"==", "!=", "<=", ">=", "<", ">"}) {
+      if (take(each)) return each;
+    }
+    if (take_word("in")) return "in";
+    if (!is_word("not") || tokens_[token_ + 1].text != "in") return "";
+    token_ += 2;
+    return "not in";
   }
   TemplateNodePtr sum(int depth) {
     TemplateNodePtr out = joined_strings(depth);

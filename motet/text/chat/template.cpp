@@ -223,6 +223,8 @@ class Interpreter {
         return unary(node);
       case Kind::binary:
         return binary(node);
+      case Kind::chain:
+        return chain(node);
       case Kind::ternary:
         if (truth_of(*node.parts[1])) return evaluate(*node.parts[0]);
         return node.parts[2] ? evaluate(*node.parts[2]) : kUndefined;
@@ -372,6 +374,18 @@ class Interpreter {
     if (sign == "or") return truth(a) ? a : evaluate(*node.parts[1]);
     const Value& b = view(*node.parts[1], right);
     return located(node, [&] { return apply_operator(sign, a, b); });
+  }
+
+  // As Python has a < b < c: each operand once, up to the first comparison that is not true.
+  Value chain(const Node& node) {
+    Value left = evaluate(*node.parts[0]), out;
+    for (size_t i = 0; i < node.names.size(); ++i) {
+      Value right = evaluate(*node.parts[i + 1]);
+      out = located(node, [&] { return apply_operator(node.names[i], left, right); });
+      if (!truth(out)) break;
+      left = std::move(right);
+    }
+    return out;
   }
 
   const std::string& where_;

@@ -69,6 +69,45 @@ TEST(ChatTemplate, APlusAtTheEndOfATagKeepsTheLineBreak) {
   EXPECT_EQ(message_of<Error>([] { ChatTemplate("{{ 1 +}}", "t"); }), "t: line 1: an expression ends too early");
 }
 
+// As transformers' environment of jinja2 3.1.
+TEST(ChatTemplate, ArgumentsAndOperatorsMeanWhatPythonMeans) {
+  const auto shows = [](const std::string& expression, const std::string& text) {
+    const Json variables = {{"s", "aXbXc"}, {"x", 3}, {"d", {{"b", 1}, {"a", {2, true}}}}};
+    EXPECT_EQ(ChatTemplate("{{ " + expression + " }}").render(variables), text) << expression;
+  };
+  shows("s|replace('X', '-', 1) ~ s.replace('X', '-', 1)", "a-bXca-bXc");
+  shows("s|replace('X', '-', none) ~ s.replace('X', '-', -1) ~ s.replace('X', '-', 0)", "a-b-ca-b-caXbXc");
+  shows("s.split('X', 1)", "['a', 'bXc']");
+  shows("d|tojson(indent=none)", R"({"b": 1, "a": [2, true]})");
+  shows("x == 3 == 3", "True");
+  shows("1 < 3 < 2", "False");
+  shows("3 > 2 == true", "False");
+  shows("0 < x < 5 < 4", "False");
+  shows("1 < x <= 3 != 4", "True");
+  shows("x in [3] in [[3]]", "True");
+  shows("1 > 2 > [].y.z", "False");  // is not looked at
+  shows("d == {'a': [2, 1], 'b': true}", "True");
+  shows("d == {'a': [2, 1], 'c': 1}", "False");
+  shows("d != {'a': [2], 'b': 1}", "True");
+  shows("[true] == [1.0] and [1] in [[true]] and [[]] != [{}]", "True");
+}
+
+TEST(ChatTemplate, ArgumentsThatWouldBeIgnoredAreRefused) {
+  const auto refused = [](const std::string& expression) {
+    return message_of<Error>([&] { ChatTemplate("{{ " + expression + " }}", "t").render({{"d", Json::object()}}); });
+  };
+  EXPECT_EQ(refused("'a'.startswith('X', 1)"), "t: line 1: startswith takes at most 1 argument here and got 2");
+  EXPECT_EQ(refused("'a'.upper(1)"), "t: line 1: upper takes no argument here and got 1");
+  EXPECT_EQ(refused("d.get(1, 2, 3)"), "t: line 1: get takes at most 2 arguments here and got 3");
+  EXPECT_EQ(refused("'a'|replace('X', '-', 1, 2)"), "t: line 1: replace takes at most 3 arguments here and got 4");
+  EXPECT_EQ(refused("'a'|replace('X')"), "t: line 1: the filter replace wants two strings");
+  EXPECT_EQ(refused("'a'.replace('X', '-', 'y')"), "t: line 1: replace wants an integer as count and got 'y'");
+  EXPECT_EQ(refused("'a b c'.split(none, 1)"), "t: line 1: split wants a separator before a count");
+  EXPECT_EQ(refused("'1f'|int(0, 16)"), "t: line 1: int takes at most 1 argument here and got 2");
+  EXPECT_EQ(refused("d|tojson(2)"), "t: line 1: the filter tojson is only supported as tojson(indent=...)");
+  EXPECT_EQ(refused("d|tojson(indent='  ')"), "t: line 1: tojson wants an integer as indent and got '  '");
+}
+
 // As jinja2 3.1.
 TEST(ChatTemplate, IntGivesItsArgumentForWhatIsNoNumber) {
   const char* const source =

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "motet/text/chat/nodes.h"
 
@@ -72,7 +74,16 @@ bool same(const Value& a, const Value& b) {
   if (undefined(a) || undefined(b)) return undefined(a) && undefined(b);
   const auto number = [](const Value& v) { return v.is_boolean() ? Value(v.get<bool>() ? 1 : 0) : v; };
   if ((a.is_boolean() || a.is_number()) && (b.is_boolean() || b.is_number())) return number(a) == number(b);
-  return a == b;
+  if (!a.is_structured() || a.type() != b.type()) return a == b;
+  if (a.size() != b.size()) return false;
+  if (a.is_array()) return std::equal(a.begin(), a.end(), b.begin(), same);
+  std::map<std::string_view, const Value*> members;
+  for (auto member = b.begin(); member != b.end(); ++member) members[member.key()] = &*member;
+  for (auto member = a.begin(); member != a.end(); ++member) {
+    const auto other = members.find(member.key());
+    if (other == members.end() || !same(*member, *other->second)) return false;
+  }
+  return true;
 }
 
 }  // namespace motet
