@@ -65,7 +65,9 @@ class Replace : public Normalizer {
   void apply(AlignedText& text) const override {
     const std::string_view from = text.text();
     TextRewriter rewriter(from, text.origin(), text.begin());
+    bool changed = false;
     const auto replace = [&](size_t begin, size_t end) {
+      changed = true;
       rewriter.keep(begin);
       while (rewriter.at() < end) rewriter.skip();
       rewriter.put(content_, 1);
@@ -78,7 +80,7 @@ class Replace : public Normalizer {
         replace(at, at + literal_.size());
       }
     }
-    if (rewriter.at() == 0) return;
+    if (!changed) return;
     rewriter.keep(from.size());
     text.replace(rewriter.take_text(), rewriter.take_spans());
   }

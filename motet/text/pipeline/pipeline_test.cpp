@@ -166,6 +166,44 @@ TEST(Pipeline, LongTextsOfOneKindTakeLinearTime) {
   }
 }
 
+// The pieces that Split makes of a text, joined by '|'.
+std::string split(const char* pattern, const char* behavior, bool invert, std::string_view text) {
+  struct Joined : PieceSink {
+    std::string all;
+    void piece(const TextPiece& piece) override { all += (all.empty() ? "" : "|") + std::string(piece.text); }
+  } out;
+  const json rule = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}, {"invert", invert}};
+  pre_tokenize(read_pre_tokenizers(rule, "f"), {text}, out);
+  return out.all;
+}
+
+// As tokenizers 0.23.
+TEST(Pipeline, MatchesOfNothingCut) {
+  const char* const thousands = R"((?=(\d{3})+(?!\d)))";
+  for (const char* behavior : {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}) {
+    EXPECT_EQ(split(thousands, behavior, false, "1234567"), "1|234|567") << behavior;
+    EXPECT_EQ(split(R"((?<=\p{Ll})(?=\p{Lu}))", behavior, false, "camelCase helloWorld"), "camel|Case hello|World");
+    EXPECT_EQ(split("$", behavior, false, "ab"), "ab") << behavior;
+  }
+  EXPECT_EQ(split(thousands, "Removed", true, "1234567"), "");
+  EXPECT_EQ(split("\\d*", "Removed", false, "a12b"), "a|b");
+  EXPECT_EQ(split("\\d*", "MergedWithPrevious", false, "a12b"), "a12|b");
+  EXPECT_EQ(split("\\d*", "MergedWithPrevious", true, "a12b"), "a|12b");
+  EXPECT_EQ(split("\\d*", "MergedWithNext", true, "a12b"), "a12|b");
+}
+
+// As tokenizers 0.23.
+TEST(Pipeline, AMatchOfNothingIsReplaced) {
+  const auto replaced = [](const char* pattern, std::string_view text) {
+    return normalized(read_normalizers({{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", "_"}}, "f"),
+                      text);
+  };
+  EXPECT_EQ(replaced("^", "hello"), "_hello");
+  EXPECT_EQ(replaced("$", "hello"), "hello_");
+  EXPECT_EQ(replaced("l*", "hello"), "_h_e_o_");
+  EXPECT_EQ(replaced("^", ""), "");
+}
+
 TEST(Pipeline, WhatIsNotSupportedIsNamed) {
   const auto with = [](const char* name, json value) {
     json all = small();

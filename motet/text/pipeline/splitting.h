@@ -16,10 +16,10 @@ class Splitter {
   Splitter(const TextPiece& piece, SplitBehavior behavior, bool invert, PieceSink& out)
       : piece_(piece), behavior_(behavior), invert_(invert), out_(out) {}
 
-  // A match at begin .. end, behind the one before.
+  // A match at begin .. end, which may be nothing, behind the one before.
   void match(size_t begin, size_t end) {
     if (begin > at_) add(at_, begin, false);
-    if (end > begin) add(begin, end, true);
+    add(begin, end, true);
     at_ = end;
   }
   void finish();

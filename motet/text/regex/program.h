@@ -15,7 +15,7 @@ namespace motet {
 struct SetItem {
   char32_t first = 1, last = 0;  // a range; empty as it stands
   CategorySet categories = 0;
-  bool white_space = false, circled = false;
+  bool white_space = false, circled = false, numbers_of_latin1 = false;
   bool negated = false;
 };
 

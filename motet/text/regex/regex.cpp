@@ -205,15 +205,15 @@ RegexSearch::RegexSearch(const Regex& regex, std::string_view text)
 RegexSearch::~RegexSearch() = default;
 
 std::optional<RegexSearch::Found> RegexSearch::next() {
-  while (at_ < text_.size()) {
+  while (at_ <= text_.size() && !text_.empty()) {
     const size_t begin = at_;
     const size_t end = matcher_->run(0, begin);
     if (matcher_->exhausted()) fail("the pattern ", quote(regex_.pattern()), " takes too many steps on this text");
-    if (end != std::string_view::npos && end > begin) {
-      at_ = end;
+    if (end != std::string_view::npos && (end > begin || begin != last_end_)) {
+      at_ = last_end_ = end;
       return Found{begin, end};
     }
-    at_ += code_point(text_, begin).size;
+    at_ += begin < text_.size() ? code_point(text_, begin).size : 1;
   }
   return std::nullopt;
 }

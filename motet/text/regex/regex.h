@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,14 +39,14 @@ class RegexSearch {
     size_t begin, end;
   };
 
-  // The next match that is not empty. Throws Error when all of them together take more than a million steps and 256
-  // for each byte of the text.
+  // The next match; an empty one where no match ends, and none of an empty text. Throws Error when all of them together
+  // take more than a million steps and 256 for each byte of the text.
   std::optional<Found> next();
 
  private:
   const Regex& regex_;
   std::string_view text_;
-  size_t at_ = 0;
+  size_t at_ = 0, last_end_ = SIZE_MAX;
   std::unique_ptr<RegexMatcher> matcher_;
 };
 

@@ -42,6 +42,31 @@ TEST(Regex, SetsKnowUnicode) {
   EXPECT_EQ(matches("(?<=a)b|(?<!a)c", "abacc"), "b|c");
 }
 
+// As Oniguruma in tokenizers 0.23.
+TEST(Regex, WordsOutsideOfASetHaveTheNumbersOfLatin1) {
+  const std::string text = "m\u00B2 x\u00B3\u00B9y \u00BC\u00BD\u00BE \u2074\u2150,\u24B6";
+  EXPECT_EQ(matches("\\w+", text), "m\u00B2|x\u00B3\u00B9y|\u00BC\u00BD\u00BE|\u24B6");
+  EXPECT_EQ(matches("\\W+", text), " | | \u2074\u2150,");
+  EXPECT_EQ(matches("[\\w]+", text), "m|x|y|\u24B6");
+  EXPECT_EQ(matches("[^\\w\\s]+", text), "\u00B2|\u00B3\u00B9|\u00BC\u00BD\u00BE|\u2074\u2150,");
+}
+
+// As tokenizers 0.23.
+TEST(Regex, AMatchMayBeNothingWhereNoMatchEnds) {
+  const auto places = [](const char* pattern, std::string_view text) {
+    const Regex regex(pattern);
+    RegexSearch search(regex, text);
+    std::string out;
+    while (const auto found = search.next()) out += motet::text(found->begin, "-", found->end, " ");
+    return out;
+  };
+  EXPECT_EQ(places("(?=b)|c", "abcb"), "1-1 2-3 ");
+  EXPECT_EQ(places("x?", "axb"), "0-0 1-2 3-3 ");
+  EXPECT_EQ(places("^|$", "\u00E9"), "0-0 2-2 ");
+  EXPECT_EQ(places("(?!x)", "\u00E9"), "0-0 2-2 ");
+  EXPECT_EQ(places("^|$", ""), "");
+}
+
 TEST(Regex, WhatItDoesNotKnowIsNamed) {
   const auto refused = [](const char* pattern) { return message_of<Error>([&] { Regex regex(pattern, "f"); }); };
   EXPECT_EQ(refused("a(?<name>b)"), "f: the pattern 'a(?<name>b)' has an unsupported group '(?<n' (at byte 2)");

@@ -12,6 +12,12 @@ namespace {
 
 SetItem character(char32_t value) { return {.first = value, .last = value}; }
 
+// Numbers that Oniguruma's \w has, and its [\w] has not.
+bool is_number_of_latin1(char32_t value) {
+  constexpr std::u32string_view kAll = U"\u00B2\u00B3\u00B9\u00BC\u00BD\u00BE";
+  return kAll.find(value) != kAll.npos;
+}
+
 // The simple case variants of a character.
 void add_cases(std::vector<SetItem>& items, char32_t value) {
   const auto point = static_cast<utf8proc_int32_t>(value);
@@ -46,6 +52,7 @@ CharacterSet SetReader::one_set() {
     set = {.items = {character('\n')}, .negated = true};
   } else if (take("\\")) {
     set.items = escape();
+    set.items[0].numbers_of_latin1 = set.items[0].categories == kWords;
   } else {
     literal(set.items, take_character());
   }
@@ -194,7 +201,8 @@ bool CharacterSet::contains_slowly(char32_t value) const {
   for (const SetItem& item : items) {
     const bool found = (value >= item.first && value <= item.last) ||
                        (item.categories != 0 && (category(value) & item.categories) != 0) ||
-                       (item.white_space && is_white_space(value)) || (item.circled && is_circled_letter(value));
+                       (item.white_space && is_white_space(value)) || (item.circled && is_circled_letter(value)) ||
+                       (item.numbers_of_latin1 && is_number_of_latin1(value));
     if (found != item.negated) return !negated;
   }
   return negated;
