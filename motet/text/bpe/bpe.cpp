@@ -52,8 +52,9 @@ std::vector<PairTable::Entry> PairTable::sorted() const {
 }
 
 size_t BpeModel::longest_token() const {
-  const bool falls_back = byte_fallback && std::ranges::count(byte_ids, -1) == 0;
-  if (start != Start::bytes && !falls_back) return SIZE_MAX;
+  const bool all_bytes = std::ranges::count(byte_ids, -1) == 0;
+  const bool fuses = !all_bytes && unknown >= 0 && fuse_unknown;
+  if (start == Start::bytes ? fuses : !(byte_fallback && all_bytes)) return SIZE_MAX;
   size_t longest = 1;
   for (const std::string& piece : pieces) longest = std::max(longest, piece.size());
   return longest;
@@ -68,14 +69,25 @@ size_t BpeModel::known_bytes(std::string_view piece) const {
 void BpeEncoder::begin(std::string_view piece) {
   symbols_.clear();
   if (model_.start != BpeModel::Start::bytes) return begin_characters(piece);
+  bool unknown_before = false;
   for (const char byte : piece) {
     const int32_t id = model_.byte_ids[static_cast<unsigned char>(byte)];
     if (id >= 0) {
       symbols_.push_back({id, 1});
+      unknown_before = false;
     } else if (model_.unknown >= 0) {
-      symbols_.push_back({model_.unknown, 1});
+      add_unknown(1, unknown_before);
     }
   }
+}
+
+void BpeEncoder::add_unknown(uint32_t size, bool& unknown_before) {
+  if (unknown_before && model_.fuse_unknown) {
+    symbols_.back().size += size;
+  } else {
+    symbols_.push_back({model_.unknown, size});
+  }
+  unknown_before = true;
 }
 
 void BpeEncoder::begin_characters(std::string_view piece) {
@@ -97,12 +109,7 @@ void BpeEncoder::begin_characters(std::string_view piece) {
       for (const char byte : character) symbols_.push_back({byte_id(byte), 1});
       unknown_before = false;
     } else if (model_.unknown >= 0) {
-      if (unknown_before && model_.fuse_unknown) {
-        symbols_.back().size += size;
-      } else {
-        symbols_.push_back({model_.unknown, size});
-      }
-      unknown_before = true;
+      add_unknown(size, unknown_before);
     }
   }
 }

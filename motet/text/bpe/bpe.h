@@ -107,6 +107,7 @@ class BpeEncoder {
  private:
   void begin(std::string_view piece);
   void begin_characters(std::string_view piece);
+  void add_unknown(uint32_t size, bool& unknown_before);
   void merge_few();
   void merge_many();
   void fall_back(std::string_view piece);

@@ -87,6 +87,18 @@ TEST(Bpe, BytesWithoutAnIdAreLeftOut) {
   EXPECT_EQ(model.known_bytes("axb"), 3u);
 }
 
+// As tokenizers 0.23 with ByteLevel.
+TEST(Bpe, UnknownBytesAreFusedOnlyWhereTheFileSaysSo) {
+  BpeModel model = model_of({"<unk>", "a", "b"}, BpeModel::Start::bytes);
+  add_bytes(model, "ab");
+  model.unknown = 0;
+  EXPECT_EQ(shown(model, "axéybz"), "50:1 0:1 0:1 0:1 0:1 51:1 0:1");
+  EXPECT_EQ(model.longest_token(), 5u);
+  model.fuse_unknown = true;
+  EXPECT_EQ(shown(model, "axéybz"), "50:1 0:4 51:1 0:1");
+  EXPECT_EQ(model.longest_token(), SIZE_MAX);  // encode_at_most must not count on it
+}
+
 // The lowest rank first, of equal ones the leftmost, one after the other.
 std::vector<BpeToken> merged(const BpeModel& model, const std::string& text) {
   std::vector<BpeToken> all;

@@ -113,6 +113,8 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, const std::string& whe
       fail(where, ": the added token ", quote(token.content), " has the id ", token.id, ", want 0 to ", kMostIds - 1);
     if (id >= names_.size()) names_.resize(id + 1);
     names_[id] = token.content;
+    if (token.normalized && !parts_.normalizers.empty())
+      changed_names_[token.id] = normalized(parts_.normalizers, token.content);
   }
   special_.resize(names_.size());
   for (const AddedToken& token : parts_.added) special_[static_cast<size_t>(token.id)] = token.special;
@@ -217,7 +219,8 @@ std::vector<std::string> PipelineTokenizer::pieces_of(std::span<const int32_t> i
     check_token_id(id, vocabulary_size());
     const auto i = static_cast<size_t>(id);
     if ((skip_special && special_[i]) || names_[i].empty()) continue;
-    out.push_back(names_[i]);
+    const auto changed = changed_names_.find(id);
+    out.push_back(changed == changed_names_.end() ? names_[i] : changed->second);
   }
   return out;
 }

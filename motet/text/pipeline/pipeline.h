@@ -1,6 +1,7 @@
 // The tokenizers of published models: normalise, cut, byte-pair encode.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +66,8 @@ class PipelineTokenizer : public Tokenizer {
 
   PipelineParts parts_;
   std::vector<std::string> names_;  // of each id; added tokens replace pieces
+  std::map<int32_t, std::string>
+      changed_names_;  // of added tokens that are found in the normalised text: as it has them
   std::vector<bool> special_;
   AddedTokenSearch raw_, normalized_;
   size_t longest_token_;  // of the model

@@ -204,6 +204,19 @@ TEST(Pipeline, AMatchOfNothingIsReplaced) {
   EXPECT_EQ(replaced("^", ""), "");
 }
 
+// As tokenizers 0.23.
+TEST(Pipeline, AddedTokensAreDecodedAsTheyAreFound) {
+  json value = small();
+  value["normalizer"] = {{"type", "Lowercase"}};
+  value["added_tokens"].push_back({{"id", 261}, {"content", "Ab C"}, {"normalized", true}});
+  value["added_tokens"].push_back({{"id", 262}, {"content", "Xy Z"}, {"normalized", false}});
+  const auto tokenizer = read(value);
+  EXPECT_EQ(tokenizer->encode("AB cXy Z"), (Ids{261, 262}));
+  EXPECT_EQ(tokenizer->text(Ids{261, 262}, false), "ab cXy Z");
+  EXPECT_EQ(tokenizer->piece(261), "Ab C");  // by which others find it
+  EXPECT_EQ(tokenizer->to_json()["added_tokens"][1]["content"], "Ab C");
+}
+
 TEST(Pipeline, WhatIsNotSupportedIsNamed) {
   const auto with = [](const char* name, json value) {
     json all = small();
