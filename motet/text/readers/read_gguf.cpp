@@ -1,6 +1,7 @@
 #include "motet/text/readers/read_gguf.h"
 
 #include "motet/core/error.h"
+#include "motet/core/log.h"
 #include "motet/text/readers/vectors_kinds.h"
 
 namespace motet {
@@ -13,6 +14,9 @@ std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file) {
   if (!kind || !tokens) fail(file.path(), ": no tokenizer, want tokenizer.ggml.model and tokenizer.ggml.tokens");
   v.kind = *kind, v.tokens = *tokens;
   v.pre = file.word(key("pre")).value_or("");
+  if (v.kind == "gpt2" && v.pre.empty())
+    log_warn(file.path() +
+             ": does not say how text is cut (tokenizer.ggml.pre); it is cut as llama.cpp's default does");
   v.merges = file.words(key("merges")).value_or(std::vector<std::string>());
   for (const double score : file.numbers(key("scores")).value_or(std::vector<double>()))
     v.scores.push_back(static_cast<float>(score));

@@ -29,8 +29,10 @@ constexpr const char* kLlama3 =
 
 const std::vector<Pre>& pres() {
   static const std::vector<Pre> all = {
-      {{"gpt-2", "default", "", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat", "roberta-bpe"},
-       {kGpt2Pattern}},
+      {{"default", ""},
+       {R"([\p{P}\$\+<=>\^~\|]+)", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
+        R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+      {{"gpt-2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat", "roberta-bpe"}, {kGpt2Pattern}},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
        {kLlama3},
        true,

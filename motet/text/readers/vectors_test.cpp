@@ -147,6 +147,21 @@ TEST(Vectors, Gpt2CutsAsItsNameSays) {
   EXPECT_EQ(tokenizer_from_vectors(other, "f")->encode("ab12"), (Ids{4, 5}));
 }
 
+// The four expressions of llama.cpp, one behind the other.
+TEST(Vectors, Gpt2WithoutANameIsCutByFourExpressions) {
+  TokenizerVectors vectors{.kind = "gpt2", .pre = "default"};
+  for (const char* token : {"1", "2", "11", "111", "1111", "'", "s", "'s"}) vectors.tokens.emplace_back(token);
+  vectors.merges = {"1 1", "11 1", "11 11", "' s"};
+  for (const char* pre : {"default", ""}) {
+    vectors.pre = pre;
+    const auto tokenizer = tokenizer_from_vectors(vectors, "f");
+    EXPECT_EQ(tokenizer->encode("1111"), (Ids{3, 0})) << pre;  // digits by threes
+    EXPECT_EQ(tokenizer->encode("'s"), (Ids{5, 6})) << pre;    // signs alone
+  }
+  vectors.pre = "gpt-2";
+  EXPECT_EQ(tokenizer_from_vectors(vectors, "f")->encode("1111's"), (Ids{4, 7}));
+}
+
 // add_bos_token absent: llama.cpp's default for the pre-tokenizer.
 TEST(Vectors, GgufWithoutAWordOfItBeginsAsLlamaCppDoes) {
   using namespace testing;
