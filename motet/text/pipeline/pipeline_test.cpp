@@ -202,6 +202,8 @@ TEST(Pipeline, AMatchOfNothingIsReplaced) {
   EXPECT_EQ(replaced("$", "hello"), "hello_");
   EXPECT_EQ(replaced("l*", "hello"), "_h_e_o_");
   EXPECT_EQ(replaced("^", ""), "");
+  EXPECT_EQ(replaced("^", "a\n\nb\n"), "_a\n_\n_b\n");
+  EXPECT_EQ(replaced("$", "a\n"), "a_\n_");
 }
 
 // As tokenizers 0.23.

@@ -82,7 +82,7 @@ class RegexMatcher {
         return at == text_.size();
       case RegexOp::line_begin:
         ++at_step;
-        return at == 0 || text_[at - 1] == '\n';
+        return at == 0 || (text_[at - 1] == '\n' && at < text_.size());  // no line begins at the end
       case RegexOp::line_end:
         ++at_step;
         return at == text_.size() || text_[at] == '\n';
