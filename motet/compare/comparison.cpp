@@ -152,7 +152,8 @@ std::string verdict(const Comparison& all, const ArmResult& arm) {
   if (!baseline.failure.empty()) return "no baseline";
   if (d.pairs == 0) return "not finished";
   if (d.pairs == 1) return "one seed";
-  const bool differs = arm.p_value<0.05, beyond = d.low> all.margin || d.high < -all.margin;
+  const bool differs = arm.p_value < 0.05;
+  const bool beyond = d.low > all.margin || d.high < -all.margin;
   if (d.pairs < kSeedsForVerdict && !(differs && beyond)) return "n too small";
   if (!differs) return "within noise";
   return d.mean < 0 ? "better" : "worse";
