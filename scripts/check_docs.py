@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fails when a Markdown file or a comment in C++ names a path that does not exist, or a block of README.md is neither sh
-nor console.
+nor console, or a mechanism has no row in the table of its folder.
 
 A path is the target of a link, or a word in backticks that has a known ending, ends in a slash, or begins with an
 entry of the repository's top or of the document's own folder. What git ignores (build/, runs/ ...) is not checked.
@@ -90,6 +90,14 @@ def check_comments(source, root, names):
     return out
 
 
+def check_mechanisms(root):
+    """One line for each mechanism that the table of its folder does not link."""
+    table = root / "motet/mechanisms/README.md"
+    linked = set(LINK.findall(table.read_text(encoding="utf-8"))) if table.exists() else set()
+    own = sorted(readme.relative_to(table.parent).as_posix() for readme in table.parent.glob("*/README.md"))
+    return [f"motet/mechanisms/README.md: no row links {readme}" for readme in own if readme not in linked]
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     files = files_of(root)
@@ -98,6 +106,7 @@ def main():
     sources = [root / file for file in files if file.endswith((".h", ".cpp", ".cu", ".cuh"))]
     found = [line for document in documents for line in check(document, root, names)]
     found += [line for source in sources for line in check_comments(source, root, names)]
+    found += check_mechanisms(root)
     for line in found:
         print(line, file=sys.stderr)
     print(f"check_docs: {len(documents)} documents, {len(sources)} sources, {len(found)} mistakes")

@@ -187,7 +187,7 @@ TEST(Mechanisms, CompactKeysAreRestoredToTheKeys) {
 // of one head that is shut takes that head away.
 TEST(Mechanisms, AnOutputGateScalesEachHeadByTheInput) {
   at::NoGradGuard no_grad;
-  for (const char* mechanism : {"softmax", "key_size", "talking_heads", "dcmha", "differential", "coca"}) {
+  for (const std::string& mechanism : mechanism_names()) {
     const auto gated = make({.options = {{"mechanism", mechanism}, {"output_gate", true}}}),
                plain = make({.options = {{"mechanism", mechanism}}});
     auto parameters = gated->named_parameters();

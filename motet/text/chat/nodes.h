@@ -47,11 +47,10 @@ struct TemplateNode {
   TemplateValue value = {};  // of a literal
   // block: statements. print, unary: [0]. set: value; condition: [if, then, else]; loop: [list, body, filter or null,
   // else or null]; list: items; dict: key, value ...; member: [of]; index: [of, at]; slice: [of, begin, end, step];
-  // call, filter, test: [of], arguments; binary: both; chain: operands;
-  // ternary: [then, if, else].
+  // call, filter, test: [of], arguments; binary: both; chain: operands; ternary: [then, if, else].
   std::vector<std::unique_ptr<TemplateNode>> parts = {};
-  std::vector<std::string> names =
-      {};                // of keyword arguments, "" for others; targets of set and loop; signs of a chain
+  // Of keyword arguments, "" for others; targets of set and loop; signs of a chain.
+  std::vector<std::string> names = {};
   bool negated = false;  // test
   int line = 1;
   int depth = 1;  // of the tree below

@@ -65,9 +65,8 @@ class PipelineTokenizer : public Tokenizer {
   std::vector<std::string> pieces_of(std::span<const int32_t> ids, bool skip_special) const;
 
   PipelineParts parts_;
-  std::vector<std::string> names_;  // of each id; added tokens replace pieces
-  std::map<int32_t, std::string>
-      changed_names_;  // of added tokens that are found in the normalised text: as it has them
+  std::vector<std::string> names_;                // of each id; added tokens replace pieces
+  std::map<int32_t, std::string> changed_names_;  // added tokens of the normalised text, as that has them
   std::vector<bool> special_;
   AddedTokenSearch raw_, normalized_;
   size_t longest_token_;  // of the model
