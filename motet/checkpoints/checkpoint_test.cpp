@@ -453,6 +453,8 @@ TEST_F(PublishedFolder, LargestAttentionOptionsAreRefusedInLittleMemory) {
       if (option.type != OptionType::integer || option.max > 4096) continue;
       Checkpoint large = good;
       large.config.attention[option.name] = all.config.attention[option.name] = static_cast<int64_t>(option.max);
+      if (!has_effect(option, large.config.attention))
+        large.config.attention[option.where.option] = option.where.values[0];
       try {
         load_model(large);
         ADD_FAILURE() << entry.name << " " << option.name;
