@@ -19,8 +19,9 @@ def test_a_forced_kernel_runs_everything_it_can():
     assert "sdpa (" not in done.stdout
 
 
-def test_a_forced_kernel_that_cannot_run_is_an_error():
-    assert refused(1, "doctor", MOTET_KERNEL="sdpa") == "motet: MOTET_KERNEL=sdpa cannot run this problem: heads are mixed"
+def test_a_forced_kernel_that_cannot_run_is_an_error(tmp_path):
+    done = run("train", *TINY, "--mechanism", "dcmha", "--out", tmp_path / "run", MOTET_KERNEL="sdpa")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == "motet: MOTET_KERNEL=sdpa cannot run this problem: heads are mixed"
 
 
 def test_an_unknown_kernel_is_an_error():

@@ -13,7 +13,7 @@ every = pytest.mark.parametrize("name", [*CASES, *ENCODERS])
 @every
 def test_padding_changes_no_sequence(name):
     model, whole, holes = wide(name), ids(), torch.tensor([[1, 1, 0, 1, 1, 0, 0, 1, 1], [1] * 9])
-    model.config.attention_options["rope_scaling"] = "none"  # it goes by the longest of a batch
+    model.config.attention_options |= {"rope_scaling": "none", "rope_factor": 1.0}  # it goes by the longest of a batch
     model = remade(model)
     for mask in (PADDED, PADDED.flip(1), holes):
         if mask is holes and model.config.attention_options["window"]:

@@ -61,7 +61,8 @@ def test_what_eval_says_is_what_the_training_said(recall):
     assert all_of_them["exact_match_stderr"] == row["accuracy_stderr"]
     p = last["accuracy"]
     assert all_of_them["exact_match_stderr"] == pytest.approx(math.sqrt(p * (1 - p) / 9999))
-    assert all_of_them["chance"] == pytest.approx(1 / 3) and "misattributed" not in all_of_them
+    told = (1 / 3 + 2 / 3 + 5 / 9) / 3  # of 1, 2 and 3 needles with 3 values
+    assert all_of_them["chance"] == pytest.approx(told, abs=0.01) and "misattributed" not in all_of_them
     assert scored("noisy-recall", folder, "--batch-size", 7, "--limit", 100)["all"]["episodes"] == 100
     others = evaluations(folder)[:-1]
     assert len(others) == 9 and {row["episodes"] for row in others} == {64}
@@ -210,7 +211,7 @@ def test_tables_are_those_of_other_evaluations(recall):
     head, row = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
     assert head.split() == ["task", "slice", "episodes", "exact", "match", "+-", "chance"] and row.split()[:3] == ["noisy-recall", "all", "50"]
     (line,) = csv.DictReader(io.StringIO(run("eval", "noisy-recall", "-m", folder, "--limit", 50, "-o", "csv").stdout))
-    assert line["episodes"] == "50" and float(line["chance"]) == pytest.approx(1 / 3)
+    assert line["episodes"] == "50" and float(line["chance"]) == pytest.approx(scored("noisy-recall", folder, "--limit", 50)["all"]["chance"])
     listed = {row["task"]: row["measures"] for row in json.loads(run("eval", "--list", "--json").stdout)}
     assert {"where-select", "noisy-recall", "passkey", "episodes", "facts", "perplexity", "blimp"} <= set(listed)
 
