@@ -25,7 +25,7 @@ CASES = {
     "talking_heads, collinear": config("talking_heads", collinear="slack", position_bias="alibi"),
     "dcmha": config("dcmha", window=5, window_pattern="LG", static=True, qk_norm=True),
     "dcmha, released": config("dcmha", NEOX, window=5, window_mask="released", groups=2, position_bias="relative"),
-    "dcmha, last": config("dcmha", layers="last", where="post", window=5, num_kv_heads=2),
+    "dcmha, last": config("dcmha", layers="last", where="post", window=5, window_pattern="LG", num_kv_heads=2),
     "differential v1": config("differential", {"shared_layers": True}, num_kv_heads=2),
     "differential composed": config("differential", compose=True),
     "differential v2": config("differential", LAYER_NORM, version="v2", num_kv_heads=2),

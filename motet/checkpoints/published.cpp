@@ -176,8 +176,7 @@ ModelConfig normal(ModelConfig c) {
   else if (a["rope_trained_length"] == 0)
     a["rope_trained_length"] = c.context;
   at_default({"lambda_std"});
-  for (const Option& option : known)
-    if (!has_effect(option, a)) a[option.name] = option.default_value;
+  reset_idle(known, a);
   const bool plain = a.at("mechanism") == "softmax" && a.at("window") == 0 && a.at("head_norm") == "none";
   if (plain || c.num_layers() == 1) at_default({"layers"});
   return c;

@@ -155,6 +155,11 @@ bool has_effect(const Option& option, const json& all) {
   return found != where.unless;
 }
 
+void reset_idle(const OptionTable& table, json& all) {
+  for (const Option& option : table)
+    if (!has_effect(option, all)) all[option.name] = option.default_value;
+}
+
 std::string words(const Condition& condition) {
   std::string values;
   for (const json& value : condition.values)

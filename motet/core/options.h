@@ -53,6 +53,9 @@ const char* type_name(OptionType type);
 // Whether an option changes anything beside these values.
 bool has_effect(const Option& option, const nlohmann::json& all);
 
+// Values without effect beside the others become defaults; `all` has every key of the table.
+void reset_idle(const OptionTable& table, nlohmann::json& all);
+
 // "version = v1", "window other than 0", "rope_scaling = dynamic or llama3"; "" of one that holds everywhere.
 std::string words(const Condition& condition);
 

@@ -6,7 +6,7 @@ namespace motet {
 
 /// f(x [1,T,C]): in inference of few tokens on the CPU one by one, so that a token's bits do not depend on its company,
 /// else all at once. torch's loops round the numbers that fill no vector otherwise, and its products of matrices sum in
-/// another order for another number of rows; the functions of motet/ops say which of them need this.
+/// another order for another number of rows. The kernels `rows` of motet/ops see to it themselves.
 template <class F>
 auto each_token(const Tensor& x_BTC, const F& f) {
   std::vector<decltype(f(x_BTC))> results;

@@ -56,6 +56,7 @@ nlohmann::json plain_attention(const nlohmann::json& resolved) {
   nlohmann::json plain{{"mechanism", "softmax"}};
   for (const Option& option : common_attention_options().table()) plain[option.name] = resolved.at(option.name);
   plain["window"] = 0;
+  reset_idle(common_attention_options().table(), plain);
   return resolve_attention(plain, "model.attention");
 }
 

@@ -4,6 +4,7 @@
 #include "motet/core/error.h"
 #include "motet/core/testing.h"
 #include "motet/models/cost.h"
+#include "motet/models/lengthen.h"
 #include "motet/models/testing.h"
 
 namespace motet {
@@ -47,6 +48,22 @@ TEST(LastLayer, HasTheWindowAlone) {
   std::vector<int64_t> windows;
   for (const Block& block : model->blocks()) windows.push_back(block->self_attn->window(Pass::whole));
   EXPECT_EQ(windows, (std::vector<int64_t>{0, 0, 4}));
+}
+
+TEST(LastLayer, ItsWindowHasPatternAndMask) {
+  json attention = light_in("last");
+  attention.update(json{{"window_pattern", "LG"}, {"window_mask", "released"}});
+  EXPECT_EQ(fresh(tiny({{"num_layers", 3}}, attention))->blocks()[2]->self_attn->window(Pass::whole), 5);
+}
+
+// What the scaling of the training had is forgotten with it; what is given has to have an effect.
+TEST(Lengthened, AnotherScalingTakesNothingOfTheOldOne) {
+  const ModelConfig trained = tiny({}, {{"rope_scaling", "llama3"}, {"rope_factor", 4}, {"rope_low_freq_factor", 2}});
+  const ModelConfig plain = lengthened(trained, 0, {{"rope_scaling", "none"}});
+  EXPECT_EQ(plain.attention.at("rope_factor"), 1);
+  EXPECT_EQ(plain.attention.at("rope_low_freq_factor"), 1);
+  EXPECT_EQ(lengthened(trained, 0, nullptr).attention, trained.attention);
+  EXPECT_THROW(lengthened(trained, 0, {{"rope_scaling", "none"}, {"rope_factor", 2}}), UsageError);
 }
 
 TEST(LastLayer, KeepsTheOptionsThatPlainAttentionShares) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "motet/core/error.h"
+#include "motet/mechanisms/options.h"
 
 namespace motet {
 
@@ -21,6 +22,9 @@ ModelConfig lengthened(ModelConfig config, int64_t context, const nlohmann::json
       fail_usage("model.attention.", key, ": the model has learned positions, want it left out");
     attention[key] = value;
   }
+  // What the checkpoint's scaling had is forgotten with it; what is given has to have an effect.
+  reset_idle(common_attention_options().table(), attention);
+  if (options.is_object()) attention.update(options);
   if (config.learned_positions() && context > config.context)
     fail_usage("the model has learned positions for ", config.context,
                " tokens, want --ctx-size of at most that and not ", context);

@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -66,21 +67,21 @@ TEST(PeakFlops, IsANumberOfOperationsThatAMachineCanMake) {
   }
 }
 
-// What the first product of a process takes, as that of a GPU whose library is loaded by it.
+std::atomic<int> products = 0;
+
+// The first product takes what that of a GPU may, whose library it loads: longer than all the time there is.
 std::unique_ptr<at::ObserverContext> late_once(const at::RecordFunction& of) {
-  static bool first = true;
-  if (std::string_view(of.name()) == "aten::mm" && std::exchange(first, false))
+  if (std::string_view(of.name()) == "aten::mm" && products++ == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   return nullptr;
 }
 
 TEST(PeakFlops, WhatIsLoadedByTheFirstProductDoesNotCount) {
-  const double usual = peak_flops_per_second(at::kFloat, at::kCPU);
   const at::CallbackHandle late =
       at::addGlobalCallback(at::RecordFunctionCallback(late_once).scopes({at::RecordScope::FUNCTION}));
-  const double peak = peak_flops_per_second(at::kFloat, at::kCPU);
+  peak_flops_per_second(at::kFloat, at::kCPU);
   at::removeCallback(late);
-  EXPECT_GT(peak, usual / 30);  // where it counts, a 300th
+  EXPECT_GE(products, 2) << "the late one is all that was measured";
 }
 
 TEST(ComputeCapability, IsOfAGpuAlone) {

@@ -66,7 +66,7 @@ Tensor silu_times(const Tensor& gate, const Tensor& up, const char* kernel = nul
 /// By the error function, or by its tanh approximation. Source: arXiv:1606.08415.
 Tensor gelu(const Tensor& x, bool by_tanh, const char* kernel = nullptr);
 
-/// x [B,T,C]: the maps of each branch.
+/// x [B,T,C]: the maps of each branch. Of several groups they are torch's: a token's bits depend on how many there are.
 std::vector<DcmhaMaps> dcmha_maps(const Tensor& x_BTC, const DcmhaGenerator&, const char* kernel = nullptr);
 
 /// Cross entropy in nats of logits [B,T,V] against targets [B,T] (int64), in at least float32: the mean, a number, or

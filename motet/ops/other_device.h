@@ -14,8 +14,8 @@ std::string other_name();
 
 /// What was asked of the device since it was there.
 struct OtherCounts {
-  int64_t waits =
-      0;  // copies to the host, item() and what else ends there; copies from it that nobody let go by themselves
+  // Copies to the host, item() and what else ends there, and copies from it that somebody waits for.
+  int64_t waits = 0;
   int64_t synchronize = 0;   // for everything
   int64_t pinned = 0;        // blocks of host memory from which a device copies by itself
   int64_t without_wait = 0;  // copies from the host that nobody waits for

@@ -61,8 +61,8 @@ def layer_options(config, layer):
     if mechanism not in MODULES:
         raise ValueError(f"attention_layer: attention_mechanism is {mechanism!r}, want one of {', '.join(sorted(MODULES))}")
     if given.get("layers") == "last" and layer + 1 < count:
-        shared = {option.name for option in options.COMMON}
-        mechanism, given = "softmax", {**{name: given[name] for name in given if name in shared}, "window": 0}
+        shared = {option.name: option.default for option in options.COMMON if option.name in given}
+        mechanism, given = "softmax", {name: default if name.startswith("window") else given[name] for name, default in shared.items()}
     if config.get("positions") == "learned":  # a table that is added to the embedding: nothing rotates
         given["rope_fraction"] = 0.0
     return mechanism, given

@@ -31,8 +31,8 @@ ModelConfig read_dc(Published& c, bool pythia) {
                {"norm_eps", c.number("norm_eps", 0, 1)}};
   if (pythia) options["block"] = c.flag("use_parallel_residual", true) ? "parallel" : "sequential_layer_norm";
   const int64_t window = c.integer("window_size", 1, 1e9, 0);
-  const std::string pattern = pattern_of(c),
-                    mask = c.word("window_mask", "exact");  // without a window they say nothing
+  // Without a window they say nothing.
+  const std::string pattern = pattern_of(c), mask = c.word("window_mask", "exact");
   json attention{{"mechanism", "dcmha"},
                  {"num_heads", heads},
                  {"rank", rank_of(heads)},
