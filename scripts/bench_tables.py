@@ -23,12 +23,15 @@ ON_GPU = "goals-cuda-*.json"  # of one GPU and one run
 TILES = "fused_amx"
 GPU_DECODING = "infer-cuda.json"
 ON_CPU = "goals-*.json"  # of one CPU; README shows those of GOALS
+OTHER_CPUS = {"zen5": "an AMD Zen 5", "cascadelake": "an Intel Cascade Lake", "zen3": "an AMD Zen 3",
+              "emeraldrapids": "an Intel Emerald Rapids"}
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
         "dcmha forward": "DCMHA, forward", "dcmha forward+backward": "DCMHA, forward+backward",
         "differential_v1 forward+backward": "differential V1, forward+backward",
         "talking_heads forward+backward": "talking heads, forward+backward",
         "key_size forward+backward": "key size 256, forward+backward"}
+DASHES = ("none", "9 3", "2 3", "14 4", "8 3 2 3", "4 6", "12 3 2 3 2 3")  # for who does not tell colours apart
 COLOURS = ("#8c8c8c", "#4d4d4d", "#7fb3d5", "#1f618d", "#c0392b", "#b7950b", "#6c3483")
 CASES = {"pp512": "prompt", "tg128": "tokens", "pp512 @ 4096": "prompt after 4096 tokens", "tg128 @ 4096": "tokens after 4096"}
 
@@ -43,6 +46,17 @@ def table(found):
              "|---|" + "---|" * len(LENGTHS)]
     lines += [f"| {ROWS[name]} | " + " | ".join(f"{x:.2f}" for x in row) + " |" for name, row in found.items()]
     return "\n".join(lines) + "\n"
+
+
+def on_other_cpus(folder):
+    """README's sentence of the longest of the table's rows, keys of 64, on each other CPU."""
+    found = []
+    for stem, name in OTHER_CPUS.items():
+        rows = {row["goal"]: row["ratio"] for row in json.loads((folder / f"goals-{stem}.json").read_text())}
+        ratio, length, row = max((rows[f"T {length}: {row}"], length, row) for row in ROWS if row != "key_size forward+backward" for length in LENGTHS)
+        found.append(f"{ratio:.2f} on {name} ({ROWS[row]}, T {length})")
+    return f"On other CPUs the longest of these rows, keys of 256 aside, took {', '.join(found[:-1])} and {found[-1]}; above 1 PyTorch's\n" \
+           "plain attention is ahead. Their tables, and those of bfloat16 and of AMX, are in [docs/kernels.md](docs/kernels.md#where-the-time-goes).\n"
 
 
 def decoding():
@@ -262,9 +276,9 @@ def chart(left, title, series, positions, labels, top):
         out.append(f'<path d="M{left} {y(value):.1f}h{width}" stroke="#ddd"/>')
         out.append(text(left - 6, y(value) + 4, f"{value:g}", "end"))
     out += [text(x(i), base + 18, label, "middle") for i, label in enumerate(labels)]
-    for colour, (_, values) in zip(COLOURS, series):
+    for colour, dashes, (_, values) in zip(COLOURS, DASHES, series):
         points = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in enumerate(values))
-        out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
     return out
 
 
@@ -276,9 +290,9 @@ def plot(found):
              '<rect width="1000" height="300" fill="white"/>']
     parts += chart(50, "time / SDPA's, one thread", list(found.items()), list(range(len(LENGTHS))),
                    [f"T {length}" for length in LENGTHS], 2)
-    for i, (colour, name) in enumerate(zip(COLOURS, found)):
-        parts.append(f'<path d="M370 {50 + 22 * i}h18" stroke="{colour}" stroke-width="2"/>')
-        parts.append(text(394, 54 + 22 * i, ROWS[name]))
+    for i, (colour, dashes, name) in enumerate(zip(COLOURS, DASHES, found)):
+        parts.append(f'<path d="M366 {50 + 22 * i}h28" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
+        parts.append(text(400, 54 + 22 * i, ROWS[name]))
     parts += chart(680, "DCMHA, GiB beyond the tensors", [("memory", beyond)], lengths,
                    [f"{length // 1024}K" if length >= 16384 else "" for length in lengths], 1.6)
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -302,7 +316,7 @@ def main():
               ROOT / "docs/training.md": with_sections(ROOT / "docs/training.md", {"training": training(), "memory": step_memory(), "checkpoint": held_up()}),
               ROOT / "docs/scale.md": with_sections(ROOT / "docs/scale.md", {"several": several(), "exchanged": at_scale()}),
               ROOT / "docs/serving.md": with_sections(ROOT / "docs/serving.md", {"serving": serving(), "harness": harness(), "turn": turn()}),
-              readme: with_sections(readme, {"speed": table(found), "decoding": decoding_in_words()}),
+              readme: with_sections(readme, {"speed": table(found), "cpus": on_other_cpus(ROOT / "bench/results"), "decoding": decoding_in_words()}),
               generation: with_sections(generation, {"decoding": decoding(), "mechanisms": mechanisms()})}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]

@@ -153,6 +153,8 @@ def test_the_table_of_compare_is_that_of_its_models(arms, match, data, tmp_path)
     done = run("compare", "--resume", tmp_path / "r", "-n", "3", "--json")  # nothing is left: the verdicts stay, and so does their margin
     assert done.returncode == 0, done.stderr
     assert [(row["mechanism"], row["verdict"]) for row in json.loads(done.stdout)] == [(name, row["verdict"]) for name, row in rows.items()]
+    refused = run("compare", "--resume", tmp_path / "r", "--margin", "0")
+    assert refused.returncode == 2 and "--margin was 0.002 and is 0, want it as it was" in refused.stderr
     assert json.loads((tmp_path / "r" / "results.json").read_text())["comparison"]["margin"] == 0.002
 
 

@@ -122,7 +122,10 @@ def test_the_report_shows_the_run_and_its_commands_work(tmp_path):
         assert words[0] == "motet" and str(out) in words
         assert run(*words[1:], "-t", "1").returncode == 0, name
     assert [row["step"] for row in records(out) if "loss" in row] == list(range(1, 9))
-    check_drawn(Page(out / "report.html"), out)
+    again = Page(out / "report.html")
+    check_drawn(again, out)
+    first, second = again.code["Command"].splitlines()  # all that made it: the first one said how the model began
+    assert first == page.code["Command"] and second == f"{MOTET} train --resume {shlex.quote(str(out))} --steps 8 -t 1"
 
 
 @pytest.mark.parametrize("diagnose", [0, 5])

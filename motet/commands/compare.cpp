@@ -131,7 +131,12 @@ CompareRequest joined_request(const nlohmann::json& request, const std::optional
   if (request.contains("match") && asked.match != match)
     refuse("--match was ", word_of(match_words(), match), ", want it as it was");
   asked.match = match;
-  if (!request.contains("margin")) asked.margin = was.value("margin", asked.margin);  // earlier versions kept none
+  if (was.contains("margin")) {  // earlier versions kept none
+    const double margin = was["margin"];
+    if (request.contains("margin") && asked.margin != margin)
+      refuse("--margin was ", margin, " and is ", asked.margin, ", want it as it was");
+    asked.margin = margin;
+  }
   const std::string sweep = was.value("sweep", "");
   if (!asked.sweep.empty() && (sweep.empty() || parse_sweep(asked.sweep).text() != sweep))
     refuse("--sweep was ", sweep.empty() ? "not given" : sweep, ", want it as it was");

@@ -51,8 +51,11 @@ RunMachine measured_machine(const TrainOptions& train, int64_t threads, int64_t 
   const at::Device device = parse_device(train.device);
   const double peak = peak_flops_per_second(products, device);
   reset_peak_memory(device);
-  return {device, threads, static_cast<double>(processes) * peak, 3 * cost.flops_per_token,
-          3 * cost.output_flops_per_token};
+  return {.device = device,
+          .threads = threads,
+          .peak_flops_per_second = static_cast<double>(processes) * peak,
+          .flops_per_token = 3 * cost.flops_per_token,
+          .output_flops_per_token = 3 * cost.output_flops_per_token};
 }
 
 RunMetrics::RunMetrics(const std::filesystem::path& run, const RunMachine& machine, double seconds_before)
@@ -70,7 +73,8 @@ void RunMetrics::write(const StepRecord& r) {
                          {"device", machine_.device.str()},
                          {"threads", machine_.threads},
                          {"peak_flops_per_second", machine_.peak_flops_per_second},
-                         {"flops_per_token", machine_.flops_per_token}});
+                         {"flops_per_token", machine_.flops_per_token},
+                         {"command", machine_.command}});
   introduced_ = true;
   nlohmann::json record = metrics_record(r);
   const double speed = static_cast<double>(r.tokens_seen) / static_cast<double>(r.step) / r.seconds;

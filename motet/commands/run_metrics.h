@@ -6,14 +6,15 @@
 
 namespace motet {
 
-/// What the speed of a run is measured against: its line {"step", "device", "threads", "peak_flops_per_second",
-/// "flops_per_token"} stands before the first step that a process makes.
+/// What the speed of a run is measured against, and the command that is running: its line {"step", "device", "threads",
+/// "peak_flops_per_second", "flops_per_token", "command"} stands before the first step that a process makes.
 struct RunMachine {
   at::Device device = at::kCPU;
   int64_t threads = 1;
   double peak_flops_per_second = 0;   // of matrix products in the run's dtype
   double flops_per_token = 0;         // of training: three times those of a forward pass
   double output_flops_per_token = 0;  // of them: for logits
+  std::string command = {};
 };
 /// Measures the peak, of so many processes at once; what the measuring took does not count as the run's memory.
 RunMachine measured_machine(const TrainOptions&, int64_t threads, int64_t processes, const ModelCost&);

@@ -324,7 +324,9 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   }
   const auto made = [&](const TrainRun::Stopped& stopped) {
     if (done) return training.scored_again();
-    return training.run(measured_machine(run.train, threads, processes->size(), plan.cost), stopped);
+    RunMachine machine = measured_machine(run.train, threads, processes->size(), plan.cost);
+    machine.command = request.value("command", "");
+    return training.run(machine, stopped);
   };
   if (!processes->first()) {
     made([](const std::string&) {});

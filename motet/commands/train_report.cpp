@@ -21,8 +21,15 @@ using nlohmann::json;
 // The lines of metrics.jsonl by what they are about.
 struct Lines {
   std::vector<json> steps, evals, diagnoses;
-  json machine;
+  json machine;          // the last one
+  std::string commands;  // all that made steps, the first one first
 };
+
+// The same one twice in a row counts once.
+void add_command(std::string& all, const std::string& command) {
+  if (command.empty() || all == command || all.ends_with("\n" + command)) return;
+  all += (all.empty() ? "" : "\n") + command;
+}
 
 Lines lines_of(const std::filesystem::path& path) {
   Lines lines;
@@ -37,7 +44,7 @@ Lines lines_of(const std::filesystem::path& path) {
     else if (record.contains("layers"))
       lines.diagnoses.push_back(std::move(record));
     else
-      lines.machine = std::move(record);
+      lines.machine = std::move(record), add_command(lines.commands, lines.machine.value("command", ""));
   }
   return lines;
 }
@@ -186,7 +193,6 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
   if (!config.mixture.empty()) texts = " " + shell_quoted(config.mixture.front().path);
   if (config.data.documents == Documents::apart) texts += " --documents apart";
   if (task.empty() && context > train.context) texts += text(" -c ", train.context);
-  report.command = shown.command;
   report.further_commands = {
       {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},
       {"Evaluate", text("motet eval ", train.objective == Objective::masked ? "masked " : task, "-m ", folder, texts)}};
@@ -200,7 +206,8 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
 
 ReportData train_report(const std::filesystem::path& run, const RunConfig& config, const TextData& data,
                         ModelImpl& model, const TrainPresentation& shown) {
-  const Lines lines = lines_of(run / "metrics.jsonl");
+  Lines lines = lines_of(run / "metrics.jsonl");
+  add_command(lines.commands, shown.command);
   const json resolved = config.resolved();
   const std::string mechanism = resolved.at("model").at("attention").at("mechanism");
   ReportData report;
@@ -209,6 +216,7 @@ ReportData train_report(const std::filesystem::path& run, const RunConfig& confi
   report.version = kVersion;
   report.baseline = mechanism;
   report.configuration = toml_text(resolved);
+  report.command = lines.commands;
   if (!shown.sample.empty()) report.sample_prompt = shown.prompt, report.samples = {{mechanism, shown.sample}};
   add_commands(report, run, config, model.config().context, shown);
   if (lines.steps.empty()) return report;

@@ -11,10 +11,8 @@
 namespace motet {
 namespace {
 
-constexpr int kColours = 7, kShapes = 7;  // report.css and kMarks; mark 0 is the baseline's
-
-// Outlines within -6..6, drawn by the table, the legends and the charts.
-constexpr const char* kMarks[kShapes] = {
+// Outlines of shapes, the baseline's first, within -6..6, drawn by the table, the legends and the charts.
+constexpr const char* kOutlines[1 + kShapes] = {
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",                                         // disc
     "M-3.6-3.6h7.2v7.2h-7.2z",                                                    // square
     "M0-4.8 4.6 3.6h-9.2z",                                                       // triangle
@@ -60,10 +58,9 @@ class Marks {
   std::string operator()(const std::string& name) const {
     const auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end()) return "";
-    const int mark = mark_of(names_, baseline_, static_cast<size_t>(found - names_.begin()));
-    const int colour = mark == 0 ? 0 : 1 + (mark - 1) % kColours;
-    return "<svg class=\"mark c" + std::to_string(colour) +
-           "\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\"><use href=\"#mark" + std::to_string(mark % kShapes) +
+    const Mark mark = mark_of(names_, baseline_, static_cast<size_t>(found - names_.begin()));
+    return "<svg class=\"mark c" + std::to_string(mark.colour) +
+           "\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\"><use href=\"#mark" + std::to_string(mark.shape) +
            "\"/></svg>";
   }
 
@@ -240,7 +237,7 @@ Section reproduce_section(const ReportData& data) {
   if (!data.configuration.empty())
     body += "<h3>Configuration</h3>\n<pre class=\"code\" data-copy=\"configuration\" tabindex=\"0\">" +
             escaped_html(data.configuration) + "</pre>\n";
-  return {"reproduce", "Reproduce", paragraph("What made this page, and every setting it resolved to."), body};
+  return {"reproduce", "Reproduce", paragraph("What made this page, and the settings that it was made with."), body};
 }
 
 std::vector<Section> sections(const ReportData& data, const nlohmann::json& drawn) {
@@ -273,8 +270,8 @@ std::string head_html(const ReportData& data) {
       escaped_html(data.title) + "</title>\n<style>\n";
   out += report_style();
   out += "</style>\n</head>\n<body>\n<svg class=\"marks\" aria-hidden=\"true\"><defs>";
-  for (int shape = 0; shape < kShapes; ++shape)
-    out += "<path id=\"mark" + std::to_string(shape) + "\" d=\"" + kMarks[shape] + "\"/>";
+  for (int shape = 0; shape <= kShapes; ++shape)
+    out += "<path id=\"mark" + std::to_string(shape) + "\" d=\"" + kOutlines[shape] + "\"/>";
   return out + "</defs></svg>\n";
 }
 

@@ -267,10 +267,11 @@ std::vector<std::string> drawn_mechanisms(const ReportData& data) {
   return names;
 }
 
-int mark_of(const std::vector<std::string>& mechanisms, const std::string& baseline, size_t index) {
-  if (mechanisms[index] == baseline) return 0;
+Mark mark_of(const std::vector<std::string>& mechanisms, const std::string& baseline, size_t index) {
+  if (mechanisms[index] == baseline) return {};
   const auto before = mechanisms.begin() + static_cast<std::ptrdiff_t>(index);
-  return static_cast<int>(index) + (std::find(mechanisms.begin(), before, baseline) == before ? 1 : 0);
+  const int others = static_cast<int>(index) - (std::find(mechanisms.begin(), before, baseline) == before ? 0 : 1);
+  return {1 + others % kColours, 1 + others % kShapes};
 }
 
 json rounded(double value, int digits) {
@@ -290,8 +291,10 @@ json report_json(const ReportData& data, size_t picture_bytes) {
   };
   json out = {{"thinned", false},          {"mechanisms", json::array()}, {"points", json::array()},
               {"matrices", json::array()}, {"curves", json::array()},     {"axes", json::array()}};
-  for (size_t i = 0; i < names.size(); ++i)
-    out["mechanisms"].push_back({{"name", printable(names[i])}, {"mark", mark_of(names, data.baseline, i)}});
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto [colour, shape] = mark_of(names, data.baseline, i);
+    out["mechanisms"].push_back({{"name", printable(names[i])}, {"colour", colour}, {"shape", shape}});
+  }
   Axes axes;
   add_curves(data, index_of, axes, out);
   add_traces(data, axes, out);

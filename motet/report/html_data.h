@@ -17,8 +17,14 @@ std::string printable(std::string_view bytes);
 // Every mechanism that `data` draws, in order of first appearance.
 std::vector<std::string> drawn_mechanisms(const ReportData& data);
 
-// The mark of mechanism `index`: 0 for the baseline, the others count from 1.
-int mark_of(const std::vector<std::string>& mechanisms, const std::string& baseline, size_t index);
+// How a mechanism is drawn: a colour of report.css and a shape of html.cpp, of which 0 are the baseline's alone. The
+// others take turns with one shape less than colours, so that no two of 42 are the same.
+struct Mark {
+  int colour = 0, shape = 0;
+  bool operator==(const Mark&) const = default;
+};
+constexpr int kColours = 7, kShapes = 6;  // beside the baseline's
+Mark mark_of(const std::vector<std::string>& mechanisms, const std::string& baseline, size_t index);
 
 // `value` to `digits` significant digits; whole numbers stay exact; null when not finite.
 nlohmann::json rounded(double value, int digits = 5);

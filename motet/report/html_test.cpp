@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string_view>
 
 #include "motet/report/html_data.h"
@@ -203,10 +204,22 @@ TEST(HtmlReport, StaysBelowTwoMegabytesHoweverManyPictures) {
 
 TEST(HtmlReport, GivesTheBaselineItsOwnMark) {
   const std::vector<std::string> names = {"a", "base", "b"};
-  EXPECT_EQ(mark_of(names, "base", 0), 1);
-  EXPECT_EQ(mark_of(names, "base", 1), 0);
-  EXPECT_EQ(mark_of(names, "base", 2), 2);
-  EXPECT_EQ(mark_of(names, "", 2), 3);
+  EXPECT_EQ(mark_of(names, "base", 0), (Mark{1, 1}));
+  EXPECT_EQ(mark_of(names, "base", 1), (Mark{0, 0}));
+  EXPECT_EQ(mark_of(names, "base", 2), (Mark{2, 2}));
+  EXPECT_EQ(mark_of(names, "", 2), (Mark{3, 3}));
+}
+
+TEST(HtmlReport, FortyMechanismsLookDifferentAndNoneLikeTheBaseline) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back("m" + std::to_string(i));
+  std::set<std::pair<int, int>> seen;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Mark mark = mark_of(names, "m3", i);
+    EXPECT_TRUE(seen.emplace(mark.colour, mark.shape).second) << names[i];
+    EXPECT_EQ(mark.shape == 0, i == 3) << names[i];
+    EXPECT_EQ(mark.colour == 0, i == 3) << names[i];
+  }
 }
 
 TEST(HtmlReport, EvaluationsLieAtTheStepsWhereTheyWereMade) {

@@ -19,12 +19,8 @@ function fill(node, attributes, children) {
 const html = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) => fill(document.createElementNS(svgNamespace, tag), attributes, children);
 
-// Mark 0 is the baseline; seven shapes and seven other colours take turns. The same rule is in html.cpp.
-const colourClass = (m) => {
-  const mark = mechanisms[m].mark;
-  return "c" + (mark === 0 ? 0 : 1 + ((mark - 1) % 7));
-};
-const shapeOf = (m) => "#mark" + (mechanisms[m].mark % 7);
+const colourClass = (m) => "c" + mechanisms[m].colour;
+const shapeOf = (m) => "#mark" + mechanisms[m].shape;
 const markOf = (m) =>
     svg("svg", {class: "mark " + colourClass(m), viewBox: "-6 -6 12 12", "aria-hidden": "true"},
         svg("use", {href: shapeOf(m)}));

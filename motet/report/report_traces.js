@@ -7,6 +7,13 @@ figure("traces", (node) => {
     if (!lines[0].name.startsWith("layer ")) return `var(--c${1 + (i % 7)})`;
     return `color-mix(in oklab, var(--c1), var(--c4) ${Math.round((100 * i) / (lines.length - 1))}%)`;
   }
+  // Nor does colour alone tell them apart.
+  const kDashes = ["none", "7 3", "2 3", "8 3 2 3", "14 4", "4 6"];
+  function draw(element, i, lines) {
+    element.style.stroke = colour(i, lines);
+    if (lines.length > 1 && !lines[0].name.startsWith("layer ")) element.style.strokeDasharray = kDashes[i % kDashes.length];
+    return element;
+  }
   const number = (value) => quantity(value).replace("\u00a0", "").replace("-", "−");
 
   function traceChart(trace) {
@@ -31,9 +38,10 @@ figure("traces", (node) => {
       readout.replaceChildren(
           html("span", {}, index === null ? "at the end:" : `at step ${whole(step)}:`),
           ...lines.map((line, i) => {
-            const dot = html("i", {});
-            dot.style.background = colour(i, lines);
-            return html("span", {}, lines.length > 1 ? dot : null, `${line.name} `, html("b", {}, number(valueOf(line))));
+            const stroke = draw(svg("path", {class: "line", d: "M0 3H24"}), i, lines);
+            return html(
+                "span", {}, lines.length > 1 ? svg("svg", {class: "pen", viewBox: "0 0 24 6"}, stroke) : null,
+                `${line.name} `, html("b", {}, number(valueOf(line))));
           }));
       chart.setAttribute("aria-valuemin", first);
       chart.setAttribute("aria-valuemax", steps[steps.length - 1]);
@@ -81,9 +89,7 @@ figure("traces", (node) => {
               pen = "L";
               return point;
             });
-            const path = svg("path", {class: "line", d: d.join("")});
-            path.style.stroke = colour(i, lines);
-            if (line.x.length > 1) return path;
+            if (line.x.length > 1) return draw(svg("path", {class: "line", d: d.join("")}), i, lines);
             const dot = svg("circle", {cx: view.x(line.x[0]), cy: view.y(line.y[0]), r: 3});
             dot.style.fill = colour(i, lines);
             return dot;
