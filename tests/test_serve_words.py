@@ -135,4 +135,4 @@ def test_tokens_around_a_text_come_as_of_a_prompt_or_of_messages(server):
 
 def test_what_is_drawn_is_said_with_its_blanks(server):
     drawn = server.post("/motet/attention", {"text": "a b"})
-    assert drawn["tokens"] == [" a", " b"] and drawn["tokens_cut"] == 0
+    assert drawn["tokens"] == ["<s>", " a", " b"] and drawn["tokens_cut"] == 0

@@ -277,7 +277,8 @@ void Routes::attention(const HttpRequest& request, HttpReply reply) const {
   const json text = read_body(request.body).value("text", json());
   if (!text.is_string() || text.get_ref<const std::string&>().empty()) throw Refused(400, "text: want a text", "text");
   const int64_t most = std::min(kDrawnTokens, served.context);
-  const std::vector<int32_t> ids = encoded(text.get<std::string>(), "text", most);
+  std::vector<int32_t> ids = encoded(text.get<std::string>(), "text", most);
+  put_before(served.tokenizer, ids);
   if (ids.size() > static_cast<size_t>(most))
     throw Refused(400, motet::text("text: ", ids.size(), " tokens, want at most ", most), "text");
   send(reply, served.attention(ids));
