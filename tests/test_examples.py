@@ -84,10 +84,15 @@ def test_a_compared_model_keeps_the_form_in_which_it_was_trained(tokenizer, nois
     assert (tmp_path / "c" / "models" / "mha-seed1" / "chat_template.jinja").exists()
 
 
-def test_a_corpus_with_prompts_is_a_text(tmp_path):
+def test_a_corpus_with_prompts_is_no_file_of_examples(tmp_path):
     texts = lines(tmp_path / "web.jsonl", [{"prompt": "Write.", "text": "The quick brown fox. " * 20}] * 20)
-    done = run("train", *SIZES, "--steps", "1", texts, "--out", tmp_path / "r")
+    wanted = "web.jsonl': lines of JSON, want plain text, or a folder that motet data prepare makes of it"
+    for subcommand in ("train", "compare"):
+        assert wanted in refused(1, subcommand, *SIZES, "--steps", "1", texts, "--out", tmp_path / "r")
+    run("data", "prepare", texts, "-m", "bytes", "--out", tmp_path / "d").check_returncode()
+    done = run("train", *SIZES, "--steps", "1", tmp_path / "d", "--out", tmp_path / "r")
     assert done.returncode == 0, done.stderr
+    assert wanted in refused(1, "eval", "-m", tmp_path / "r", texts)
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "folder.jsonl" / "a.txt").write_text("To be or not to be. " * 100)
     done = run("train", *SIZES, "--steps", "1", tmp_path / "folder.jsonl", "--out", tmp_path / "f")

@@ -1,35 +1,35 @@
 #include "motet/data/corpus.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/utf8.h"
 #include "motet/data/builtin.h"
+#include "motet/data/documents.h"
 
 namespace motet {
 namespace {
 
 namespace fs = std::filesystem;
 
+// What has documents or has to be unpacked would be learned as the bytes that lie on the disk.
+void check_plain(const fs::path& file) {
+  const fs::path kind = file.extension();
+  std::error_code missing;
+  if (fs::exists(file, missing) && (kind == ".jsonl" || kind == ".gz" || kind == ".zst"))
+    fail("cannot use ", quote(file.string()), ": ", kind == ".jsonl" ? "lines of JSON" : "a packed file",
+         ", want plain text, or a folder that motet data prepare makes of it");
+}
+
 std::vector<fs::path> expand(const std::vector<std::string>& paths) {
   std::vector<fs::path> files;
   for (const std::string& path : paths) {
     std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      files.emplace_back(path);
-      continue;
+    for (const std::string& file : fs::is_directory(path, error) ? files_below(path) : std::vector{path}) {
+      check_plain(file);
+      files.emplace_back(file);
     }
-    std::vector<fs::path> found;
-    fs::directory_iterator entries(path, error);
-    if (error) fail("cannot read ", quote(path), ": ", error.message());
-    for (const auto& entry : entries) {
-      if (entry.path().extension() == ".txt" && !entry.is_directory(error)) found.push_back(entry.path());
-    }
-    if (found.empty()) fail("cannot read ", quote(path), ": the folder holds no *.txt");
-    std::sort(found.begin(), found.end());
-    files.insert(files.end(), found.begin(), found.end());
   }
   return files;
 }

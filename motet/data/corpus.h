@@ -12,9 +12,9 @@ struct Corpus {
   std::string name;  // for tables: "tiny Shakespeare (built-in)", a file's name, or "3 files, the first is a.txt"
 };
 
-// The files behind each other, a line break between two where the first does not end in one; a folder stands for the
-// *.txt directly in it, sorted; no path stands for the built-in text. Throws Error in one line that names the path:
-// missing, not readable, empty, binary (holds a zero byte), a folder without *.txt.
+// The files behind each other, a line break between two where the first does not end in one; a folder stands for its
+// files_below (data/documents.h); no path stands for the built-in text. Throws Error in one line that names the path:
+// missing, not readable, empty, binary (holds a zero byte), lines of JSON or packed, in a folder too.
 Corpus load_corpus(const std::vector<std::string>& paths);
 
 // Two views into one text.

@@ -1,5 +1,7 @@
 #include "motet/data/corpus.h"
 
+#include <filesystem>
+
 #include "motet/core/error.h"
 #include "motet/core/file.h"
 #include "motet/core/testing.h"
@@ -29,12 +31,29 @@ TEST(Corpus, FilesFollowEachOtherWithALineBreakBetween) {
   EXPECT_EQ(load_corpus({folder / "one"}).name, "one");
 }
 
-TEST(Corpus, AFolderStandsForItsTextFilesInOrder) {
+TEST(Corpus, AFolderStandsForTheTextsBelowItInOrder) {
   const TemporaryFolder folder;
-  write_file_atomic(folder / "b.txt", "b\n");
-  write_file_atomic(folder / "a.txt", "a\n");
-  write_file_atomic(folder / "c.md", "c\n");
-  EXPECT_EQ(load_corpus({folder.path().string()}).text, "a\nb\n");
+  std::filesystem::create_directories(folder.path() / "aa" / "deep");
+  std::filesystem::create_directories(folder.path() / ".hidden");
+  for (const char* name : {"b.txt", "a.txt", "aa/deep/c.txt", ".hidden/d.txt", "e.md"})
+    write_file_atomic(folder / name, std::string(name) + "\n");
+  EXPECT_EQ(load_corpus({folder.path().string()}).text, "a.txt\naa/deep/c.txt\nb.txt\n");
+}
+
+TEST(Corpus, WhatIsNotPlainIsRefusedInAFolderToo) {
+  const auto refused = [](const std::string& path) { return message_of<Error>([&] { load_corpus({path}); }); };
+  const std::string wanted = ", want plain text, or a folder that motet data prepare makes of it";
+  for (const auto& [name, what] : {std::pair("b.jsonl", "lines of JSON"), std::pair("b.jsonl.gz", "a packed file"),
+                                   std::pair("b.txt.gz", "a packed file"), std::pair("b.txt.zst", "a packed file")}) {
+    const TemporaryFolder folder;
+    for (const char* plain : {"a.txt", "c.txt"}) write_file_atomic(folder / plain, "a\n");
+    write_file_atomic(folder / name, "{\"text\": \"b\"}\n");
+    const std::string message = "cannot use '" + (folder / name) + "': " + what + wanted;
+    EXPECT_EQ(refused(folder / name), message);
+    EXPECT_EQ(refused(folder.path().string()), message);
+    EXPECT_EQ(refused(folder / "none.txt.gz"),
+              "cannot read '" + (folder / "none.txt.gz") + "': No such file or directory");
+  }
 }
 
 TEST(Corpus, FilesThatAreNoTextAreRefused) {
@@ -46,7 +65,8 @@ TEST(Corpus, FilesThatAreNoTextAreRefused) {
   EXPECT_EQ(refused(folder / "empty"), "cannot use '" + (folder / "empty") + "': the file is empty, want text");
   EXPECT_EQ(refused(folder / "binary"),
             "cannot use '" + (folder / "binary") + "': a zero byte at offset 2, want text and not binary data");
-  EXPECT_EQ(refused(folder.path().string()), "cannot read '" + folder.path().string() + "': the folder holds no *.txt");
+  EXPECT_EQ(refused(folder.path().string()),
+            "cannot read '" + folder.path().string() + "': the folder holds no *.txt or *.jsonl, packed or not");
 }
 
 TEST(Corpus, TheLastPartIsForValidation) {

@@ -26,6 +26,8 @@ bool is_text_file(const fs::path& path) {
   return (kind == ".txt" || kind == ".jsonl") && !path.filename().string().starts_with('.');
 }
 
+}  // namespace
+
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -43,8 +45,6 @@ std::vector<std::string> files_below(const std::string& folder) {
   std::sort(found.begin(), found.end());
   return found;
 }
-
-}  // namespace
 
 std::vector<InputFile> find_inputs(const std::vector<std::string>& paths, bool validation) {
   std::vector<InputFile> files;

@@ -27,9 +27,12 @@ struct InputFile {
   bool validation = false;
 };
 
-// The files that the paths stand for: a folder for all *.txt, *.jsonl and their .gz and .zst below it, sorted, hidden
-// ones left out. Throws Error for a path that is missing or a folder without such files, UsageError for standard input
-// given twice.
+// All *.txt, *.jsonl and their .gz and .zst below the folder, sorted, hidden ones left out. Throws Error for a folder
+// without such files.
+std::vector<std::string> files_below(const std::string& folder);
+
+// The files that the paths stand for, a folder for its files_below. Throws Error for a path that is missing, UsageError
+// for standard input given twice.
 std::vector<InputFile> find_inputs(const std::vector<std::string>& paths, bool validation);
 
 // A document, or a part of a long one.

@@ -239,7 +239,7 @@ std::string describe_options(const nlohmann::json& base) {
     out += "# of mechanism = \"" + entry.name + "\"\n";
     keys(entry.options, "# ", none);
   }
-  out += "\n[data]\n# text = [\"a.txt\", \"b.txt\"]  # files, folders of *.txt, or prepared data\n";
+  out += "\n[data]\n# text = [\"a.txt\", \"b.txt\"]  # plain texts, folders with *.txt below, or prepared data\n";
   out +=
       "# mixture = [[\"data/a\", 0.7], [\"data/b\", 0.3]]  # in place of text: sources with their parts of all rows\n";
   keys(data_options().table(), "", base.value("data", none));
