@@ -39,7 +39,7 @@ def test_completions_alone_are_learned(noise, tmp_path):
     scored = json.loads(run("eval", "-m", tmp_path / "r", held, "--json").stdout)[0]
     assert scored["tokens"] == row["tokens_scored"]
     assert scored["nats_per_token"] == pytest.approx(row["loss"], rel=1e-6) and scored["bits_per_byte"] == pytest.approx(row["bits_per_byte"], rel=1e-6)
-    assert "--stride: prepared data and examples" in refused(2, "eval", "-m", tmp_path / "r", held, "--stride", "8")
+    assert "--stride: a validation part, prepared data and examples" in refused(2, "eval", "-m", tmp_path / "r", held, "--stride", "8")
     said = run("generate", "-m", tmp_path / "r", "-p", noise[0]["prompt"], "-n", "4", "--temp", "0")
     assert said.stdout.rstrip("\n").endswith("=yes;"), said.stdout
 

@@ -12,6 +12,7 @@ import pytest
 from conftest import ENDLESS, MOTET, TINY, environment, last_checkpoint, records, refused, run
 
 LAYERS = ["--set", "model.num_layers=2"]
+ALL_WINDOWS = ["--set", "train.final_eval_windows=0"]  # as many as `motet eval` scores
 BESIDE = {"dcmha": {"mixed_entropy", "mixed_first_token", "pre_query_gate", "pre_key_gate", "post_query_gate", "post_key_gate"},
           "differential_v2": {"mixed_entropy", "mixed_first_token", "lambda"}, "mha": set()}  # fmt: skip
 
@@ -105,7 +106,7 @@ def check_drawn(page, folder):
 
 def test_the_report_shows_the_run_and_its_commands_work(tmp_path):
     out = tmp_path / "a run"
-    options = [*LAYERS, "--mechanism", "differential_v2", "--set", "train.diagnose_every=2"]
+    options = [*LAYERS, "--mechanism", "differential_v2", "--set", "train.diagnose_every=2", *ALL_WINDOWS]
     done = run("train", *TINY, *options, "--prompt", "To be", "-n", "5", "--out", out)
     assert done.returncode == 0, done.stderr
     page = Page(out / "report.html")
@@ -120,7 +121,10 @@ def test_the_report_shows_the_run_and_its_commands_work(tmp_path):
     for name in ("Evaluate", "Generate", "Go on with a larger budget"):
         words = shlex.split(page.code[name])
         assert words[0] == "motet" and str(out) in words
-        assert run(*words[1:], "-t", "1").returncode == 0, name
+        done = run(*words[1:], "-t", "1", *(["-o", "json"] if name == "Evaluate" else []))
+        assert done.returncode == 0, name
+        if name == "Evaluate":
+            assert json.loads(done.stdout)[0]["nats_per_token"] == pytest.approx(loss, rel=1e-6)
     assert [row["step"] for row in records(out) if "loss" in row] == list(range(1, 9))
     again = Page(out / "report.html")
     check_drawn(again, out)
@@ -155,6 +159,59 @@ def test_the_command_that_evaluates_keeps_documents_apart(tmp_path):
     scored = json.loads(run(*words[1:], "-t", "1", "-o", "json").stdout)
     losses = [row["validation_loss"] for row in records(folder) if "validation_loss" in row]
     assert scored[0]["nats_per_token"] == pytest.approx(losses[-1], rel=1e-7)
+
+
+def evaluations(folder):
+    """What the report's commands that evaluate print, by their headings, and the last validation loss."""
+    commands = {name: shlex.split(code) for name, code in Page(folder / "report.html").code.items() if name.startswith("Evaluate")}
+    losses = [row["validation_loss"] for row in records(folder) if "validation_loss" in row]
+    return {name: json.loads(run(*words[1:], "-t", "1", "-o", "json").stdout)[0] for name, words in commands.items()}, losses[-1]
+
+
+@pytest.mark.parametrize("kind", ["two texts", "shards", "examples", "hidden tokens"])
+def test_the_command_that_evaluates_scores_what_the_training_kept(kind, tmp_path):
+    one, two, more = tmp_path / "a.txt", tmp_path / "b.txt", ["--tokenizer", "bytes"]
+    one.write_text("".join(f"{i} times {i} is {i * i}\n" for i in range(300)))
+    two.write_text("".join(f"half of {i} is {i / 2}" for i in range(300)))
+    texts = [one, two]
+    if kind == "shards":  # without a validation part of their own
+        run("data", "prepare", *texts, "-m", "bytes", "--out", tmp_path / "d").check_returncode()
+        texts, more = [tmp_path / "d"], []
+    elif kind == "examples":
+        texts = [tmp_path / "a.jsonl"]
+        texts[0].write_text("".join(json.dumps({"prompt": f"{i}+{i}=", "completion": str(2 * i)}) + "\n" for i in range(300)))
+    elif kind == "hidden tokens":
+        more += ["--set", "train.objective=masked", "--set", "model.causal=false"]
+    run("train", *TINY, *ALL_WINDOWS, *more, "--validation", "0.15", *texts, "--out", tmp_path / "r").check_returncode()
+    scores, loss = evaluations(tmp_path / "r")
+    assert scores["Evaluate"]["nats_per_token"] == pytest.approx(loss, rel=1e-6)
+    assert scores["Evaluate"].get("text").endswith(" (validation)")
+
+
+@pytest.mark.parametrize("second", ["prepared", "text"])
+def test_the_command_that_evaluates_a_mixture_names_all_sources(second, tmp_path):
+    for name, word in (("a", "half"), ("b", "twice")):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{word} {i} is no {i % 7}\n" for i in range(600)))
+        options = ["--separator", "", "--validation-text", tmp_path / f"{name}.txt"] if name == "a" else []
+        run("data", "prepare", tmp_path / f"{name}.txt", *options, "-m", "bytes", "--out", tmp_path / name).check_returncode()
+    sources = [str(tmp_path / "a"), str(tmp_path / ("b" if second == "prepared" else "b.txt"))]
+    (tmp_path / "mixture.toml").write_text(f"[data]\nmixture = {json.dumps([[source, 0.5] for source in sources])}\n")
+    run("train", *TINY, *ALL_WINDOWS, "--config", tmp_path / "mixture.toml", "--out", tmp_path / "r").check_returncode()
+    scores, loss = evaluations(tmp_path / "r")
+    assert list(scores) == ["Evaluate"] and scores["Evaluate"]["nats_per_token"] == pytest.approx(loss, rel=1e-6)
+    assert scores["Evaluate"]["text"].count(" (validation)") == 2
+
+
+def test_a_mixture_of_texts_is_evaluated_text_by_text(tmp_path):
+    texts = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for text in texts:
+        text.write_text("".join(f"{text.stem} {i} is no {i % 7}\n" for i in range(600)))
+    (tmp_path / "mixture.toml").write_text(f"[data]\nmixture = {json.dumps([[str(text), 0.5] for text in texts])}\n")
+    run("train", *TINY, *ALL_WINDOWS, "--config", tmp_path / "mixture.toml", "--out", tmp_path / "r").check_returncode()
+    scores, loss = evaluations(tmp_path / "r")
+    assert list(scores) == [f"Evaluate {text}" for text in texts]
+    assert [score["text"] for score in scores.values()] == ["a.txt (validation)", "b.txt (validation)"]
+    assert sum(score["nats_per_token"] for score in scores.values()) / 2 == pytest.approx(loss, rel=0.01)
 
 
 def test_a_report_that_cannot_be_written_hides_nothing(tmp_path):

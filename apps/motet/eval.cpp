@@ -32,14 +32,14 @@ Subcommand eval_subcommand() {
                .help = "rotary positions of the model: model.attention.rope_scaling, rope_factor, rope_base; sizes of "
                        "a task: data.task.tokens; may be repeated",
                .kind = FlagKind::list}},
-      .positional =
-          {.field = "arguments",
-           .name = "[TASK] FILE",
-           .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "
-                   "motet data, or a .jsonl of examples; of a task of motet train --task none); without files: the "
-                   "built-in tiny Shakespeare",
-           .most = SIZE_MAX},
-      .examples = {"eval --list", "eval perplexity -m runs/first motet/data/tinyshakespeare.txt"}};
+      .positional = {.field = "arguments",
+                     .name = "[TASK] FILE",
+                     .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "
+                             "motet data, several of them too, or a .jsonl of examples; of a task of motet train "
+                             "--task none); without files: the "
+                             "built-in tiny Shakespeare",
+                     .most = SIZE_MAX},
+      .examples = {"eval --list", "eval perplexity -m runs/first --validation 0.1 motet/data/tinyshakespeare.txt"}};
 }
 
 }  // namespace motet

@@ -5,11 +5,10 @@
 #include "motet/commands/commands.h"
 #include "motet/commands/eval_masked.h"
 #include "motet/commands/eval_task.h"
+#include "motet/commands/eval_texts.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
-#include "motet/data/bounded_tokens.h"
-#include "motet/data/corpus.h"
 #include "motet/eval/multiple_choice/evaluate.h"
 #include "motet/eval/perplexity/perplexity.h"
 #include "motet/formats/gguf.h"
@@ -17,7 +16,6 @@
 #include "motet/ops/device.h"
 #include "motet/tasks/task.h"
 #include "motet/text/token_bytes.h"
-#include "motet/train/text_data.h"
 
 namespace motet {
 namespace {
@@ -140,42 +138,27 @@ Table choice_table(const ChoiceTask& task, const std::vector<ChoiceResult>& resu
   return table;
 }
 
-// What perplexity is measured on, read before the model: texts, prepared data, or examples, which a model must read.
-struct Scored {
-  std::optional<PreparedData> data;
-  std::string examples;  // their file; empty: there are none
-  Corpus corpus;
-
-  explicit Scored(const std::vector<std::string>& texts) {
-    if (texts.size() == 1 && is_prepared_data(texts[0]))
-      data = open_prepared_data(texts[0]);
-    else if (texts.size() == 1 && is_examples(texts[0]))
-      examples = texts[0];
-    else
-      corpus = load_corpus(texts);
-  }
-};
-
-// The name of what was scored, and the score: of the texts, of the answers of examples, or of the validation part of
-// prepared data (all of it when there is none).
+// The name of what was scored, and the score: of a whole text, of the answers of examples, or of tokens as training
+// scores them.
 std::pair<std::string, Perplexity> score(ModelImpl& model, const std::shared_ptr<const Tokenizer>& tokenizer,
-                                         const Companions& beside, const Scored& scored, PerplexityOptions options) {
+                                         const Companions& beside, const EvalTexts& scored, PerplexityOptions options) {
   if (!scored.examples.empty()) {
     options.documents_apart = true;
-    const ExampleRows rows(read_examples(scored.examples, *tokenizer, example_form(beside, *tokenizer)),
-                           perplexity_context(model, options), scored.examples);
+    std::vector<Example> examples = read_examples(scored.examples, *tokenizer, example_form(beside, *tokenizer));
+    if (scored.validation > 0)
+      examples.erase(examples.begin(),
+                     examples.end() - num_validation_examples(examples.size(), scored.validation, scored.examples));
+    const ExampleRows rows(examples, perplexity_context(model, options), scored.examples);
     if (const std::string remark = rows.remark(); !remark.empty()) log_warn(text(scored.examples, ": ", remark));
-    return {fs::path(scored.examples).filename().string(),
+    return {fs::path(scored.examples).filename().string() + (scored.validation > 0 ? " (validation)" : ""),
             token_perplexity(model, rows, token_byte_counts(*tokenizer), options)};
   }
-  if (scored.data) {
-    const PreparedData& data = *scored.data;
-    tokenizer_of(data, tokenizer);
-    const BoundedTokens tokens(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(), data.name);
-    return {data.name + (data.validation ? " (validation)" : ""),
-            token_perplexity(model, tokens, token_byte_counts(*tokenizer), options)};
+  if (scored.whole_text()) {
+    const Corpus& corpus = scored.sources[0].corpus;
+    return {corpus.name, text_perplexity(model, *tokenizer, corpus.text, options)};
   }
-  return {scored.corpus.name, text_perplexity(model, *tokenizer, scored.corpus.text, options)};
+  const EvalTokens part = eval_tokens(scored, tokenizer);
+  return {part.name, token_perplexity(model, *part.tokens, token_byte_counts(*tokenizer), options)};
 }
 
 }  // namespace
@@ -190,7 +173,8 @@ int run_eval(const json& request) {
   const std::string name = take_task(files);
   if (name == kMasked) return run_eval_masked(request, files);
   if (is_task(name)) {
-    refuse_flags(request, name, {"ctx_size", "stride", "documents", "positions", "logit_bits", "logit_scale", "items"});
+    refuse_flags(request, name,
+                 {"ctx_size", "stride", "validation", "documents", "positions", "logit_bits", "logit_scale", "items"});
     if (!files.empty()) fail_usage(name, ": its episodes are made, want no file");
     output_format(request);
     request_threads(request);
@@ -198,15 +182,13 @@ int run_eval(const json& request) {
     return 0;
   }
   const ChoiceTask* task = find_task(name);
-  if (task) refuse_flags(request, name, {"stride", "documents", "positions", "logit_bits", "logit_scale"});
+  if (task)
+    refuse_flags(request, name, {"stride", "validation", "documents", "positions", "logit_bits", "logit_scale"});
   if (!task) refuse_flags(request, name, {"limit", "items"});
   const fs::path folder = model_folder(request, "model");
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
-  std::optional<Scored> scored;
-  if (!task) scored.emplace(files);
-  if (scored && !scored->data && scored->examples.empty() && asked.documents == Documents::apart)
-    fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
+  const EvalTexts scored = task ? EvalTexts() : open_eval_texts(files, asked);
   const at::Device device = parse_device(asked.device);
   Checkpoint checkpoint = open_checkpoint(folder);
   const std::vector<int64_t> windows = windows_of(asked.ctx_size);
@@ -228,7 +210,7 @@ int run_eval(const json& request) {
                                       .documents_apart = asked.documents == Documents::apart,
                                       .positions = asked.positions,
                                       .rounding = {asked.logit_bits, asked.logit_scale}};
-      auto scores = score(*model, tokenizer, companions_of(checkpoint), *scored, options);
+      auto scores = score(*model, tokenizer, companions_of(checkpoint), scored, options);
       what = scores.first;
       all.push_back(std::move(scores.second));
       if (!std::isfinite(all.back().nats_per_token))

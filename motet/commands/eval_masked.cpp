@@ -3,18 +3,16 @@
 #include <cmath>
 
 #include "motet/checkpoints/checkpoint.h"
+#include "motet/commands/eval_texts.h"
 #include "motet/commands/request.h"
 #include "motet/core/error.h"
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
-#include "motet/data/bounded_tokens.h"
-#include "motet/data/corpus.h"
 #include "motet/models/lengthen.h"
 #include "motet/ops/device.h"
 #include "motet/text/token_bytes.h"
 #include "motet/train/objective.h"
 #include "motet/train/score.h"
-#include "motet/train/text_data.h"
 
 namespace motet {
 namespace {
@@ -28,25 +26,17 @@ struct Scored {
   bool whole;                                   // a text, of which no token is left out
 };
 
-Scored read_texts(const std::vector<std::string>& texts, const std::shared_ptr<const Tokenizer>& tokenizer,
-                  Documents documents) {
-  const bool prepared = texts.size() == 1 && is_prepared_data(texts[0]);
-  if (documents == Documents::apart && !prepared)
-    fail_usage("--documents: 'apart' needs documents, want prepared data (motet data prepare)");
-  if (!prepared) {
-    if (texts.size() == 1 && is_examples(texts[0])) fail_usage(texts[0], " has examples, want a text for masked");
-    const Corpus corpus = load_corpus(texts);
-    std::vector<int32_t> ids = tokenizer->encode(corpus.text);
-    if (ids.empty()) fail("eval: ", corpus.name, " has no tokens, want at least 1");
-    ids.push_back(0);
-    return {corpus.name, std::make_shared<MemoryTokens>(std::move(ids)), true};
+Scored read_texts(const EvalTexts& texts, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  if (!texts.examples.empty()) fail_usage(texts.examples, " has examples, want a text for masked");
+  if (!texts.whole_text()) {
+    EvalTokens part = eval_tokens(texts, tokenizer);
+    return {std::move(part.name), std::move(part.tokens), false};
   }
-  const PreparedData data = open_prepared_data(texts[0]);
-  tokenizer_of(data, tokenizer);
-  return {data.name + (data.validation ? " (validation)" : ""),
-          std::make_shared<BoundedTokens>(data.validation ? data.validation : data.train, tokenizer->vocabulary_size(),
-                                          data.name),
-          false};
+  const Corpus& corpus = texts.sources[0].corpus;
+  std::vector<int32_t> ids = tokenizer->encode(corpus.text);
+  if (ids.empty()) fail("eval: ", corpus.name, " has no tokens, want at least 1");
+  ids.push_back(0);
+  return {corpus.name, std::make_shared<MemoryTokens>(std::move(ids)), true};
 }
 
 // The windows side by side; of a text, a shorter one behind them has the tokens that are left.
@@ -96,7 +86,7 @@ int run_eval_masked(const json& request, const std::vector<std::string>& texts) 
     fail_usage("eval: masked of a causal model, which hides what follows, want motet eval perplexity");
   checkpoint.config = lengthened(checkpoint.config, given > checkpoint.config.context ? given : 0, json::object());
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
-  const Scored scored = read_texts(texts, tokenizer, asked.documents);
+  const Scored scored = read_texts(open_eval_texts(texts, asked), tokenizer);
   Model model = load_for_scoring(checkpoint, asked, parse_device(asked.device));
   const auto all = static_cast<int64_t>(scored.tokens->size()) - 1;
   const int64_t window = given > 0 ? given : std::clamp<int64_t>(all, 1, checkpoint.config.context);

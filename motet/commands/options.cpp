@@ -77,6 +77,11 @@ const Fields<EvalRequest>& eval_options() {
        "too; "
        "by default that context"},
       {"stride", &E::stride, {0, 1e9}, "perplexity: tokens from one window to the next; 0: a whole window"},
+      {"validation",
+       &E::validation,
+       {0, 0.9},
+       "perplexity, masked: the last part of the texts alone, as a training with the same --validation keeps it; 0: "
+       "all"},
       {"positions", &E::positions, {0, 1000}, "perplexity: nats a token of N equal parts of the window; 0: none"},
       {"documents",
        &E::documents,

@@ -37,6 +37,7 @@ const nlohmann::json& train_defaults();
 struct EvalRequest {
   int64_t batch_size = 0, stride = 0, positions = 0;
   std::string ctx_size;  // "": the model's context; "128,512": one after the other
+  double validation = 0;
   Documents documents = Documents::packed;
   int64_t limit = 0;
   std::string items;

@@ -177,6 +177,21 @@ void add_facts(ReportData& report, const Lines& lines, const RunConfig& run, con
     report.facts.emplace_back("Memory at most", fixed(bytes * 1e-6, 0) + " MB");
 }
 
+// The texts of each evaluation of a run, behind what names it beside others. A mixture takes a validation part of each
+// source, as `eval` does where one of them is prepared; of texts alone it would take that of all together.
+std::vector<std::pair<std::string, std::string>> evaluated_texts(const RunConfig& config) {
+  std::string all;
+  std::vector<std::pair<std::string, std::string>> each;
+  bool together = config.mixture.empty();
+  for (const std::string& path : config.texts) all += " " + shell_quoted(path);
+  for (const MixtureSource& source : config.mixture) {
+    together |= is_prepared_data(source.path);
+    each.emplace_back(" " + source.path, " " + shell_quoted(source.path));
+    all += " " + shell_quoted(source.path);
+  }
+  return together ? std::vector{std::pair(std::string(), all)} : each;
+}
+
 // `context`: of the model, which may be longer than that of the run.
 void add_commands(ReportData& report, const std::filesystem::path& run, const RunConfig& config, int64_t context,
                   const TrainPresentation& shown) {
@@ -187,15 +202,17 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
     more = train.steps > 0    ? text(" --steps ", 2 * train.steps)
            : train.tokens > 0 ? text(" --tokens ", 2 * train.tokens)
                               : text(" --minutes ", 2 * train.minutes);
-  std::string texts;
-  for (const std::string& path : config.texts) texts += " " + shell_quoted(path);
   const std::string task = config.task.is_null() ? "" : config.task.at("name").get<std::string>() + " ";
-  if (!config.mixture.empty()) texts = " " + shell_quoted(config.mixture.front().path);
-  if (config.data.documents == Documents::apart) texts += " --documents apart";
-  if (task.empty() && context > train.context) texts += text(" -c ", train.context);
+  std::string options;
+  if (task.empty()) options += text(" --validation ", json(config.data.validation).dump());
+  if (config.data.documents == Documents::apart) options += " --documents apart";
+  if (task.empty() && context > train.context) options += text(" -c ", train.context);
   report.further_commands = {
-      {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more},
-      {"Evaluate", text("motet eval ", train.objective == Objective::masked ? "masked " : task, "-m ", folder, texts)}};
+      {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more}};
+  for (const auto& [what, texts] : evaluated_texts(config))
+    report.further_commands.push_back(
+        {"Evaluate" + what,
+         text("motet eval ", train.objective == Objective::masked ? "masked " : task, "-m ", folder, options, texts)});
   if (config.model.causal && task.empty())
     report.further_commands.push_back(
         {"Generate", text("motet generate -m ", folder, " -p ",

@@ -141,6 +141,12 @@ std::vector<Example> read_examples(const std::string& path, const Tokenizer& tok
   return all;
 }
 
+size_t num_validation_examples(size_t examples, double fraction, const std::string& where) {
+  const auto kept = static_cast<size_t>(static_cast<double>(examples) * fraction);
+  if (kept == 0) fail(where, ": has ", examples, " examples, want enough for a validation part of ", fraction);
+  return kept;
+}
+
 ExampleRows::ExampleRows(const std::vector<Example>& examples, int64_t context, const std::string& where)
     : context_(static_cast<uint64_t>(context)), tokens_({}) {
   std::vector<int32_t> ids;

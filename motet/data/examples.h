@@ -36,6 +36,9 @@ bool is_examples(const std::string& path);
 // does not begin with that of its beginning; and for a file without examples.
 std::vector<Example> read_examples(const std::string& path, const Tokenizer&, const ExampleForm&);
 
+// How many of so many examples, the last ones, are for validation. Throws Error that begins with `where` for none.
+size_t num_validation_examples(size_t examples, double fraction, const std::string& where);
+
 // Rows of `context` tokens of whole examples, one behind another in their order, filled up with the last token; every
 // example is a document. What is longer than a row is cut at its end.
 class ExampleRows : public TokenSequence {

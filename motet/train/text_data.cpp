@@ -5,7 +5,6 @@
 #include "motet/core/error.h"
 #include "motet/core/log.h"
 #include "motet/data/bounded_tokens.h"
-#include "motet/data/corpus.h"
 #include "motet/data/hash.h"
 #include "motet/ops/device.h"
 #include "motet/text/readers/load.h"
@@ -43,32 +42,12 @@ nlohmann::json hashes_of(const PreparedData& data) {
   return all;
 }
 
-// A text or prepared data, before it is known by which tokenizer.
-struct OpenedSource {
-  std::string name;
-  Corpus corpus;
-  std::optional<PreparedData> prepared;  // in place of the corpus
-};
-
-OpenedSource open_source(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    if (!is_prepared_data(path)) continue;
-    if (paths.size() > 1) fail_usage(path, " is prepared data and there are other texts, want it alone");
-    PreparedData data = open_prepared_data(path);
-    return {.name = data.name, .corpus = {}, .prepared = std::move(data)};
-  }
-  Corpus corpus = load_corpus(paths);
-  return {.name = corpus.name, .corpus = std::move(corpus), .prepared = std::nullopt};
-}
-
 // Rows of examples; the last of them are for validation.
 TextData load_examples(const RunConfig& run, std::shared_ptr<const Tokenizer> tokenizer, const ExampleForm& form) {
   const std::string& path = run.texts.front();
   if (!tokenizer) fail_usage(path, ": examples have no tokenizer of their own, want --init or --tokenizer");
   const std::vector<Example> all = read_examples(path, *tokenizer, form);
-  const auto kept = static_cast<size_t>(static_cast<double>(all.size()) * run.data.validation);
-  if (kept == 0)
-    fail(path, ": has ", all.size(), " examples, want enough for a validation part of ", run.data.validation);
+  const size_t kept = num_validation_examples(all.size(), run.data.validation, path);
   Hash64 hash;
   for (const Example& example : all)
     for (size_t i = 0; i < example.ids.size(); ++i)
@@ -101,9 +80,6 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const std::vector<OpenedSource>& 
 }
 
 using Tokens = std::shared_ptr<const TokenSequence>;
-struct Halves {
-  Tokens train, validation;
-};
 
 Halves halves_of(const PreparedData& prepared, const Tokenizer& tokenizer, double kept_for_validation) {
   const auto bounded = [&](const Tokens& tokens) -> Tokens {
@@ -138,6 +114,22 @@ std::vector<std::string> TextData::words(std::span<const int64_t> ids) const {
   std::vector<std::string> all;
   for (const int64_t id : ids) all.push_back(task->word(static_cast<int32_t>(id)));
   return all;
+}
+
+OpenedSource open_source(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (!is_prepared_data(path)) continue;
+    if (paths.size() > 1) fail_usage(path, " is prepared data and there are other texts, want it alone");
+    PreparedData data = open_prepared_data(path);
+    return {.name = data.name, .corpus = {}, .prepared = std::move(data)};
+  }
+  Corpus corpus = load_corpus(paths);
+  return {.name = corpus.name, .corpus = std::move(corpus), .prepared = std::nullopt};
+}
+
+Halves halves_of(const OpenedSource& source, const Tokenizer& tokenizer, double kept_for_validation) {
+  return source.prepared ? halves_of(*source.prepared, tokenizer, kept_for_validation)
+                         : halves_of(source.corpus, tokenizer, kept_for_validation);
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const PreparedData& data, std::shared_ptr<const Tokenizer> given) {
@@ -181,8 +173,7 @@ TextData load_text_data(const RunConfig& run, std::shared_ptr<const Tokenizer> t
   uint64_t begin = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
     const OpenedSource& source = sources[i];
-    const Halves own = source.prepared ? halves_of(*source.prepared, *data.tokenizer, run.data.validation)
-                                       : halves_of(source.corpus, *data.tokenizer, run.data.validation);
+    const Halves own = halves_of(source, *data.tokenizer, run.data.validation);
     check_length(source.name, own, run.train.context);
     train.push_back(own.train), validation.push_back(own.validation);
     const nlohmann::json hashes =

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "motet/data/batches.h"
+#include "motet/data/corpus.h"
 #include "motet/data/examples.h"
 #include "motet/data/prepared.h"
 #include "motet/tasks/task.h"
@@ -31,6 +32,24 @@ struct TextData {
   /// What a person reads in place of ids, one behind another.
   std::vector<std::string> words(std::span<const int64_t> ids) const;
 };
+
+/// A text or prepared data, before it is known by which tokenizer.
+struct OpenedSource {
+  std::string name;
+  Corpus corpus;
+  std::optional<PreparedData> prepared;  // in place of the corpus
+};
+
+/// Throws what load_corpus and open_prepared_data throw, UsageError for prepared data beside another path.
+OpenedSource open_source(const std::vector<std::string>& paths);
+
+struct Halves {
+  std::shared_ptr<const TokenSequence> train, validation;
+};
+
+/// The tokens of a source: of prepared data with a validation part both of its own, else the last of them for
+/// validation, of a text by its bytes.
+Halves halves_of(const OpenedSource&, const Tokenizer&, double kept_for_validation);
 
 /// Reads and splits the texts of a run, as tokens of `tokenizer` or, without one, of that which the run names; or maps
 /// prepared data (motet data prepare, llm.c), which has its own tokenizer and may have its own validation part; or each

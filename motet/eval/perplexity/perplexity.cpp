@@ -157,9 +157,13 @@ Perplexity text_perplexity(ModelImpl& model, const Tokenizer& tokenizer, std::st
 
 Perplexity token_perplexity(ModelImpl& model, const TokenSequence& tokens, std::span<const int32_t> token_bytes,
                             const PerplexityOptions& options) {
-  if (options.stride > 0) fail_usage("--stride: prepared data and examples are scored window by window, want a text");
-  if (options.positions > 0) fail_usage("--positions: of a text, not of prepared data and examples");
-  if (options.rounding.bits > 0) fail_usage("--logit-bits: of a text, not of prepared data and examples");
+  if (options.stride > 0)
+    fail_usage(
+        "--stride: a validation part, prepared data and examples are scored window by window, want a whole text");
+  if (options.positions > 0)
+    fail_usage("--positions: of a whole text, not of a validation part, prepared data and examples");
+  if (options.rounding.bits > 0)
+    fail_usage("--logit-bits: of a whole text, not of a validation part, prepared data and examples");
   const int64_t context = perplexity_context(model, options), windows = num_eval_windows(tokens, context);
   Progress progress("perplexity", windows);
   const WindowScore score =
