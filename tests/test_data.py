@@ -128,6 +128,7 @@ def test_the_document_token_is_the_tokenizers_own(tmp_path):
         ids = json.loads(run("tokenize", "-m", tokenizer, "-p", "to be", "--json").stdout)["ids"]
         tokens, starts = shard(tmp_path / name / "train-00000.tokens")
         assert list(tokens) == first + ids and list(starts) == [0]
+    assert "the first there is of <|endoftext|>, <|begin_of_text|> and <s>" in " ".join(run("data", "--help").stdout.split())
 
 
 # ---- bad input
@@ -308,7 +309,9 @@ def test_documents_apart_train_and_evaluate_otherwise(plays, tmp_path):
 def test_compare_takes_prepared_data(plays, tmp_path):
     done = run("compare", *TINY, plays, "--mechanisms", "mha,dcmha", "--documents", "apart", "--seeds", "1", "--out", tmp_path / "r")
     assert done.returncode == 0, done.stderr
-    assert "plays" in done.stdout and (tmp_path / "r" / "report.html").exists()
+    assert "plays" in done.stdout
+    # docs/environment.md says so
+    assert {path.name for path in (tmp_path / "r").iterdir()} == {"config.toml", "metrics.jsonl", "report.html", "results.json", "table.json", "models"}
 
 
 def test_another_tokenizer_is_refused(plays, model, tmp_path):

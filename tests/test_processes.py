@@ -330,6 +330,13 @@ def test_who_ignores_that_children_end_may_start_them(tmp_path):
     assert process.returncode == 0, errors
 
 
+def test_the_dry_run_of_the_documents_works():
+    commands = re.findall(r"^motet (train .*--dry-run) TEXT", (ROOT / "docs/scale.md").read_text(), re.MULTILINE)
+    assert len(commands) == 1
+    done = run(*commands[0].split())
+    assert done.returncode == 0 and "# 64 processes of 1 examples each" in done.stdout, done.stderr
+
+
 def test_what_is_wrong_is_told_once(tmp_path):
     message = refused(2, "train", *SMALL, "--steps", "2", "--processes", "3", "--out", tmp_path / "run")
     assert message == "motet: train.batch_size: 32 examples for 3 processes, want a multiple of 3"

@@ -184,6 +184,13 @@ def test_what_may_change_leaves_the_losses_as_they_were(change, copy, never_stop
     assert own[:100] == other[:100]
 
 
+def test_what_may_change_is_what_the_documents_say():
+    table = re.search(r"kFree\{(.*?)\};", (ROOT / "motet/train/resume.cpp").read_text(), re.DOTALL)[1]
+    sentence = re.search(r"^A resumed run may have a larger budget (.*?)\. ?\n?Anything else", (ROOT / "docs/training.md").read_text(), re.DOTALL | re.MULTILINE)
+    said = {word if "." in word else f"train.{word}" for word in re.findall(r"`([^`]+)`", sentence[1])}
+    assert set(re.findall(r'"([^"]+)"', table)) == said | {"train.steps", "train.tokens", "train.minutes"}
+
+
 def test_a_larger_budget_goes_on_and_the_rates_follow_it(copy):
     done = run("train", "--resume", copy, "-t", "1", "--steps", "300")
     assert done.returncode == 0, done.stderr

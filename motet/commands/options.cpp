@@ -196,7 +196,7 @@ const Fields<PrepareRequest>& prepare_options() {
        {{"auto", "auto"}, {"txt", "txt"}, {"jsonl", "jsonl"}},
        "of the inputs; auto: by the file's name, txt for standard input"},
       {"document_token", &P::document_token,
-       "stands before each document, or none; auto: <|endoftext|> or <s>, if there is one"},
+       "stands before each document, or none; auto: the first there is of <|endoftext|>, <|begin_of_text|> and <s>"},
       {"shard_tokens", &P::shard_tokens, {1000, 1e12}, "tokens of each file but the last"}};
   return table;
 }
