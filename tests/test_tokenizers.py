@@ -430,6 +430,9 @@ def test_tokenize_refuses_in_one_line(trained, tmp_path):
     assert "gives the text alone" in refused(2, "tokenize", "-m", "bytes", "-p", "97", "--decode", "--count")
     out = tmp_path / "new.json"
     train = ["tokenize", "--train", "--vocab-size", "300", "--out", out]
+    for name, what in ("a.jsonl", "lines of JSON"), ("a.txt.gz", "a packed file"):
+        (tmp_path / name).write_text('{"text": "a"}')
+        assert f"cannot use '{tmp_path / name}': {what}, want plain text" in refused(1, *train, tmp_path / name)
     assert "--prompt" in refused(2, *train, "-p", "x")
     assert "the text is empty" in refused(1, *train, stdin="")
     assert not out.exists()

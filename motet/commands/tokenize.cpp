@@ -13,6 +13,7 @@
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
 #include "motet/core/utf8.h"
+#include "motet/data/corpus.h"
 #include "motet/formats/json.h"
 #include "motet/report/table.h"
 #include "motet/text/bpe/bpe_trainer.h"
@@ -226,6 +227,9 @@ int train(const json& request) {
   const std::string out = request.value("out", "tokenizer.json");
   std::vector<std::string> paths = paths_of(request);
   if (paths.empty()) paths = {"-"};
+  for (const std::string& path : paths)
+    if (const std::string other = other_than_text(path); !other.empty())
+      fail("cannot use ", quote(path), ": ", other, ", want plain text");
   BpeTrainer trainer;
   int64_t done = 0;
   Progress reading("read", 0);

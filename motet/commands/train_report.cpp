@@ -207,6 +207,7 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
   if (task.empty()) options += text(" --validation ", json(config.data.validation).dump());
   if (config.data.documents == Documents::apart) options += " --documents apart";
   if (task.empty() && context > train.context) options += text(" -c ", train.context);
+  if (train.matmul_precision == Precision::high) options += " --precision high";
   report.further_commands = {
       {shown.done ? "Go on with a larger budget" : "Go on", "motet train --resume " + folder + more}};
   for (const auto& [what, texts] : evaluated_texts(config))

@@ -13,21 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What has documents or has to be unpacked would be learned as the bytes that lie on the disk.
-void check_plain(const fs::path& file) {
-  const fs::path kind = file.extension();
-  std::error_code missing;
-  if (fs::exists(file, missing) && (kind == ".jsonl" || kind == ".gz" || kind == ".zst"))
-    fail("cannot use ", quote(file.string()), ": ", kind == ".jsonl" ? "lines of JSON" : "a packed file",
-         ", want plain text, or a folder that motet data prepare makes of it");
-}
-
 std::vector<fs::path> expand(const std::vector<std::string>& paths) {
   std::vector<fs::path> files;
   for (const std::string& path : paths) {
     std::error_code error;
     for (const std::string& file : fs::is_directory(path, error) ? files_below(path) : std::vector{path}) {
-      check_plain(file);
+      if (const std::string other = other_than_text(file); !other.empty())
+        fail("cannot use ", quote(file), ": ", other,
+             ", want plain text, or a folder that motet data prepare makes of it");
       files.emplace_back(file);
     }
   }
@@ -35,6 +28,13 @@ std::vector<fs::path> expand(const std::vector<std::string>& paths) {
 }
 
 }  // namespace
+
+std::string other_than_text(const std::string& file) {
+  const fs::path kind = fs::path(file).extension();
+  std::error_code missing;
+  if (!fs::exists(file, missing)) return "";
+  return kind == ".jsonl" ? "lines of JSON" : kind == ".gz" || kind == ".zst" ? "a packed file" : "";
+}
 
 Corpus load_corpus(const std::vector<std::string>& paths) {
   if (paths.empty()) return {.text = std::string(builtin_text()), .name = "tiny Shakespeare (built-in)"};

@@ -17,6 +17,10 @@ struct Corpus {
 // missing, not readable, empty, binary (holds a zero byte), lines of JSON or packed, in a folder too.
 Corpus load_corpus(const std::vector<std::string>& paths);
 
+// "lines of JSON" or "a packed file", by the name of a file that is there; "" of plain text. Their bytes are not what
+// is to be learned.
+std::string other_than_text(const std::string& file);
+
 // Two views into one text.
 struct Split {
   std::string_view train;
