@@ -13,6 +13,7 @@ try:
     if int(transformers.__version__.split(".")[0]) < 5:
         raise ImportError(f"this is {transformers.__version__}")
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 except ImportError as error:
     raise ImportError(
         f"motet.huggingface: transformers 5 is missing ({error}), want `pip install transformers`"
@@ -29,3 +30,5 @@ AutoModel.register(MotetConfig, MotetModel, exist_ok=True)
 AutoModelForCausalLM.register(MotetConfig, MotetForCausalLM, exist_ok=True)
 AutoModelForMaskedLM.register(MotetConfig, MotetForMaskedLM, exist_ok=True)
 AutoTokenizer.register(MotetConfig, fast_tokenizer_class=transformers.PreTrainedTokenizerFast, exist_ok=True)
+# Trainer shifts labels under label smoothing for the names of this table, to which `register` adds nothing.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["motet"] = MotetForCausalLM.__name__
