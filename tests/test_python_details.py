@@ -144,6 +144,9 @@ def test_scale_causality_and_window_are_the_layers():
     out, qkv = attended(mask=windows, is_causal=False)
     bounds = dict(key_begin=torch.tensor([1, 0]), key_end=torch.tensor([5, 5]))
     assert torch.equal(out, motet.composed_attention(*qkv, causal=True, window=2, **bounds))
+    both_ways = windows.clamp_max(1) * attention_interface._BOTH_WAYS
+    out, qkv = attended(mask=both_ways, is_causal=True)
+    assert torch.equal(out, motet.composed_attention(*qkv, **bounds))
     layer = torch.nn.Module()
     layer.is_causal = False
     out, qkv = attended(layer)
@@ -160,6 +163,8 @@ def test_masks_and_biases_add_up():
         assert torch.equal(attended(mask=mask)[0], motet.composed_attention(*qkv, bias=hidden))
         both = attended(mask=mask, position_bias=bias)[0]
         assert torch.equal(both, motet.composed_attention(*qkv, bias=hidden + bias))
+        of_all = hidden[:, :, :1].expand(-1, -1, 5, -1)
+        assert torch.equal(attended(mask=mask[:, :, :1])[0], motet.composed_attention(*qkv, bias=of_all))
 
 
 def test_a_padded_sequence_without_tokens_sees_nothing():

@@ -5,6 +5,7 @@ from motet.composed import composed_attention
 
 # Keyword arguments of other attention functions that change the result and that this one does not have.
 _UNSUPPORTED = ("softcap", "s_aux", "head_mask", "cache")
+_BOTH_WAYS = -1  # in place of a window: tokens see what comes before and behind
 
 
 def register_hf(name="motet"):
@@ -14,8 +15,8 @@ def register_hf(name="motet"):
     Served: MHA, GQA and MQA, causal or not, sliding windows, key-value caches, position biases, and padding. A 2-D
     padding mask whose real tokens lie together (left or right padding) becomes key_begin and key_end; any other mask
     (packed sequences, chunks, image blocks, holes, static caches, masks made under torch.compile, a 4-D mask of one's
-    own) becomes a bias [B,1,T,S], -inf where it hides. A query that sees nothing gives 0. No attention weights are
-    returned.
+    own) becomes a bias [B,1,T,S], -inf where it hides. Causality is what the mask says, then the call, then the layer. A
+    query that sees nothing gives 0. No attention weights are returned.
 
     Raises ImportError where transformers is missing or has no AttentionInterface; the registered function raises
     ValueError for attention dropout, softcap, sinks (s_aux), head masks, and a 4-D mask of integers.
@@ -48,8 +49,8 @@ def attention_forward(
     **more,
 ):
     """query [B,H,T,D], key [B,G,S,D], value [B,G,S,E] -> (out [B,T,H,E], None). attention_mask as the function of that
-    name makes it: None, bool [B,S] (True = a token), int32 [B,S] (a window's keys at tokens) or [B,1,T,S] bool or
-    additive."""
+    name makes it: None, bool [B,S] (True = a token), int32 [B,S] (at tokens a window's keys, or _BOTH_WAYS) or [B,1,T,S]
+    bool or additive; T may be 1, of a mask for all queries."""
     for argument in _UNSUPPORTED:
         if more.get(argument) is not None:
             raise ValueError(f"motet attention: {argument} is set, want None or another attn_implementation")
@@ -57,7 +58,8 @@ def attention_forward(
         raise ValueError(f"motet attention: dropout is {dropout}, want attention_dropout 0 in the configuration")
     seen = {"bias": position_bias}
     if attention_mask is not None and attention_mask.dim() == 2 and attention_mask.dtype == torch.int32:
-        is_causal, sliding_window = True, getattr(attention_mask, "window", None) or int(attention_mask.max())
+        window = getattr(attention_mask, "window", None) or int(attention_mask.max())  # a copy's highest is 0: padding
+        is_causal, sliding_window = window > 0, window
         attention_mask = attention_mask.bool()
     if attention_mask is None or attention_mask.dim() == 2:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -68,6 +70,8 @@ def attention_forward(
     else:
         bias = additive(attention_mask[:, :, :, : key.shape[2]], query.dtype)
         seen["bias"] = bias if position_bias is None else bias + position_bias
+    if seen["bias"] is not None:
+        seen["bias"] = seen["bias"].expand(-1, -1, query.shape[2], -1)
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     return composed_attention(q, k, v, scale=scaling, **seen), None
 
@@ -76,8 +80,8 @@ def attention_mask(
     batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, **more
 ):
     """The mask that a model hands to attention_forward: where causality and bounds say it all, and the model lets them,
-    None or bool [B,S]; where a window hides keys too, int32 [B,S] of its size at tokens, for not every layer names
-    its window to attention_forward; else bool [B,1,T,S]."""
+    None or bool [B,S]; where a window hides keys too, or tokens see both ways, int32 [B,S] of its size or _BOTH_WAYS at
+    tokens, for not every layer tells that to attention_forward; else bool [B,1,T,S]."""
     from transformers import masking_utils
 
     masks = dict(q_offset=q_offset, kv_offset=kv_offset, attention_mask=attention_mask)
@@ -88,9 +92,10 @@ def attention_mask(
         left = more.get("allow_is_bidirectional_skip", False) if anywhere else more.get("allow_is_causal_skip", True)
         fits, padding = _padding(kv_length, kv_offset, attention_mask)
         if left and fits and (anywhere or _aligned(q_length, kv_length, q_offset, kv_offset)):
-            if not 0 < window < kv_length:
+            if not anywhere and not 0 < window < kv_length:
                 return padding
             padding = torch.ones(batch_size, kv_length, device=more.get("device")) if padding is None else padding
+            window = _BOTH_WAYS if anywhere else window
             seen = padding.int() * window
             seen.window = window  # spares a wait for the device; lost with a copy
             return seen
