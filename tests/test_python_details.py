@@ -174,8 +174,16 @@ def test_a_padded_sequence_without_tokens_sees_nothing():
     assert torch.equal(out, motet.composed_attention(*qkv, **bounds)) and (out[0] == 0).all()
 
 
-@pytest.mark.parametrize("argument", ["softcap", "s_aux", "head_mask", "cache"])
+UNKNOWN = ["softcap", "s_aux", "sinks", "head_mask", "cache", "indices", "block_indices", "anything"]
+
+
+@pytest.mark.parametrize("argument", UNKNOWN)
 def test_what_changes_the_result_and_is_not_there_is_refused(argument):
     with pytest.raises(ValueError, match=f"{argument} is set, want None"):
         attended(**{argument: torch.ones(4)})
     attended(**{argument: None})
+
+
+def test_what_changes_nothing_is_passed_over():
+    given = dict(position_ids=torch.arange(5), use_cache=True, num_items_in_batch=torch.tensor(3), max_length_q=5)
+    assert torch.equal(attended(**given)[0], attended()[0])

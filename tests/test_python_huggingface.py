@@ -183,6 +183,15 @@ def test_what_it_lacks_is_refused(given, words):
         attention_interface.attention_forward(torch.nn.Module(), q, q, q, None, **given)
 
 
+def test_a_model_of_sparse_attention_is_refused():
+    sparse = dict(num_hidden_layers=1, qk_rope_head_dim=8, qk_nope_head_dim=8, kv_lora_rank=8, q_lora_rank=8, v_head_dim=8)
+    indexer = dict(index_n_heads=2, index_head_dim=16, index_topk=2)
+    model = transformers.DeepseekV32ForCausalLM(transformers.DeepseekV32Config(**{**SIZES, **sparse, **indexer}))
+    model.set_attn_implementation("motet")
+    with pytest.raises(ValueError, match="motet attention: indices is set, want None or another attn_implementation"):
+        model(IDS)
+
+
 def test_a_mask_of_integers_with_four_dimensions_is_refused():
     model = made("llama")
     model.set_attn_implementation("motet")

@@ -3,8 +3,14 @@ import torch
 
 from motet.composed import composed_attention
 
-# Keyword arguments of other attention functions that change the result and that this one does not have.
-_UNSUPPORTED = ("softcap", "s_aux", "head_mask", "cache")
+# What models hand on to attention functions that changes nothing here: what it says the mask says too, or it is for the
+# layers around. All else may change the result, as the chosen keys of sparse attention (indices, block_indices) do.
+_HARMLESS = frozenset((
+    "position_ids", "cache_position", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx",
+    "use_cache", "logits_to_keep", "labels", "num_items_in_batch", "token_type_ids", "special_tokens_mask", "return_dict",
+    "output_attentions", "output_hidden_states", "output_router_logits", "deterministic", "position_embeddings",
+    "image_sizes", "grid_thw", "max_seqlen",
+))
 _BOTH_WAYS = -1  # in place of a window: tokens see what comes before and behind
 
 
@@ -19,7 +25,8 @@ def register_hf(name="motet"):
     query that sees nothing gives 0. No attention weights are returned.
 
     Raises ImportError where transformers is missing or has no AttentionInterface; the registered function raises
-    ValueError for attention dropout, softcap, sinks (s_aux), head masks, and a 4-D mask of integers.
+    ValueError for attention dropout, a 4-D mask of integers, and every argument that it does not know, such as softcap,
+    sinks (s_aux, sinks), head masks and the chosen keys of sparse attention (indices, block_indices).
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"register_hf: name is {name!r}, want a name")
@@ -51,8 +58,8 @@ def attention_forward(
     """query [B,H,T,D], key [B,G,S,D], value [B,G,S,E] -> (out [B,T,H,E], None). attention_mask as the function of that
     name makes it: None, bool [B,S] (True = a token), int32 [B,S] (at tokens a window's keys, or _BOTH_WAYS) or [B,1,T,S]
     bool or additive; T may be 1, of a mask for all queries."""
-    for argument in _UNSUPPORTED:
-        if more.get(argument) is not None:
+    for argument, given in more.items():
+        if given is not None and argument not in _HARMLESS:
             raise ValueError(f"motet attention: {argument} is set, want None or another attn_implementation")
     if dropout:
         raise ValueError(f"motet attention: dropout is {dropout}, want attention_dropout 0 in the configuration")
