@@ -214,14 +214,17 @@ class MotetForCausalLM(_ForTokens, GenerationMixin):
         use_cache=None,
         logits_to_keep=0,
         past_key_values=None,
+        token_type_ids=None,
+        documents=None,
         **more,
     ):
         """As MotetModel, with logits [B,T,V] and, of labels [B,T] (the ids themselves; -100: none), the mean loss.
         logits_to_keep: of so many last tokens, or of the places in a tensor; 0: of all."""
         of_loss = {name: more.pop(name) for name in ("num_items_in_batch", "shift_labels") if name in more}
         cache = past_key_values if cache is None else cache
+        kinds = dict(token_type_ids=token_type_ids, documents=documents)
         made = self.model(
-            input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache, return_dict=True, **more
+            input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache, return_dict=True, **kinds, **more
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else logits_to_keep
         hidden = made.last_hidden_state
@@ -252,13 +255,21 @@ class MotetForMaskedLM(_ForTokens):
 
     @can_return_tuple
     def forward(
-        self, input_ids=None, attention_mask=None, position_ids=None, inputs_embeds=None, labels=None, **more
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        inputs_embeds=None,
+        labels=None,
+        documents=None,
+        **more,
     ):
-        """As MotetModel, with logits [B,T,V] and, of labels [B,T] (what a hidden token is; -100: none), the mean loss."""
+        """As MotetModel, with logits [B,T,V] and, of labels [B,T] (what a hidden token is; -100: none), the mean loss. The
+        first arguments stand in BERT's order."""
         of_loss = {name: more.pop(name) for name in ("num_items_in_batch",) if name in more}
-        made = self.model(
-            input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, return_dict=True, **more
-        )
+        given = dict(inputs_embeds=inputs_embeds, token_type_ids=token_type_ids, documents=documents)
+        made = self.model(input_ids, attention_mask, position_ids, return_dict=True, **given, **more)
         logits = self.logits(made.last_hidden_state)
         loss = None
         if labels is not None:
