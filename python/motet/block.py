@@ -118,7 +118,7 @@ class Embedding:
 
 
 class MaskedHead(nn.Module):
-    """BERT's head of hidden tokens, up to the output matrix [V,E]: norm(activation(dense x)); `bias` [V] belongs behind."""
+    """BERT's head of hidden tokens around an output matrix [V,E]: norm(activation(dense x)) before it, `bias` [V] behind."""
 
     def __init__(self, config):
         super().__init__()
@@ -129,5 +129,6 @@ class MaskedHead(nn.Module):
         self.norm = norm(c, width)
         self.register_parameter("bias", nn.Parameter(self.dense.weight.new_zeros(c["vocab_size"])))
 
-    def forward(self, x):
-        return self.norm(self.activation(self.dense(x)))
+    def forward(self, x, output):
+        """[...,V] of x [...,C]; output: the function of the matrix."""
+        return output(self.norm(self.activation(self.dense(x)))) + self.bias

@@ -237,7 +237,7 @@ class Mechanism(nn.Module):
         wanted = _DTYPES if autocast else (weight.dtype,)
         if x.dtype not in wanted:
             self.refuse(name, f"of dtype {x.dtype}", f"the parameters' {weight.dtype}")
-        if x.device != weight.device:
+        if x.device != weight.device and not weight.is_meta:  # accelerate fetches what is on a disk when the projection runs
             self.refuse(name, f"on {x.device}", f"the parameters' device {weight.device}")
 
     def _check_positions(self, name, positions, x, count):

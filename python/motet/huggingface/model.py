@@ -38,11 +38,11 @@ class MotetPreTrainedModel(PreTrainedModel):
         if not initialize(module, self.config):
             super()._init_weights(module)
 
-    def _precision(self):
-        """What the products of float32 parameters are computed in: what config.autocast says."""
-        if self.config.autocast is None or self.dtype != torch.float32 or self.device.type == "meta":
+    def _precision(self, x):
+        """What the products of float32 parameters with x are computed in: what config.autocast says."""
+        if self.config.autocast is None or self.dtype != torch.float32 or x.device.type == "meta":
             return contextlib.nullcontext()
-        return torch.autocast(self.device.type, dtype=getattr(torch, self.config.autocast))
+        return torch.autocast(x.device.type, dtype=getattr(torch, self.config.autocast))
 
 
 class MotetModel(MotetPreTrainedModel):
@@ -83,7 +83,7 @@ class MotetModel(MotetPreTrainedModel):
         if self.config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError("motet: output_attentions is set, want False: the operator keeps no attention maps")
         cache = self._cache(past_key_values if cache is None else cache, use_cache)
-        with self._precision():
+        with self._precision(input_ids if inputs_embeds is None else inputs_embeds):
             rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
             past = 0 if cache is None else cache.get_seq_length()
             now = seen(rows, past, attention_mask, position_ids, documents, self.config.causal)
@@ -181,10 +181,10 @@ class _ForTokens(MotetPreTrainedModel):
 
     def logits(self, hidden):
         """[...,V] of hidden states [...,C]."""
-        with self._precision():
+        with self._precision(hidden):
             if self.config.head != "masked":
                 return self.lm_head(hidden)
-            return self.lm_head(self.masked_head(hidden)) + self.masked_head.bias
+            return self.masked_head(hidden, lambda x: self.lm_head(x))  # a module as argument would be moved by accelerate
 
     def resize_token_embeddings(self, *arguments, **named):
         """As transformers does; the bias of a masked head grows with zeros."""
