@@ -228,17 +228,17 @@ class Mechanism(nn.Module):
         return bias
 
     def _check_states(self, name, x, width):
-        """Hidden states [B,T,width] that the projections take: their dtype, or any under autocast, on their device."""
+        """Hidden states [B,T,width] that the projections take: their dtype, or any under autocast and where they are
+        quantized, on their device."""
         check_tensor(type(self).__name__, name, x)
         if x.dim() != 3 or x.shape[-1] != width:
             self.refuse(name, f"of shape {list(x.shape)}", f"[B, T, {width}]")
-        weight = self.q_proj.weight
-        autocast = x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
-        wanted = _DTYPES if autocast else (weight.dtype,)
-        if x.dtype not in wanted:
-            self.refuse(name, f"of dtype {x.dtype}", f"the parameters' {weight.dtype}")
-        if x.device != weight.device and not weight.is_meta:  # accelerate fetches what is on a disk when the projection runs
-            self.refuse(name, f"on {x.device}", f"the parameters' device {weight.device}")
+        own, autocast = self._dtype(), x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
+        if x.dtype not in (_DTYPES if autocast or own is None else (own,)):
+            self.refuse(name, f"of dtype {x.dtype}", "a floating dtype" if own is None else f"the parameters' {own}")
+        device = x.device if own is None else self.q_proj.weight.device
+        if x.device != device and device.type != "meta":  # accelerate fetches what is on a disk when the projection runs
+            self.refuse(name, f"on {x.device}", f"the parameters' device {device}")
 
     def _check_positions(self, name, positions, x, count):
         check_tensor(type(self).__name__, name, positions)
@@ -290,6 +290,11 @@ class Mechanism(nn.Module):
 
     def refuse(self, name, value, want):
         raise ValueError(f"{type(self).__name__}: {name} is {value}, want {want}")
+
+    def _dtype(self):
+        """That of the projections, or None where they are quantized."""
+        weight = self.q_proj.weight  # a method in torch's own quantized layers
+        return weight.dtype if isinstance(weight, torch.Tensor) and weight.is_floating_point() else None
 
     def head_dim(self):
         heads, given = self.options["num_heads"], self.options["head_dim"]
@@ -356,4 +361,4 @@ class Mechanism(nn.Module):
             return self.relative_bias[layers.bucket(distance, self.causal)].permute(0, 3, 1, 2)
         slopes = layers.alibi_slopes(self.softmax_heads)
         slopes = torch.tensor(slopes, dtype=torch.float64, device=distance.device).view(1, -1, 1, 1)
-        return (slopes * -distance.abs().unsqueeze(1).double()).to(self.q_proj.weight.dtype)
+        return (slopes * -distance.abs().unsqueeze(1).double()).to(self._dtype() or torch.float32)
