@@ -43,3 +43,37 @@ def test_an_encoders_first_arguments_stand_in_berts_order():
     assert not torch.allclose(model(ids(), mask, None, places).logits, want)
     of_berts = list(inspect.signature(transformers.BertForMaskedLM.forward).parameters)[:6]
     assert list(inspect.signature(type(model).forward).parameters)[:6] == of_berts
+
+
+def gradients(model, scale=1.0):
+    model.zero_grad()
+    (model(ids(), labels=ids()).loss * scale).backward()
+    return [parameter.grad.clone() / scale for parameter in model.parameters()]
+
+
+def test_training_of_a_float16_folder_loses_no_gradients():
+    small, logger = 2.0**-20, transformers.utils.logging.get_logger("motet.huggingface.model")
+    want = gradients(made("dcmha").train(), small)
+    model = made("dcmha", autocast="float16").train()
+    logger.warning_once.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        said = []
+        patch.setattr(type(logger), "warning", lambda self, message, *more, **named: said.append(message))
+        for _ in range(2):
+            equal(gradients(model, small), want, rtol=0, atol=0)
+    assert len(said) == 1 and "want fp16=True of Trainer" in said[0]
+
+
+def test_autocast_is_the_callers_then_the_folders():
+    model, logits = made("dcmha", autocast="float16"), lambda: model(ids()).logits.dtype
+    assert logits() == torch.float16
+    model.train()
+    assert logits() == torch.float32
+    with torch.no_grad():
+        assert logits() == torch.float16
+    for dtype in (torch.float16, torch.bfloat16):
+        with torch.autocast("cpu", dtype=dtype):
+            assert logits() == dtype
+            assert model.eval() is model and logits() == dtype
+    model.config.autocast = "bfloat16"
+    assert logits() == torch.bfloat16

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast, MaskedLMOutput
-from transformers.utils import can_return_tuple
+from transformers.utils import can_return_tuple, logging
 
 from motet.block import Block, Embedding, MaskedHead, norm
 from motet.folder import settings_of
@@ -14,6 +14,12 @@ from motet.huggingface.cache import CACHE, MotetCache
 from motet.huggingface.config import MotetConfig
 from motet.huggingface.initialize import initialize
 from motet.huggingface.seen import seen
+
+_LOGGER = logging.get_logger(__name__)
+_NOT_SCALED = (
+    "motet: autocast is float16 in config.json and the loss is not scaled, training computes in float32, want fp16=True of "
+    "Trainer, or torch.autocast and a GradScaler"
+)
 
 
 class MotetLayer(GradientCheckpointingLayer, Block):
@@ -39,10 +45,16 @@ class MotetPreTrainedModel(PreTrainedModel):
             super()._init_weights(module)
 
     def _precision(self, x):
-        """What the products of float32 parameters with x are computed in: what config.autocast says."""
-        if self.config.autocast is None or self.dtype != torch.float32 or x.device.type == "meta":
+        """What the products of float32 parameters with x are computed in: what config.autocast says where the caller opened
+        no autocast. In training it is not float16 then: gradients would be lost, for nobody scales the loss."""
+        kind, wanted = x.device.type, self.config.autocast
+        if wanted is None or self.dtype != torch.float32 or kind == "meta" or torch.is_autocast_enabled(kind):
             return contextlib.nullcontext()
-        return torch.autocast(x.device.type, dtype=getattr(torch, self.config.autocast))
+        if wanted == "float16" and self.training and torch.is_grad_enabled():
+            if not torch.compiler.is_compiling():
+                _LOGGER.warning_once(_NOT_SCALED)
+            return contextlib.nullcontext()
+        return torch.autocast(kind, dtype=getattr(torch, self.config.autocast))
 
 
 class MotetModel(MotetPreTrainedModel):
