@@ -490,6 +490,9 @@ REFUSED = {
         reset(config(attention_options={"num_heads": 4}), attention_options={"num_heads": 8})
     ),
     "num_attention_heads is 2, want 4 as": lambda: reset(config(), num_attention_heads=2).save_pretrained("nowhere"),
+    "motet: unknown argument 'atention_mask'; nearest is 'attention_mask'": lambda: made("coca")(ids(), atention_mask=PADDED),
+    "motet: unknown argument 'document'; nearest is 'documents'": lambda: made("bert")(ids(), document=PADDED),
+    "motet: unknown argument 'is_causal'": lambda: made("coca")(ids(), is_causal=False),
     "token types were given, want none": lambda: made("plain")(ids(), token_type_ids=torch.zeros(2, 9, dtype=torch.long)),
 }
 

@@ -1,12 +1,13 @@
 """Models of Motet as models of transformers."""
 import contextlib
+import inspect
 
 import torch
 from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast, MaskedLMOutput
-from transformers.utils import can_return_tuple, logging
+from transformers.utils import TransformersKwargs, can_return_tuple, logging
 
 from motet.block import Block, Embedding, MaskedHead, norm
 from motet.folder import settings_of
@@ -14,12 +15,22 @@ from motet.huggingface.cache import CACHE, MotetCache
 from motet.huggingface.config import MotetConfig
 from motet.huggingface.initialize import initialize
 from motet.huggingface.seen import seen
+from motet.options import nearest
 
 _LOGGER = logging.get_logger(__name__)
 _NOT_SCALED = (
     "motet: autocast is float16 in config.json and the loss is not scaled, training computes in float32, want fp16=True of "
     "Trainer, or torch.autocast and a GradScaler"
 )
+# What transformers and accelerate hand to any model, and what changes nothing in these. is_causal is the configuration's.
+_HARMLESS = {*TransformersKwargs.__annotations__, "cache_position", "return_dict"} - {"is_causal"}
+
+
+def _refuse_unknown(given):
+    """TypeError for arguments of a forward that nobody knows; None says nothing."""
+    for name in (name for name, value in given.items() if value is not None and name not in _HARMLESS):
+        known = {*_HARMLESS, *inspect.signature(MotetForCausalLM.forward).parameters} - {"self", "more", name}
+        raise TypeError(f"motet: unknown argument {name!r}{nearest(name, known)}")
 
 
 class MotetLayer(GradientCheckpointingLayer, Block):
@@ -85,13 +96,14 @@ class MotetModel(MotetPreTrainedModel):
         output_hidden_states=None,
         output_attentions=None,
         past_key_values=None,
-        **ignored,
+        **more,
     ):
         """input_ids [B,T], or rows of the embedding inputs_embeds [B,T,E]; attention_mask, position_ids and documents as
         motet.huggingface.seen takes them; cache, a MotetCache, may be called past_key_values. hidden_states are the
         embedding and each layer's output, the last normed."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("motet: input_ids and inputs_embeds are both given or both missing, want one of them")
+        _refuse_unknown(more)
         if self.config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError("motet: output_attentions is set, want False: the operator keeps no attention maps")
         cache = self._cache(past_key_values if cache is None else cache, use_cache)
