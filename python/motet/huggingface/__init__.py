@@ -4,8 +4,9 @@
     model = transformers.AutoModelForCausalLM.from_pretrained(FOLDER)
 
 MotetConfig, MotetForCausalLM and MotetForMaskedLM (encoders) are registered with the Auto classes. FOLDER is what
-`motet train` wrote, or what `motet convert FOLDER --to motet` made of a published layout; save_pretrained writes what
-`motet` reads. MotetCache holds the keys of generate().
+`motet train` wrote, or what `motet convert FOLDER --to motet` made of a published layout; save_pretrained of these two
+models writes what `motet` reads. MotetModel is their trunk: what it saves lacks an output matrix, and transformers alone
+reads it. MotetCache holds the keys of generate().
 """
 try:
     import transformers

@@ -69,7 +69,7 @@ class MotetPreTrainedModel(PreTrainedModel):
 
 
 class MotetModel(MotetPreTrainedModel):
-    """Token ids to hidden states behind the final norm."""
+    """Token ids to hidden states behind the final norm: the trunk of both models, whose folders `motet` does not read."""
 
     def __init__(self, config):
         super().__init__(config)
