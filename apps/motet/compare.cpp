@@ -25,12 +25,7 @@ Subcommand compare_subcommand() {
                                   .help = "go on with this comparison: what has ended stays; more seeds, "
                                           "mechanisms and sizes may be named"}} +
                configuration_flags(compare_defaults()),
-      .positional =
-          {.field = "texts",
-           .name = "TEXT",
-           .help = "plain texts, folders with *.txt below, or one folder of motet data, or one .jsonl of examples "
-                   "(default: the built-in tiny Shakespeare)",
-           .most = SIZE_MAX},
+      .positional = training_texts(),
       .examples = {"compare",
                    "compare --mechanisms mha,dcmha --sweep train.learning_rate=2e-3,4e-3 --steps 50 --out runs/three",
                    "compare --resume runs/three --seeds 4"}};

@@ -108,4 +108,13 @@ std::vector<Flag> operator+(std::vector<Flag> first, const std::vector<Flag>& se
   return first;
 }
 
+Positional training_texts() {
+  return {.field = "texts",
+          .name = "TEXT",
+          .help =
+              "plain texts, folders with *.txt below, or one folder of motet data, or one .jsonl of examples "
+              "(default: the built-in tiny Shakespeare)",
+          .most = SIZE_MAX};
+}
+
 }  // namespace motet

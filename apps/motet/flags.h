@@ -26,6 +26,9 @@ std::vector<Flag> flags_of(const OptionTable&, const std::map<std::string, Shown
 /// `base`.
 std::vector<Flag> configuration_flags(const nlohmann::json& base);
 
+/// The texts of train and compare.
+Positional training_texts();
+
 /// Puts flags behind others.
 std::vector<Flag> operator+(std::vector<Flag>, const std::vector<Flag>&);
 

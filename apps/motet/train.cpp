@@ -44,12 +44,7 @@ Subcommand train_subcommand() {
                              .kind = FlagKind::toggle}} +
           flags_of(train_request_options().table(), {{"prompt", {.letter = "p"}}, {"n_predict", {.letter = "n"}}}) +
           configuration_flags(train_defaults()),
-      .positional =
-          {.field = "texts",
-           .name = "TEXT",
-           .help = "plain texts, folders with *.txt below, or one folder of motet data, or one .jsonl of examples "
-                   "(default: the built-in tiny Shakespeare)",
-           .most = SIZE_MAX},
+      .positional = training_texts(),
       .examples = {"train --mechanism dcmha --steps 100 --out runs/first", "train --resume runs/first --steps 200",
                    "train --set model.attention.num_heads=8 --learning-rate 1e-3 --steps 20"}};
 }
