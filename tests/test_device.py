@@ -54,11 +54,27 @@ def test_a_benchmark_names_the_device_that_it_measured(what):
     assert {row["device"] for row in rows} == {"cpu"}
 
 
+def test_a_benchmark_of_decoding_compares_keys_in_fewer_bits_with_those_as_computed():
+    shape, *more = BENCHES["infer"]
+    rows = json.loads(run("bench", "infer", "-o", "json", "--shape", shape.replace("depth=0", "depth=16"), *more, "--mechanisms", "mha,dcmha",
+                          "--weights", "float32", "--cache-types", "int8,model,float16").stdout)  # fmt: skip
+    kept = {row["program"]: row for row in rows}
+    assert list(kept) == [f"motet {name} float32{kind}" for name in ("mha", "dcmha") for kind in ("", ", int8 cache", ", float16 cache")]
+    for name in "mha", "dcmha":
+        whole, byte, half = (kept[f"motet {name} float32{kind}"] for kind in ("", ", int8 cache", ", float16 cache"))
+        assert half["cache_bytes"] * 2 == whole["cache_bytes"] > byte["cache_bytes"]
+        assert whole["logits_error"] == 0 < half["logits_error"] < byte["logits_error"] < 0.05, "it reads what is kept"
+        assert byte["compared_with"] == half["compared_with"] == "motet mha float32"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["infer", "--weights", "int4"], "unknown weight type 'int4'"),
         (["infer", "--rivals", "vllm"], "unknown rival 'vllm'"),
+        (["infer", "--cache-types", "model,int4"], "unknown --cache-types 'int4'"),
+        (["infer", "--cache-types", "int8"], "--cache-types: int8 beside rivals, which are compared with keys kept as computed"),
+        (["train", "--cache-types", "int8"], "--cache-types is given for train, want it for infer"),
         (["infer", "--repeats", "1"], "--repeats: 1 is below 2"),
         (["attention", "--dtype", "int8"], "unknown --dtype 'int8'"),
         (["train", "--dtype", "float16"], "unknown --dtype 'float16'"),

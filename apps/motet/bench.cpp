@@ -11,6 +11,7 @@ Subcommand bench_subcommand() {
                                                       {"dtype", {.value = "TYPE"}},
                                                       {"mechanisms", {.value = "LIST"}},
                                                       {"weights", {.value = "LIST"}},
+                                                      {"cache_types", {.value = "LIST"}},
                                                       {"rivals", {.value = "LIST"}},
                                                       {"device", {.value = "NAME"}},
                                                       {"python", {.value = "PATH"}},

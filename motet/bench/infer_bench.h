@@ -2,11 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "motet/bench/timing.h"
 #include "motet/core/fields.h"
+#include "motet/generate/options.h"
 #include "motet/models/model.h"
 
 namespace motet {
@@ -30,6 +32,8 @@ struct InferModel {
   std::string name;
   Model model;
   WeightType weights = WeightType::float32;
+  CacheType cache = CacheType::model;
+  std::optional<size_t> near = {};  // the model with these weights whose keys are kept as computed
 };
 
 /// A program of bench/ that takes part, and the one of ours that it is measured against.
@@ -60,14 +64,15 @@ struct InferRates {
 
 struct InferResult {
   std::string name, version;      // version: of a rival
-  double logits_error = 0;        // largest difference to the first model's, of its largest logit; rivals alone
+  double logits_error = 0;        // largest difference, of the largest logit, to what the model or rival is held to
   std::vector<InferRates> rates;  // one a case
   int64_t model_bytes = 0, cache_bytes = 0;  // ours: matrices and vectors; keys and values at the largest depth
 };
 
 /// Ours first, then the rivals; all take turns case by case, repeat by repeat, every other time backwards. Before that
-/// every rival computes the logits of one prompt: throws Error when those of a float32 rival differ by more than 1e-3
-/// of the largest.
+/// every rival computes the logits of one prompt, and so does every model whose keys are kept in fewer bits: throws
+/// Error when those of a float32 rival differ from the first model's by more than 1e-3 of the largest, of fewer bits by
+/// more than these allow.
 std::vector<InferResult> measure_inference(const InferBench&);
 
 }  // namespace motet

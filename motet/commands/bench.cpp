@@ -114,14 +114,17 @@ int run_bench(const nlohmann::json& request) {
                                                                        {"soak", {"serve"}},
                                                                        {"turn", {"serve"}},
                                                                        {"processes", {"processes"}},
-                                                                       {"weights", {"infer", "serve"}}};
+                                                                       {"weights", {"infer", "serve"}},
+                                                                       {"cache_types", {"infer"}}};
   const std::string what = request.value("what", "");
   const Run run = value_of(all, what, "benchmark");
   for (const auto& [field, takers] : of_some) {
     if (!request.contains(field) || std::ranges::find(takers, what) != takers.end()) continue;
     std::string names;
     for (const std::string& name : takers) names += (names.empty() ? "" : name == takers.back() ? " or " : ", ") + name;
-    fail_usage("--", field, " is given for ", what, ", want it for ", names);
+    std::string flag = field;
+    std::ranges::replace(flag, '_', '-');
+    fail_usage("--", flag, " is given for ", what, ", want it for ", names);
   }
   for (const char* field : {"dtype", "mechanisms", "rivals", "recompute"})
     if (request.value("goals", false) && request.contains(field))

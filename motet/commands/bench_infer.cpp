@@ -57,7 +57,35 @@ std::vector<WeightType> weight_types(const std::string& given, const std::option
   return types;
 }
 
-std::string model_name(const std::string& name, WeightType type) { return text(name, " ", motet::name(type)); }
+// How a model is kept.
+struct Kept {
+  WeightType weights;
+  CacheType cache;
+};
+
+// Of --weights and --cache-types: keys as computed first, which the others are held to.
+std::vector<Kept> kept_as(const std::vector<WeightType>& weights, const std::string& cache_types) {
+  std::vector<CacheType> caches;
+  for (const std::string& name : words(cache_types.empty() ? "model" : cache_types))
+    caches.push_back(value_of(motet::cache_types(), name, "--cache-types"));
+  std::ranges::stable_partition(caches, [](CacheType type) { return type == CacheType::model; });
+  std::vector<Kept> all;
+  for (const WeightType type : weights)
+    for (const CacheType cache : caches) all.push_back({type, cache});
+  return all;
+}
+
+std::string model_name(const std::string& name, const Kept& as) {
+  const std::string cache = as.cache == CacheType::model ? "" : text(", ", motet::name(as.cache), " cache");
+  return text(name, " ", motet::name(as.weights), cache);
+}
+
+void add_model(InferBench& bench, const std::string& label, Model model, const Kept& as) {
+  std::optional<size_t> near;
+  for (size_t i = 0; i < bench.models.size() && as.cache != CacheType::model; ++i)
+    if (bench.models[i].name == model_name(label, {as.weights, CacheType::model})) near = i;
+  bench.models.push_back({model_name(label, as), std::move(model), as.weights, as.cache, near});
+}
 
 // The names of --rivals. All of them compute on the CPU and read no matrices in 8 bits of ours: elsewhere, and of such
 // a folder, none is what is taken when nothing is said.
@@ -90,7 +118,8 @@ void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
     for (size_t i = 0; i < bench.models.size(); ++i) {
       const WeightType weights = bench.models[i].weights;
       const std::string& model = bench.models[i].name;
-      const bool in_folder = model == model_name("mha", weights) || model == model_name("model", weights);
+      const Kept as{weights, CacheType::model};
+      const bool in_folder = model == model_name("mha", as) || model == model_name("model", as);
       if (!in_folder || (name == "transformers" && weights != WeightType::float32)) continue;
       const std::string called = name == "transformers" ? "transformers float32" : "llama.cpp " + ggml_type(weights);
       bench.rivals.push_back({called, "rival_" + name + ".py", weights, i});
@@ -99,15 +128,14 @@ void add_rivals(InferBench& bench, const std::vector<std::string>& names) {
 }
 
 // The folder's model in each type.
-void add_own(InferBench& bench, const std::vector<WeightType>& types, at::Device device, const Checkpoint& own) {
-  for (const WeightType type : types)
-    bench.models.push_back({model_name("model", type), load_model(own, {.device = device, .weights = type}), type});
+void add_own(InferBench& bench, const std::vector<Kept>& kept, at::Device device, const Checkpoint& own) {
+  for (const Kept& as : kept) add_model(bench, "model", load_model(own, {.device = device, .weights = as.weights}), as);
 }
 
-// Models with drawn weights, one for each mechanism and type, of one number of parameters. The rivals' is saved in
-// `scratch`, unless that is empty.
-void add_drawn(InferBench& bench, const InferShape& shape, const std::string& mechanisms,
-               const std::vector<WeightType>& types, at::Device device, const fs::path& scratch) {
+// Models with drawn weights, one for each mechanism and way to keep it, of one number of parameters. The rivals' is
+// saved in `scratch`, unless that is empty.
+void add_drawn(InferBench& bench, const InferShape& shape, const std::string& mechanisms, const std::vector<Kept>& kept,
+               at::Device device, const fs::path& scratch) {
   int64_t context = 0;
   for (const InferCase& c : bench.cases) context = std::max(context, c.depth + c.tokens);
   nlohmann::json common{{"num_heads", shape.heads}};
@@ -119,14 +147,14 @@ void add_drawn(InferBench& bench, const InferShape& shape, const std::string& me
       match_size(config, Match::parameters, parameters);
     else
       parameters = size_of(config, Match::parameters);
-    for (const WeightType type : types) {
+    for (const Kept& as : kept) {
       Model model(config, device);
       model->initialize(1);
       if (bench.folder.empty() && arm.label == "mha" && !scratch.empty()) {
         bench.folder = scratch;
         save_model_folder(scratch, *model, {});
       }
-      bench.models.push_back({model_name(arm.label, type), model, type});
+      add_model(bench, arm.label, model, as);
     }
   }
 }
@@ -183,15 +211,20 @@ int bench_infer(const nlohmann::json& request) {
   if (words(asked.rivals) == rivals && std::find(rivals.begin(), rivals.end(), "transformers") != rivals.end() &&
       std::find(types.begin(), types.end(), WeightType::float32) == types.end())
     fail_usage("--rivals: transformers, which computes in float32, want that among --weights");
+  const std::vector<Kept> kept = kept_as(types, asked.cache_types);
+  if (!rivals.empty() && kept[0].cache != CacheType::model)
+    fail_usage(
+        "--cache-types: ", asked.cache_types,
+        " beside rivals, which are compared with keys kept as computed, want model among them, or --rivals none");
   const Setup setup{two_threads(request), repeats, "Means", device};
   InferBench bench{.cases = cases_of(shape), .python = asked.python, .threads = setup.threads};
   bench.turns.repeats = setup.repeats;
   const Scratch scratch;
   if (own) bench.folder = model_folder(request, "model");
   if (own)
-    add_own(bench, types, device, *own);
+    add_own(bench, kept, device, *own);
   else
-    add_drawn(bench, shape, asked.mechanisms, types, device, rivals.empty() ? fs::path() : scratch.path);
+    add_drawn(bench, shape, asked.mechanisms, kept, device, rivals.empty() ? fs::path() : scratch.path);
   add_rivals(bench, rivals);
   const std::vector<InferResult> results = measure_inference(bench);
 

@@ -231,6 +231,8 @@ const Fields<BenchRequest>& bench_options() {
       {"mechanisms", &B::mechanisms, "train, infer: whose models take turns, as in mha,dcmha; by default mha"},
       {"weights", &B::weights,
        "infer: of float32, bfloat16, float16, int8; by default a folder's own or float32, and int8; serve: one"},
+      {"cache_types", &B::cache_types,
+       "infer: how keys and values are kept, of model, bfloat16, float16, int8; by default model"},
       {"rivals", &B::rivals,
        "train: of torch and compile, by default torch; infer: of llama_cpp and transformers (by default both), or "
        "none; serve: llama_server, by default none"},

@@ -118,6 +118,7 @@ struct BenchRequest {
   bool goals = false, recompute = false;
   std::string dtype;                // "": float32
   std::string mechanisms, weights;  // "": mha; float32, and on the CPU int8
+  std::string cache_types;          // "": model
   std::string rivals;               // "": torch; llama_cpp and transformers; of serve none
   std::string beside;               // a second model's folder
   std::string device = "auto", python;
