@@ -36,8 +36,7 @@ Subcommand eval_subcommand() {
                      .name = "[TASK] FILE",
                      .help = "a task of --list (default: perplexity), and its files or folders (perplexity: also of "
                              "motet data, several of them too, or a .jsonl of examples; of a task of motet train "
-                             "--task none); without files: the "
-                             "built-in tiny Shakespeare",
+                             "--task none); without files: the built-in tiny Shakespeare",
                      .most = SIZE_MAX},
       .examples = {"eval --list", "eval perplexity -m runs/first --validation 0.1 motet/data/tinyshakespeare.txt"}};
 }
