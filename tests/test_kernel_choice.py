@@ -1,4 +1,6 @@
 """MOTET_KERNEL forces a kernel, or says why not: never a silent fallback."""
+import re
+
 from conftest import TINY, refused, run
 
 
@@ -40,6 +42,20 @@ def test_every_function_has_kernels_that_can_be_named(model):
     assert run(*lines, MOTET_KERNEL="linear=rows,rms_norm=rows").stdout == plain.stdout
     training = refused(1, "train", *TINY, "--out", model.parent / "forced", MOTET_KERNEL="rms_norm=rows")
     assert training == "motet: MOTET_KERNEL=rms_norm=rows cannot run this problem: gradients are on"
+
+
+def test_debug_tells_once_which_kernel_ran_and_who_wanted_it(model):
+    """Forwards of a prompt and of tokens; without the level there is not a word of it."""
+    lines = ["generate", "-m", model, "-p", "the ", "-n", "6", "--temp", "0"]
+    done = run(*lines, MOTET_LOG="debug")
+    told = [line for line in done.stderr.splitlines() if line.startswith("motet: debug: ")]
+    assert done.returncode == 0 and len(set(told)) == len(told)
+    ran = {tuple(line.split()[2:4]) for line in told}
+    assert {("attention:", "fused"), ("rms_norm:", "rows")} <= ran and "linear:" in dict(ran)
+    assert any(re.fullmatch(r"motet: debug: attention: fused \(not flash: .*; not cuda: .*\)", line) for line in told), told
+    forced = run(*lines, MOTET_LOG="debug", MOTET_KERNEL="blocked").stderr
+    assert "motet: debug: attention: blocked (MOTET_KERNEL=blocked)\n" in forced
+    assert "debug" not in run(*lines).stderr
 
 
 def test_an_unknown_variable_of_ours_is_a_warning():

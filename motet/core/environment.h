@@ -12,7 +12,7 @@ namespace motet {
 const std::vector<std::string>& environment_names();
 
 // The value, as it was at the first call of any; null when it is unset or empty. Throws Error for a name that is none
-// of the five. Thread-safe.
+// of those. Thread-safe.
 const std::string* environment(std::string_view name);
 
 // One line for each other MOTET_* that the environment holds: a slip of the pen, or another program's.

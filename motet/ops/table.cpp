@@ -1,9 +1,12 @@
 #include "motet/ops/table.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "motet/core/environment.h"
 #include "motet/core/error.h"
+#include "motet/core/log.h"
 
 namespace motet {
 
@@ -71,6 +74,28 @@ const std::vector<Named>& named_by_environment() {
 }
 
 }  // namespace
+
+bool tells_choices() {
+  static const bool tells = [] {
+    try {
+      return log_level() == LogLevel::debug;
+    } catch (const UsageError& error) {
+      C10_THROW_ERROR(ValueError, error.what());
+    }
+  }();
+  return tells;
+}
+
+void tell_choice(const std::string& table, const std::string& row, const std::string& because) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  const std::string line = text(table, ": ", row, because.empty() ? "" : " (" + because + ")");
+  {
+    const std::lock_guard lock(mutex);
+    if (!told.insert(line).second) return;
+  }
+  log_debug(line);
+}
 
 void check_kernel_choice(const std::string& choice) { parsed(choice); }
 

@@ -28,16 +28,25 @@ void check_kernel_choice(const std::string& choice);
 /// Throws c10::ValueError naming the nearest for a row, or in MOTET_KERNEL a table, that is not there.
 std::string named_row(const KernelTable& table, const char* kernel, std::string* said);
 
+/// Whether MOTET_LOG is "debug": choose_row tells its choices then, in a line that ends with who wanted that row, or
+/// why those before it were passed over. The same line is written once.
+bool tells_choices();
+void tell_choice(const std::string& table, const std::string& row, const std::string& because);
+
 /// The number of the row that runs: why_not(number) is "" when it can, else the reason.
 template <class WhyNot>
 size_t choose_row(const KernelTable& table, const char* kernel, const WhyNot& why_not) {
-  std::string said;
+  std::string said, passed_over;
   const std::string named = named_row(table, kernel, &said);
   for (size_t i = 0; i < table.rows.size(); ++i) {
     if (!named.empty() && named != table.rows[i]) continue;
     const std::string reason = why_not(i);
-    if (reason.empty()) return i;
+    if (reason.empty()) {
+      if (tells_choices()) tell_choice(table.name, table.rows[i], named.empty() ? passed_over : said);
+      return i;
+    }
     TORCH_CHECK_VALUE(named.empty(), said, " cannot run this problem: ", reason);
+    if (tells_choices()) passed_over += (passed_over.empty() ? "" : "; ") + ("not " + table.rows[i]) + ": " + reason;
   }
   TORCH_CHECK(false, table.name, ": no kernel runs this problem");
 }
