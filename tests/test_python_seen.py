@@ -34,6 +34,15 @@ def test_packed_sequences_do_not_see_each_other(name):
     equal(model(whole, position_ids=position_ids, documents=documents).logits, alone)
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_continuation_goes_on_with_the_last_document(use_cache):
+    model, whole = wide("dcmha"), ids(1, 9)
+    given = dict(max_new_tokens=6, do_sample=False, use_cache=use_cache, pad_token_id=0, eos_token_id=None)
+    alone = model.generate(whole[:, 5:], **given)[:, 4:]
+    of_two = dict(documents=torch.tensor([[7] * 5 + [2] * 4]), position_ids=torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3]]))
+    assert torch.equal(model.generate(whole, **of_two, **given)[:, 9:], alone)
+
+
 PACKED = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3], [0, 1, 2, 0, 1, 2, 3, 4, 5]])
 MASKED_PACKED = {  # where two packed sequences have padding -> the mask
     "nowhere": torch.ones(2, 9, dtype=torch.long),

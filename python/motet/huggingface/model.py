@@ -271,6 +271,12 @@ class MotetForCausalLM(_ForTokens, GenerationMixin):
             return None
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *more, **named)
 
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, is_encoder_decoder=False, num_new_tokens=1):
+        kept = super()._update_model_kwargs_for_generation(outputs, model_kwargs, is_encoder_decoder, num_new_tokens)
+        if (documents := kept.get("documents")) is not None:  # what is new goes on with the last one
+            kept["documents"] = torch.cat([documents, documents[:, -1:].expand(-1, num_new_tokens)], 1)
+        return kept
+
 
 class MotetForMaskedLM(_ForTokens):
     """A model of hidden tokens, of a configuration with causal=False."""
