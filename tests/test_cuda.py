@@ -1,30 +1,18 @@
-"""The operator and the program on a GPU; each test skips where there is none."""
+"""Kernels and the program on a GPU; each test skips where there is none. The operator's own tests there: test_operators.py."""
 import json
-import os
 import re
 import subprocess
 
 import pytest
 import test_operators as cpu
 from conftest import ROOT, TINY, run
-from test_operators import CASES, DCMHA, MOTET, attend, call, cases, leaves, problem, trained, with_gradients
+from test_operators import (  # noqa: F401 - a fixture
+    CASES, DCMHA, MOTET, a_fault_is_its_own_tests, attend, call, cases, leaves, problem, trained, with_gradients
+)
 
 torch = cpu.torch
 DEVICE = "cuda"
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-
-
-@pytest.fixture(autouse=True)
-def a_fault_is_its_own_tests():
-    """After one a process can do nothing more on the GPU: under pytest -n the next tests get a new one."""
-    yield
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        if "PYTEST_XDIST_WORKER" not in os.environ:
-            raise
-        os._exit(1)
-
 
 HEADS = dict(Hs=16, Ha=16, Ho=16, Gk=16, Gv=16, D=64, E=64, T=80, S=80)
 MANY = {**HEADS, "Hs": 32, "Ha": 32, "Ho": 32, "Gk": 32, "Gv": 32}
@@ -109,6 +97,18 @@ def test_plain_heads_and_pairs_are_pytorchs_flash_kernel(case):
     for name, have, reference in zip(["out", *leaves(given)], named, want, strict=True):
         assert distance(have, reference) < 1e-2, name
     assert torch.equal(named[0], everything(given)[0])
+
+
+@large
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_keys_outside_their_lengths_never_leak(case, dtype):
+    lengths = dict(key_begin=torch.tensor([0, 13]), key_end=torch.tensor([case["sizes"]["S"], 61]))
+    given = {**moved({**sized(case, dtype), **lengths}), "kernel_name": "cuda"}
+    want = everything(given)
+    for name in [name for name in leaves(given) if name in ("k", "v") or "_key_" in name]:
+        given[name][1, :13] = given[name][1, 61:] = float("nan")
+    for name, have, reference in zip(["out", *leaves(given)], everything(given), want, strict=True):
+        assert distance(have, reference) < (3e-6 if dtype == torch.float32 else 5e-3), name
 
 
 @large

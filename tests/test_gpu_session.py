@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT, environment
 
 SESSION = ROOT / "scripts/gpu_session"
-STAGES = "doctor sanitize tests goals-2048 goals-8192 decode step train goals-4096 wide race sanitize-all sanitize-decode run verify".split()
+STAGES = "doctor sanitize tests operators goals-2048 goals-8192 decode step train goals-4096 wide race sanitize-all sanitize-decode run verify".split()
 
 
 def session(*arguments, script=SESSION, **extra):
