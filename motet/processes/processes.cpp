@@ -194,9 +194,11 @@ void Processes::sum(const Tensor& numbers) const {
 
 Tensor Processes::everyones(const Tensor& own) const {
   if (alone()) return own.unsqueeze(0);
-  Tensor all = own.new_empty({size() * own.numel()}), mine = own.contiguous().view({-1});
-  group()._allgather_base(all, mine)->wait();
-  return all.view({size(), -1});
+  const Tensor all = own.new_empty({size(), own.numel()});
+  std::vector<std::vector<Tensor>> rows{all.unbind()};
+  std::vector<Tensor> mine{own.contiguous().view({-1})};
+  group().allgather(rows, mine)->wait();
+  return all;
 }
 
 std::vector<json> Processes::everyones(const json& own) const {

@@ -74,10 +74,10 @@ struct Memory {
     Workspace space(memory);
     const int64_t rows[2] = {p.B * padded(p.T), p.B * padded(p.S)}, units = units_of(p);
     const bool back = pass == Pass::backward;
-    for (int keys = 0; keys <= (back ? 1 : 0); ++keys) {
-      const Mixing mixing = mixing_of(p, keys != 0);
-      matrices[keys] = mixing == Mixing::none ? nullptr : space.take<char>(units * 2 * rows[keys] * kMatrixBytes);
-      loop_mix[keys] = mixing != Mixing::both ? nullptr : space.take<char>(rows[1 - keys] / kLoop * 2 * kLoopMixBytes);
+    for (int side = 0; side <= (back ? 1 : 0); ++side) {
+      const Mixing mixing = mixing_of(p, side != 0);
+      matrices[side] = mixing == Mixing::none ? nullptr : space.take<char>(units * 2 * rows[side] * kMatrixBytes);
+      loop_mix[side] = mixing != Mixing::both ? nullptr : space.take<char>(rows[1 - side] / kLoop * 2 * kLoopMixBytes);
     }
     lse = space.take<float>(units * rows[0] * kHeads);
     unsafe = space.take<int>(p.B);
