@@ -225,11 +225,17 @@ HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K
     for (; n < count; ++n) tile<kAgain, kM, 1>(w + n * K, x, K, y + n, N, fetch);
 }
 
+// Rows of W of a tile with so many rows of x: what is converted on its way has the registers of one of three.
+template <class T>
+constexpr int rows_of_w(int rows_of_x) {
+  return kSixteenRegisters && sizeof(T) < sizeof(float) && rows_of_x == kTileM ? kTileN - 1 : kTileN;
+}
+
 // A block of W times M rows of x, kTileM at once: W comes from memory once, and from L2 for all rows but the first.
 template <int kN, class T>
 void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, Fetch& fetch) {
   const auto pass = [&](auto rows, auto again) {
-    rows_of_x<again(), rows(), kN>(w, count, x, K, y, N, fetch);
+    rows_of_x<again(), rows(), std::min(kN, rows_of_w<T>(rows()))>(w, count, x, K, y, N, fetch);
     M -= rows, x += rows * K, y += rows * N;
   };
   constexpr std::true_type first;
@@ -250,13 +256,15 @@ int64_t passes_of(int64_t M) {
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
 
+constexpr int64_t kGranule = 6;  // of rows of W that are taken together: whole tiles of two rows and of three
+
 // The rows of W of a block, all of which are asked for while the block before it is used: with few rows of x they come
 // as fast as memory gives them, and a stripe's first one has nobody to ask for it.
 int64_t block_rows(int64_t M, int64_t row_bytes, bool pieces) {
-  const auto tiles = [&](int64_t bytes) { return bytes / row_bytes / kTileN; };
-  const int64_t most = tiles(128 << 10);
-  const int64_t least = pieces ? std::clamp(most, kLeastTiles, kMostTiles) : 1;
-  return kTileN * std::max(least, tiles(std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10)));
+  const auto granules = [&](int64_t bytes) { return bytes / row_bytes / kGranule; };
+  const int64_t most = granules(128 << 10), fit = granules(std::clamp<int64_t>(M * 4 << 10, 16 << 10, 128 << 10));
+  const int64_t least = pieces ? std::clamp(most, kLeastTiles * kTileN / kGranule, kMostTiles * kTileN / kGranule) : 1;
+  return kGranule * std::max(least, fit);
 }
 
 // y[i] * scale[n + i] + bias[n + i], rounded alike everywhere: a compiler may fuse the middle of such a loop and not
@@ -288,11 +296,11 @@ void widen(const Weight& weight, int64_t first, int64_t count, float* to) {
   }
 }
 
-// Rows of W in fewer bits that become float32 beside their products, once for all rows of x. Sixteen registers leave
-// none for a conversion between products; few rows of x are not worth it.
+// Rows of W in fewer bits that become float32 beside their products, once for all rows of x: where sixteen registers
+// leave few for a conversion between products, from the number of rows on at which neither form is the faster one.
 constexpr int64_t kWidened = kLeastTiles * kTileN;
 bool widens(const Weight& weight, int64_t M) {
-  return kSixteenRegisters && weight.type != WeightType::float32 && M > 2 * kTileM;
+  return kSixteenRegisters && weight.type != WeightType::float32 && M > 4 * kTileM;
 }
 
 // Rows [begin, end) of W; the caller goes on with those up to `next`. Into `space` they are widened, unless it is null:
@@ -308,8 +316,9 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, co
   const auto at = [&](int64_t n) { return static_cast<const T*>(weight.data) + n * K; };
   for (int64_t m = 0; m < M; m += kRowsOfX) {
     const int64_t rows = std::min(kRowsOfX, M - m), passes = passes_of(rows);
+    const int64_t at_once = row_by_row ? 1 : space || rows < kTileM ? kTileN : rows_of_w<T>(kTileM);
     for (int64_t n = begin; n < end; n += block) {
-      const int64_t count = std::min(block, end - n), tiles = row_by_row ? count : (count + kTileN - 1) / kTileN;
+      const int64_t count = std::min(block, end - n), tiles = (count + at_once - 1) / at_once;
       const int64_t steps = std::max<int64_t>(1, K / (kStep * kLanes)) * tiles * passes;
       const auto byte = [&](int64_t of) { return reinterpret_cast<const char*>(at(std::min(of, next))); };
       Fetch fetch{byte(n + block), byte(n + block + count), (count * row / steps + 63) / 64 * 64};
@@ -391,7 +400,6 @@ constexpr int64_t kWorthAThread = 1 << 15;  // multiplications; less is done bef
 constexpr int64_t kWorthAPart = 1 << 18;
 constexpr int64_t kMostParts = 8;  // of a share: many rows of x want many of W, which they meet in L2
 
-constexpr int64_t kTileOfW = 3;        // rows of W that most CPUs multiply at once
 constexpr int64_t kBytesAtOnce = 512;  // rows of x that are kept as bytes: memory that does not grow with them
 
 bool in_bytes(const LinearTask& task) { return task.weight.type == WeightType::int8 && task.weight.scale; }
@@ -415,8 +423,8 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
   for (const LinearTask& task : tasks) rows += task.weight.N;
   const int64_t work = rows * in.K * in.M, workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
                 least = std::max(rows * kWorthAPart / std::max<int64_t>(work, 1), rows / (workers * kMostParts)),
-                whole = in.bytes ? bytes::block(in.M, in.K) : kTileOfW, part = (least / whole + 1) * whole,
-                space = space_of_worker(tasks, in);
+                whole = in.bytes ? bytes::block(in.M, in.K) : HWY_NAMESPACE::kGranule,
+                part = (least / whole + 1) * whole, space = space_of_worker(tasks, in);
   const auto spaces = aligned_array<int8_t>(space * workers);
   const auto kernel = MOTET_BEST(linear_stripe);
   const auto compute = [&](Share::Part of, int64_t worker) {  // rows of all tasks, one behind the other
