@@ -140,7 +140,13 @@ AttentionMaps attention_maps(const Queries& queries, const Keys& keys, const Att
 
 AttentionMaps attention_maps(const Queries& queries, const Keys& keys, const Attention& attention,
                              const ChangeLogits& change) {
-  return definition(checked_problem(checked(queries, keys, attention, "attention_maps"), "attention_maps"), change);
+  Arguments a = flatten(queries, keys, attention);
+  // Where autocast makes the mixes 16 bits wide and a norm makes q float32, composed_attention widens them too.
+  for (int i = kBias; i < kNumInputs; ++i)
+    if (Tensor& t = a.input[i];
+        t.defined() && a.input[kQ].scalar_type() == at::kFloat && at::isReducedFloatingType(t.scalar_type()))
+      t = t.to(at::kFloat);
+  return definition(checked_problem(a, attention.heads, "attention_maps"), change);
 }
 
 Choice explain(const Queries& queries, const Keys& keys, const Attention& attention, const char* kernel) {

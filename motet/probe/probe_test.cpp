@@ -7,6 +7,7 @@
 #include "motet/mechanisms/contender.h"
 #include "motet/models/testing.h"
 #include "motet/ops/device.h"
+#include "motet/probe/pictures.h"
 
 namespace motet {
 namespace {
@@ -170,6 +171,38 @@ TEST(Probe, DocumentsAndModelsThatLookAheadAreProbedAsTheyAttend) {
     expect_as_the_definition(*made(variant), ids, documents, text(variant, " apart"));
     expect_as_the_definition(*made(variant, 16, false), ids, {}, text(variant, " not causal"));
   }
+}
+
+// A norm makes queries float32, and autocast leaves the parts of the mixes in 16 bits.
+TEST(Probe, NormedQueriesMeetMixesInSixteenBits) {
+  at::NoGradGuard no_grad;
+  const Tensor ids = ids_of(2, 13);
+  for (const char* variant :
+       {"dcmha:qk_norm=true", "dcmha:low_rank=false:qk_norm=true", "talking_heads:dynamic=query:qk_norm=true",
+        "differential_v1:compose=true:qk_norm=true", "differential_v2:qk_norm=true:output_gate=true"}) {
+    Model model = made(variant);
+    model->to(at::kFloat);
+    const std::vector<LayerProbe> wanted = probe(*model, ids);
+    model->set_autocast(at::kBFloat16);
+    const std::vector<LayerProbe> got = probe(*model, ids);
+    for (size_t layer = 0; layer < got.size(); ++layer)
+      for (size_t head = 0; head < numbers(got[layer], "entropy").size(); ++head)
+        EXPECT_NEAR(numbers(got[layer], "entropy")[head], numbers(wanted[layer], "entropy")[head], 0.2) << variant;
+  }
+}
+
+TEST(Pictures, AreThoseOfTheModelWithoutAutocast) {
+  at::NoGradGuard no_grad;
+  const std::vector<int64_t> tokens{3, 1, 4, 1, 5, 9, 2, 6};
+  Model model(tiny({{"norm_place", "post"}, {"embedding_size", 4}}, parse_contender("dcmha", "test"), 11, 16));
+  model->initialize(1);
+  ReportData plain, under;
+  add_pictures(plain, "dcmha", *model, tokens);
+  model->set_autocast(at::kBFloat16);
+  add_pictures(under, "dcmha", *model, tokens);
+  EXPECT_EQ(model->config().autocast, at::kBFloat16);
+  ASSERT_EQ(plain.pictures.size(), under.pictures.size());
+  for (size_t i = 0; i < plain.pictures.size(); ++i) EXPECT_EQ(plain.pictures[i].values, under.pictures[i].values);
 }
 
 // Queries of zeros weigh all keys alike: -sum 1/n log 1/n = log n over the n keys of query n - 1.
