@@ -3,10 +3,28 @@
 #include "motet/ops/device.h"
 
 namespace motet {
+namespace {
+
+/// While it lives the model computes in its own dtype, as generate does.
+class WithoutAutocast {
+ public:
+  explicit WithoutAutocast(ModelImpl& model) : model_(model), before_(model.config().autocast) {
+    model.set_autocast({});
+  }
+  ~WithoutAutocast() { model_.set_autocast(before_); }
+  WithoutAutocast(const WithoutAutocast&) = delete;
+
+ private:
+  ModelImpl& model_;
+  const std::optional<at::ScalarType> before_;
+};
+
+}  // namespace
 
 void add_pictures(ReportData& report, const std::string& name, ModelImpl& model, std::span<const int64_t> tokens,
                   DrawnLayers drawn) {
   at::NoGradGuard no_grad;
+  const WithoutAutocast scope(model);
   const Tensor ids = ids_tensor(tokens, model.device());
   const std::vector<Tensor> inputs = model.attention_inputs(ids);
   const Positions at = Positions::range(0, ids.size(1), ids.size(1), ids.device());
