@@ -58,7 +58,9 @@ const Optimizer::Rule& Optimizer::rule_of(OptimizerKind kind) {
                          }};
   static const Rule sgd{{"momentum_buffer"},
                         [](const OptimizerOptions& o, Group& g, double factor, const LeftOut& left_out) {
-                          at::_fused_sgd_(g.values(), g.gradients(), g.state[0], g.weight_decay, o.momentum,
+                          // Without momentum torch wants no buffers; ours stay 0.
+                          const auto buffers = o.momentum > 0 ? g.state[0] : std::vector<Tensor>();
+                          at::_fused_sgd_(g.values(), g.gradients(), buffers, g.weight_decay, o.momentum,
                                           factor * o.learning_rate, 0, false, false, false, {}, left_out);
                         }};
   static const Rule muon{{"momentum_buffer"}, [](const OptimizerOptions& o, Group& g, double factor, const LeftOut&) {

@@ -156,6 +156,20 @@ TEST(Trainer, TheSizeOfAnUpdateIsThatOfWhatTheStepChanged) {
   }
 }
 
+TEST(Trainer, SgdWithoutMomentumGoesAlongTheGradient) {
+  const TextData data = two_texts();
+  const Overrides plain{
+      {"train.optimizer", "sgd"}, {"train.momentum", "0"}, {"train.weight_decay", "0"}, {"train.clip", "0"}};
+  Trainer t = trainer(small_run(plain), data);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<Tensor> wanted = parameters_of(t);
+    const double rate = t.step().learning_rate;
+    size_t at = 0;
+    for (const Tensor& p : t.model().parameters())
+      EXPECT_TRUE(at::allclose(p, wanted[at++] - rate * p.grad(), 1e-6, 1e-8)) << i;
+  }
+}
+
 TEST(Trainer, StateHasNoNumberOfFrozenParameters) {
   const TextData data = two_texts();
   const RunConfig run = small_run();
