@@ -89,6 +89,18 @@ def test_float32_agrees_to_its_precision(processes, alone, tmp_path):
     assert_alike(trained(tmp_path / "run", processes, *TWENTY), alone(*TWENTY), 1e-5)
 
 
+def test_float16_overflows_no_earlier_in_several(tmp_path):
+    """Gradients near the largest number of float16: a loss that counts as often as there are processes left out a step."""
+    own = "--hidden-size 16 --num-layers 1 --num-heads 2 -c 16 -b 4 -t 1 --steps 12 --seed 3 --dtype float16 --tokenizer bytes".split()
+    for option in ("model.norm_place=post", "model.initializer_range=0.5", "train.diagnose_every=0", "train.final_eval_windows=64"):
+        own += ["--set", option]
+    one, four = (records(trained(tmp_path / str(n), n, *own)) for n in (1, 4))
+    scales = [[(row["step"], row["loss_scale"]) for row in rows if "loss_scale" in row] for rows in (one, four)]
+    assert scales[0] == scales[1] != []
+    last = [[row["validation_loss"] for row in rows if "validation_loss" in row][-1] for rows in (one, four)]
+    assert last[0] == pytest.approx(last[1], abs=2e-3)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
 def test_a_shared_state_changes_nothing(optimizer, tmp_path):
     own = [*TWENTY, *WIDE, "--set", f"train.optimizer={optimizer}", "--set", "train.diagnose_every=10"]

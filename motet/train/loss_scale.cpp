@@ -2,10 +2,10 @@
 
 namespace motet {
 
-void LossScale::unscale(const std::vector<Tensor>& gradients) const {
+void LossScale::unscale(const std::vector<Tensor>& gradients, double times) const {
   if (!on_ || gradients.empty()) return;
   Tensor found = at::zeros({1}, gradients[0].options().dtype(at::kFloat)),
-         inverse = at::full({1}, 1 / scale_, found.options());
+         inverse = at::full({1}, times / scale_, found.options());
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse);
 }
 

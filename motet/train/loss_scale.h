@@ -14,8 +14,8 @@ class LossScale {
 
   bool on() const { return on_; }
   double value() const { return on_ ? scale_ : 1; }
-  /// Makes gradients of the scaled loss those of the loss.
-  void unscale(const std::vector<Tensor>& gradients) const;
+  /// Makes gradients of the scaled loss those of `times` the loss.
+  void unscale(const std::vector<Tensor>& gradients, double times) const;
   /// After each step. Whether it counts: false when its gradients were not finite.
   bool update(bool finite);
   /// Whether a gradient that is not finite is the scale's fault: it is on and can still be halved.

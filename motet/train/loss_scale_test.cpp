@@ -38,14 +38,14 @@ TEST(LossScale, WithoutFloat16ItDoesNothing) {
   EXPECT_TRUE(none.update(true));
   EXPECT_FALSE(none.can_fall());
   const Tensor gradient = at::ones({3});
-  none.unscale({gradient});
+  none.unscale({gradient}, 1);
   EXPECT_TRUE(gradient.equal(at::ones({3})));
 }
 
 TEST(LossScale, UnscaledGradientsAreThoseOfTheLoss) {
   LossScale scale(true);
   const Tensor a = at::full({3}, 65536.0 * 5), b = at::full({2, 2}, 65536.0);
-  scale.unscale({a, b});
+  scale.unscale({a, b}, 1);
   EXPECT_TRUE(a.equal(at::full({3}, 5.0)));
   EXPECT_TRUE(b.equal(at::ones({2, 2})));
 }

@@ -1,8 +1,12 @@
 #include "motet/train/objective.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
 #include "motet/core/splitmix.h"
+#include "motet/core/words.h"
 #include "motet/text/words.h"
+#include "motet/train/freeze.h"
 
 namespace motet {
 namespace {
@@ -29,6 +33,23 @@ void check_objective(const ModelConfig& config, const TrainOptions& train) {
     fail_usage("train.objective: next with model.causal = false, whose tokens see their targets, want masked");
   if (train.objective == Objective::masked && config.causal())
     fail_usage("train.objective: masked with model.causal = true, which hides what follows, want causal = false");
+}
+
+void check_training(const ModelImpl& model, const TextData& data, const TrainOptions& train, int64_t processes) {
+  check_objective(model.config(), train);
+  if (train.objective == Objective::masked && data.train->row_length() > 0)
+    fail_usage("train.objective: masked: ", data.name, " has examples, whose answers alone are learned, want a text");
+  if (train.position_offset > 0 && model.config().learned_positions())
+    fail_usage("train.position_offset: ", train.position_offset,
+               " with a table of positions, want 0 or model.positions = rope");
+  if (processes > 1 && train.recompute == Recompute::block && model.config().options.shared_layers)
+    fail_usage(
+        "train.recompute: block with model.shared_layers and several processes, want none: gradients of a layer "
+        "that is computed again several times are summed before they are all there");
+  const auto names = model.named_parameters().keys();
+  for (const std::string& pattern : train.no_decay.empty() ? std::vector<std::string>() : split(train.no_decay, ','))
+    if (std::ranges::none_of(names, [&](const std::string& name) { return matches(pattern, name); }))
+      fail_usage("train.no_decay: ", quote(pattern), " names no parameter, want for instance '*.mlp.*'");
 }
 
 int64_t mask_token(const Tokenizer& tokenizer) {

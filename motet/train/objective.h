@@ -5,6 +5,7 @@
 #include "motet/models/model.h"
 #include "motet/text/tokenizer.h"
 #include "motet/train/options.h"
+#include "motet/train/text_data.h"
 
 // What a training asks of the model: the next token, or those that are hidden in the text.
 namespace motet {
@@ -12,6 +13,10 @@ namespace motet {
 /// Throws UsageError unless the objective suits the model: `next` one whose tokens do not see their targets, `masked`
 /// one whose tokens see both sides.
 void check_objective(const ModelConfig&, const TrainOptions&);
+
+/// Throws UsageError, which names the option, where these options suit the model (in any place, without numbers too),
+/// the data or so many processes not.
+void check_training(const ModelImpl&, const TextData&, const TrainOptions&, int64_t processes);
 
 /// The tokenizer's own mask token, "[MASK]" or "<mask>"; else the first id beyond its vocabulary.
 int64_t mask_token(const Tokenizer&);

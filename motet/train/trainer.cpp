@@ -45,13 +45,8 @@ int64_t start_of_row(const TrainOptions& train, uint64_t row) {
   return static_cast<int64_t>(splitmix64(key, row) % static_cast<uint64_t>(train.position_offset + 1));
 }
 
-Model placed(Model model, const TextData& data, const TrainOptions& train) {
-  check_objective(model->config(), train);
-  if (train.objective == Objective::masked && data.train->row_length() > 0)
-    fail_usage("train.objective: masked: ", data.name, " has examples, whose answers alone are learned, want a text");
-  if (train.position_offset > 0 && model->config().learned_positions())
-    fail_usage("train.position_offset: ", train.position_offset,
-               " with a table of positions, want 0 or model.positions = rope");
+Model placed(Model model, const TextData& data, const TrainOptions& train, int64_t processes) {
+  check_training(*model, data, train, processes);
   model->to(parse_device(train.device), train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   model->set_autocast(autocast_of(train.dtype));
   model->set_precision(train.matmul_precision, "train.matmul_precision");
@@ -76,11 +71,6 @@ std::pair<double, double> on_the_host(const Tensor& a, const Tensor& b) {
 // Those that the model says, without what matches a pattern of train.no_decay.
 Optimizer::Decays decays(const ModelImpl& model, const TrainOptions& train) {
   const auto patterns = train.no_decay.empty() ? std::vector<std::string>() : split(train.no_decay, ',');
-  for (const std::string& pattern : patterns) {
-    const auto names = model.named_parameters().keys();
-    if (std::ranges::none_of(names, [&](const std::string& name) { return matches(pattern, name); }))
-      fail_usage("train.no_decay: ", quote(pattern), " names no parameter, want for instance '*.mlp.*'");
-  }
   return [&model, patterns](const std::string& name, const Tensor& p) {
     return model.decays(name, p) &&
            std::ranges::none_of(patterns, [&](const std::string& pattern) { return matches(pattern, name); });
@@ -105,7 +95,7 @@ bool passed_a_tenth(double before, double now) {
 }  // namespace
 
 Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train, std::shared_ptr<Processes> processes)
-    : model_(placed(std::move(model), data, train)),
+    : model_(placed(std::move(model), data, train, processes->size())),
       train_(train),
       tokens_(*data.train),
       batches_(batches_of(data, train)),
@@ -120,10 +110,6 @@ Trainer::Trainer(Model model, const TextData& data, const TrainOptions& train, s
       loss_scale_(train.dtype == TrainDtype::float16),
       average_(*model_, train.average) {
   check_batch(train, processes_->size());
-  if (!processes_->alone() && train.recompute == Recompute::block && model_->config().options.shared_layers)
-    fail_usage(
-        "train.recompute: block with model.shared_layers and several processes, want none: gradients of a layer "
-        "that is computed again several times are summed before they are all there");
 }
 
 int64_t Trainer::planned_steps() const {
@@ -181,6 +167,8 @@ Tensor Trainer::backward(StepRecord& record) {
   // Targets of the whole batch that are learned, of which a micro batch or a process has a part; -1: all are.
   const bool leaves_out = batches_.leaves_out() || masks_, parted = train_.micro_batch_size > 0 || !processes_->alone();
   const int64_t all_learned = parted && leaves_out ? rows(step_, 0, train_.batch_size).learned() : -1;
+  const auto of_mean =
+      static_cast<double>(processes_->size());  // the mean of gradients over processes is to be their sum
   Tensor sum;
   double decoded = 0, tokens_of_all = 0;
   for (int64_t first = begin, rows = 0; first < end; first += rows) {
@@ -202,17 +190,18 @@ Tensor Trainer::backward(StepRecord& record) {
       const double share = rows == train_.batch_size ? 1
                            : learned < 0 ? static_cast<double>(rows) / static_cast<double>(train_.batch_size)
                                          : static_cast<double>(learned) / static_cast<double>(all_learned);
-      // The mean of gradients over processes is to be their sum.
-      const double factor = share * static_cast<double>(processes_->size()) * loss_scale_.value();
+      // In float16 gradients have the size that they have in one process, which overflows no earlier.
+      const double factor = share * (loss_scale_.on() ? loss_scale_.value() : of_mean);
       loss = training_loss(*model_, tokens, train_, dropout(first), factor);
       if (share != 1) loss.cross_entropy = loss.cross_entropy * share;
     }
     loss.objective.backward();
     sum = sum.defined() ? sum + loss.cross_entropy : loss.cross_entropy;
   }
-  if (!sum.defined()) fail("step ", record.step, ": no token of the batch is learned; it has ", data_of_step());
+  if (!sum.defined())  // the steps before it are saved
+    throw Diverged(text("step ", record.step, ": no token of the batch is learned; it has ", data_of_step()));
   record.decoded = decoded / tokens_of_all;
-  loss_scale_.unscale(optimizer_.gradients());
+  loss_scale_.unscale(optimizer_.gradients(), of_mean);
   return sum;
 }
 
