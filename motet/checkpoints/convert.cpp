@@ -150,6 +150,7 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
     fail_usage("the layout ", to.name, " holds no weights in 8 bits, want motet");
   check_tensors(c);
   const Adaptation a = adapted(c, to);
+  check_mechanism(to, a.config);  // its rows ask for that one's options
   const std::vector<Row> rows = rows_of(to, a);
   const std::string dtype = changed_dtype(c, options);
   const Companions companions = companions_of(c);

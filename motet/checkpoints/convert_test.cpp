@@ -192,6 +192,13 @@ TEST_F(Convert, WhatALayoutCannotSayIsNamed) {
     return message_of<Error>([&] { convert(path("m"), to, "never"); });
   };
   EXPECT_EQ(refusal({}, {{"mechanism", "dcmha"}}, "llama"), "the layout llama holds the mechanism softmax, not dcmha");
+  EXPECT_EQ(refusal({}, {}, "diff_transformer"),
+            "the layout diff_transformer holds the mechanism differential, not softmax");
+  EXPECT_EQ(refusal({}, {{"mechanism", "coca"}}, "dcformer"),
+            "the layout dcformer holds the mechanism dcmha, not coca");
+  EXPECT_NE(
+      refusal({}, {{"mechanism", "differential"}, {"version", "v2"}}, "diffllama").find("attention.version = \"v2\""),
+      std::string::npos);
   EXPECT_EQ(refusal({}, {{"window", 4}}, "llama"), "the layout llama cannot say attention.window = 4, only 0");
   EXPECT_NE(refusal({{"block", "parallel"}}, {}, "llama").find("cannot say block = \"parallel\""), std::string::npos);
   EXPECT_NE(refusal({}, {}, "gpt_neox").find("the layout gpt_neox cannot say"), std::string::npos);

@@ -80,18 +80,23 @@ void check_same_function(const ModelConfig& wanted, const ModelConfig& got, cons
       if (!y.contains(key) || y[key] != value)
         fail(what, " cannot say ", section, key, " = ", value.dump(), y.contains(key) ? ", only " + y[key].dump() : "");
   };
-  compare({{"mechanism", a.attention.at("mechanism")}}, {{"mechanism", b.attention.at("mechanism")}}, "attention.");
+  for (const char* first : {"mechanism", "version"})  // others' options differ
+    if (a.attention.contains(first)) compare({{first, a.attention.at(first)}}, b.attention, "attention.");
   compare(a.attention, b.attention, "attention.");
   compare(model_options().write(a.options), model_options().write(b.options), "");
   compare({{"vocab_size", a.vocab_size}, {"context", a.context}},
           {{"vocab_size", b.vocab_size}, {"context", b.context}}, "");
 }
 
-json write_config(const Layout& layout, const ModelConfig& config) {
-  if (!layout.write) return config_json(config);
-  if (config.attention.at("mechanism") != layout.mechanism)
+void check_mechanism(const Layout& layout, const ModelConfig& config) {
+  if (layout.write && config.attention.at("mechanism") != layout.mechanism)
     fail("the layout ", layout.name, " holds the mechanism ", layout.mechanism, ", not ",
          config.attention.at("mechanism").get<std::string>());
+}
+
+json write_config(const Layout& layout, const ModelConfig& config) {
+  if (!layout.write) return config_json(config);
+  check_mechanism(layout, config);
   const json written = layout.write(config);
   const std::string what = "the layout " + layout.name;
   Published again(written, what);

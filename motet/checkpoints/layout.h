@@ -33,6 +33,8 @@ ModelConfig read_config(const Layout&, const nlohmann::json& config, const std::
                         const std::string& mechanism = "");
 /// config.json in the layout's words. Throws Error naming the option that it cannot say.
 nlohmann::json write_config(const Layout&, const ModelConfig&);
+/// Throws Error unless the layout holds the model's mechanism.
+void check_mechanism(const Layout&, const ModelConfig&);
 /// Throws Error naming the first option in which the two differ in what they compute.
 void check_same_function(const ModelConfig& wanted, const ModelConfig& got, const std::string& what);
 
