@@ -116,6 +116,25 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments, wanted, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (["train", "--set", "train.no_decay=zzz"], "train.no_decay: 'zzz' names no parameter"),
+        (["train", "--freeze", "zzz"], "names no parameter"),
+        (["train", "--set", "model.positions=learned", "--set", "train.position_offset=3"], "with a table of positions"),
+        (["train", "--processes", "2", "-b", "4", "--set", "model.shared_layers=true", "--set", "train.recompute=block"], "several processes"),
+        (["train", "a.jsonl", "--tokenizer", "bytes", "--set", "train.objective=masked", "--set", "model.causal=false"], "a.jsonl has examples"),
+        (["compare", "--set", "train.no_decay=zzz"], "mha: train.no_decay: 'zzz' names no parameter"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_run_would(arguments, wanted, tmp_path):
+    """No folder is made either way."""
+    (tmp_path / "a.jsonl").write_text('{"prompt": "to be", "completion": " or not"}\n' * 30)
+    for more in (["--dry-run"], []):
+        assert wanted in refused(2, *arguments, "--steps", "1", "-c", "16", *more, folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
 def test_an_unknown_level_of_messages_is_refused():
     assert "unknown level in MOTET_LOG 'foo'" in refused(2, "doctor", MOTET_LOG="foo")
 

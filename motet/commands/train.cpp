@@ -274,12 +274,13 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   const ModelConfig config =
       start.model ? start.model->config()
                   : run.model_config(data.task ? data.vocabulary() : vocabulary_for(*data.tokenizer, run.train));
-  check_objective(config, run.train);
-  if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const int64_t planned = asked.processes > 0 ? asked.processes : processes->size();
+  Model shape(config, at::kMeta);
+  check_training(*shape, data, run.train, planned);
+  freeze(*shape, frozen);  // refuses patterns that name nothing
+  if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const TrainingPlan plan = training_plan(config, run.train, planned);
   if (request.value("dry_run", false)) {
-    freeze(*Model(config, at::kMeta), frozen);  // refuses patterns that name nothing
     if (format == TableFormat::csv || format == TableFormat::markdown)
       fail_usage("--dry-run: shows a configuration, want -o table, json or jsonl");
     if (!processes->first()) return 0;

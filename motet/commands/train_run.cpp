@@ -1,6 +1,7 @@
 #include "motet/commands/train_run.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "motet/checkpoints/checkpoint.h"
 #include "motet/core/error.h"
@@ -45,7 +46,8 @@ TrainEvents TrainRun::events(RunMetrics* metrics, Progress& progress) {
     evaluation_ = std::nullopt, saved_ = false;
     if (!metrics) return;
     metrics->write(r);
-    if (r.skipped) log_warn(text("step ", r.step, " is left out: loss ", r.loss, ", gradient ", r.gradient_norm));
+    if (r.skipped)
+      log_warn(text("step ", r.step, " is left out: loss ", r.loss, ", gradient ", std::abs(r.gradient_norm)));
     progress.update(r.step, text("loss ", fixed(r.loss, 3)));
   };
   if (metrics) events.diagnosed = [metrics](const DiagnosisRecord& r) { metrics->write(r); };

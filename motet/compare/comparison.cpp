@@ -30,7 +30,9 @@ Comparison planned_size(const RunConfig& run, const TextData& data, const Compar
       arm.config = arm_config(run, arm.arm, vocabulary);
       check_objective(arm.config, run.train);
       if (target) match_size(arm.config, options.match, *target);
-      arm.cost = model_cost(*Model(arm.config, at::kMeta));
+      Model shape(arm.config, at::kMeta);
+      check_training(*shape, data, run.train, 1);
+      arm.cost = model_cost(*shape);
     } catch (const UsageError& e) {
       fail_usage(arm.arm.label, name.empty() ? "" : ", --sizes " + name, ": ", e.what());
     }

@@ -1,5 +1,7 @@
 #include "motet/mechanisms/contender.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
 #include "motet/mechanisms/mechanism.h"
 
@@ -40,6 +42,7 @@ nlohmann::json parse_contender(const std::string& contender, const std::string& 
   for (const Preset& p : all_presets())
     if (p.name == name) attention = p.attention;
   if (attention.is_null()) fail_usage(where, ": ", unknown_name("mechanism", name, contender_names()));
+  std::vector<std::string> given;
   while (colon != std::string::npos) {
     const size_t next = contender.find(':', colon + 1);
     const std::string option = contender.substr(colon + 1, next - colon - 1), key = option.substr(0, option.find('='));
@@ -47,6 +50,9 @@ nlohmann::json parse_contender(const std::string& contender, const std::string& 
       fail_usage(where, ": '", option, "' in '", contender, "' is no option, want key=value");
     if (key == "mechanism")
       fail_usage(where, ": '", option, "' in '", contender, "': the mechanism stands before the first colon");
+    if (std::ranges::find(given, key) != given.end())
+      fail_usage(where, ": '", key, "' stands twice in '", contender, "', want it once");
+    given.push_back(key);
     attention[key] = option.substr(key.size() + 1);
     colon = next;
   }

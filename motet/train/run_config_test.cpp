@@ -105,6 +105,7 @@ TEST(RunConfig, AMechanismIsNamedAsAContenderIs) {
   };
   says("dcmah", "model.attention.mechanism: unknown mechanism 'dcmah': nearest is 'dcmha'");
   says("dcmha:rank", "'rank' in 'dcmha:rank' is no option, want key=value");
+  says("dcmha:rank=1:rank=2", "'rank' stands twice in 'dcmha:rank=1:rank=2', want it once");
 }
 
 TEST(RunConfig, TheModelComputesAsTrainDtypeSays) {
