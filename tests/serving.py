@@ -18,10 +18,10 @@ ANSWERS = (
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
 
 
-def small_model(folder, *flags, context=512):
-    """A model of bytes with a chat template, hardly trained."""
+def small_model(folder, *flags, context=512, tokenizer="bytes"):
+    """A model of bytes, or of a tokenizer's file, with a chat template, hardly trained."""
     sizes = "--hidden-size 32 --num-layers 2 --num-heads 2 --batch-size 1 -t 1 --steps 2".split() + ["--ctx-size", context, *FEW_WINDOWS]
-    done = run("train", *sizes, "--tokenizer", "bytes", "--set", "model.initializer_range=0.3", *flags, "--out", folder / "run")
+    done = run("train", *sizes, "--tokenizer", tokenizer, "--set", "model.initializer_range=0.3", *flags, "--out", folder / "run")
     assert done.returncode == 0, done.stderr
     model = folder / "small"
     shutil.copytree(last_checkpoint(folder / "run"), model)

@@ -86,6 +86,35 @@ def test_tokens_of_one_letter_are_told_apart(server):
     assert (entry["token"], entry["bytes"]) == (" a", [32, 97])
 
 
+@pytest.fixture(scope="module")
+def bytes_server(tmp_path_factory):
+    """Of a tokenizer that has every byte and, beside them, pieces of letters: `<0x65>` and `e` are one text."""
+    folder = tmp_path_factory.mktemp("bytes")
+    pieces = [*(f"<0x{byte:02X}>" for byte in range(256)), *(chr(byte) for byte in range(33, 127))]
+    decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
+    model = {"type": "BPE", "byte_fallback": True, "vocab": {piece: i for i, piece in enumerate(pieces)}, "merges": []}
+    (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "decoder": decoder, "model": model}))
+    made = small_model(folder, context=128, tokenizer=folder / "tokenizer.json")
+    with serving(made, "-t", 1) as running:
+        yield running, pieces
+
+
+def test_a_letter_and_its_byte_are_two_entries(bytes_server):
+    """The likeliest token was left out where the scored one is its byte, which lm-eval took for the likeliest then."""
+    server, pieces = bytes_server
+    post = lambda prompts, **asked: [one["logprobs"] for one in server.post("/v1/completions", {"prompt": prompts, "temperature": 0, **asked})["choices"]]
+    likeliest = post([[i] for i in range(100)], max_tokens=1, logprobs=20)
+    assert {len(one["top_logprobs"][0]) for one in likeliest} == {20}
+    twins = [(i, f"<0x{ord(token):02X}>", token) for i, one in enumerate(likeliest) for token in one["tokens"] if token in pieces[256:]]
+    assert twins
+    for i, *both in twins:
+        scored = post([[i, pieces.index(piece)] for piece in both], max_tokens=0, echo=True, logprobs=1)
+        less, most = sorted(scored, key=lambda one: one["token_logprobs"][1])
+        letter = less["tokens"][1]
+        assert letter == most["tokens"][1] and most["top_logprobs"][1] == {letter: most["token_logprobs"][1]}
+        assert len(less["top_logprobs"][1]) == 2 and max(less["top_logprobs"][1], key=less["top_logprobs"][1].get) != letter
+
+
 def test_special_tokens_are_no_part_of_the_text_unless_they_are_asked_for(server):
     asked = {"prompt": [A], "max_tokens": 1, "logit_bias": {"1": 100}, "ignore_eos": True, "logprobs": 0}
     for more, text, place in ({}, "", 0), ({"skip_special_tokens": True}, "", 0), ({"skip_special_tokens": False}, "<s>", 0):

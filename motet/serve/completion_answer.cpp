@@ -31,6 +31,16 @@ std::string alone(const Tokenizer& tokenizer, int32_t id) {
   return told;
 }
 
+// What a token is called among those already named. A byte of SentencePiece and its letter are one text, and the
+// letter's piece is that text too.
+std::string free_name(const json& named, const Tokenizer& tokenizer, int32_t id) {
+  std::string name = alone(tokenizer, id);
+  if (named.contains(name)) name = tokenizer.piece(id);
+  if (named.contains(name)) name = text("token_id:", id);
+  while (named.contains(name)) name += '_';
+  return name;
+}
+
 int64_t characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); });
 }
@@ -160,9 +170,8 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
         top[own] = token.logprob;
         for (const ScoredToken& other : token.top) {
           if (other.id == token.id) continue;
-          std::string name = alone(tokenizer_, other.id);
-          if (top.contains(name)) name = tokenizer_.piece(other.id);  // two tokens of one text
-          top.emplace(std::move(name), other.logprob);
+          const std::string name = free_name(top, tokenizer_, other.id);
+          top[name] = other.logprob;
         }
       }
       logprobs["tokens"].push_back(own);
