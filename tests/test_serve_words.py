@@ -115,6 +115,23 @@ def test_a_letter_and_its_byte_are_two_entries(bytes_server):
         assert len(less["top_logprobs"][1]) == 2 and max(less["top_logprobs"][1], key=less["top_logprobs"][1].get) != letter
 
 
+def test_tokens_have_their_places_in_the_text_that_was_given(model, tmp_path):
+    """A normalizer makes one character of two: what is decoded is shorter than what is echoed."""
+    shutil.copytree(model.parent / "small", tmp_path / "nfc")
+    file = tmp_path / "nfc/tokenizer.json"
+    read = json.loads(file.read_text()) | {"normalizer": {"type": "NFC"}}
+    read["model"]["vocab"] |= {"!": 34, '"': 33}  # in their own order they are bytes, whatever stands before them
+    file.write_text(json.dumps(read))
+    with serving(tmp_path / "nfc", "-t", 1) as server:
+        prompt = 3 * "e\u0301" + "x"
+        asked = {"prompt": prompt, "max_tokens": 2, "logit_bias": {"65": 100}, "echo": True, "logprobs": 0}
+        made = answer(server, **asked)
+        assert made["text"] == prompt + "AA" and made["logprobs"]["text_offset"] == [0, 0, 2, 2, 4, 4, 6, 7, 8]
+        events = server.ask("POST", "/v1/completions", {"temperature": 0, **asked, "stream": True})[2].decode().split("\n\n")
+        parts = [json.loads(event[6:])["choices"] for event in events if event.startswith("data: {")]
+        assert [place for (part,) in parts for place in part["logprobs"]["text_offset"]] == made["logprobs"]["text_offset"]
+
+
 def test_special_tokens_are_no_part_of_the_text_unless_they_are_asked_for(server):
     asked = {"prompt": [A], "max_tokens": 1, "logit_bias": {"1": 100}, "ignore_eos": True, "logprobs": 0}
     for more, text, place in ({}, "", 0), ({"skip_special_tokens": True}, "", 0), ({"skip_special_tokens": False}, "<s>", 0):

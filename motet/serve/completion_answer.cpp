@@ -1,6 +1,5 @@
 #include "motet/serve/completion_answer.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "motet/core/utf8.h"
 #include "motet/core/words.h"
 #include "motet/serve/refused.h"
+#include "motet/serve/token_places.h"
 #include "motet/text/token_bytes.h"
 
 namespace motet {
@@ -41,36 +41,22 @@ std::string free_name(const json& named, const Tokenizer& tokenizer, int32_t id)
   return name;
 }
 
-int64_t characters(const std::string& text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); });
-}
-
 const char* word(Finish finish) { return finish == Finish::stop ? "stop" : "length"; }
 
 }  // namespace
 
 struct CompletionAnswer::Choice {
   size_t index;
-  StreamDecoder decoder;                    // of all tokens, for their places in the text
+  TokenPlaces places;                       // of the answer's tokens
   std::string text = {};                    // of an answer that is not a stream
   std::vector<GeneratedToken> untold = {};  // tokens whose logarithmic probabilities are to be told
   size_t told = 0;                          // of the sample's tokens
   bool prompt_told = false;                 // and those of the prompt
-  int64_t place = 0;                        // of the next token, in characters
   bool begun = false;
   std::string finish = {};
   json logprobs = nullptr;
 
-  Choice(size_t index, const Tokenizer& tokenizer) : index(index), decoder(tokenizer) {}
-
-  // Takes a token, and says where it begins: behind what half a character before it becomes.
-  int64_t write(const Tokenizer& tokenizer, int32_t id) {
-    const std::string own = token_bytes(tokenizer, id);
-    const int64_t begin = place, come = characters(decoder.push(id));
-    place += come;
-    const bool whole = !own.empty() && utf8_invalid_at(own) == std::string::npos;
-    return whole && come > characters(own) ? place - characters(own) : begin;
-  }
+  Choice(size_t index, const Tokenizer& tokenizer) : index(index), places(tokenizer) {}
 };
 
 class CompletionAnswer::OfPrompt : public JobAnswer {
@@ -106,8 +92,9 @@ CompletionAnswer::CompletionAnswer(HttpReply reply, const Tokenizer& tokenizer, 
       open_prompts_(prompts_.size()) {
   for (size_t i = 0; i < prompts_.size() * static_cast<size_t>(form_.samples); ++i)
     choices_.push_back(std::make_unique<Choice>(i, tokenizer_));
-  if (!form_.chat && !form_.echo)
-    for (const auto& one : choices_) one->decoder.follow(prompt_of(*one).last);
+  if (form_.chat) return;
+  for (const auto& one : choices_)
+    one->places.follow(static_cast<int64_t>(utf8_length(prompt_of(*one).echoed)), prompt_of(*one).last);
 }
 
 CompletionAnswer::~CompletionAnswer() {
@@ -150,7 +137,7 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
                                  {"token_logprobs", json::array()},
                                  {"top_logprobs", json::array()},
                                  {"text_offset", json::array()}};
-    const auto tell = [&](const GeneratedToken& token, bool written, bool none) {  // none: it begins the prompt
+    const auto tell = [&](const GeneratedToken& token, int64_t place, bool none) {  // none: it begins the prompt
       const std::string own = alone(tokenizer_, token.id);
       if (form_.chat) {
         const auto entry = [&](const ScoredToken& t) {
@@ -177,13 +164,15 @@ json CompletionAnswer::choice_json(Choice& one, const std::string& text, const c
       logprobs["tokens"].push_back(own);
       logprobs["token_logprobs"].push_back(none ? json(nullptr) : json(token.logprob));
       logprobs["top_logprobs"].push_back(std::move(top));
-      logprobs["text_offset"].push_back(written ? one.write(tokenizer_, token.id) : one.place);
+      logprobs["text_offset"].push_back(place);
     };
     if (!std::exchange(one.prompt_told, true))
       for (size_t i = 0; const GeneratedToken& token : prompt_of(one).scored)
-        tell(token, i >= prompt_of(one).unwritten, i == 0), ++i;
-    for (const GeneratedToken& token : std::exchange(one.untold, {}))
-      tell(token, !form_.skip_special || !tokenizer_.special(token.id), false);
+        tell(token, prompt_of(one).places.at(i), i == 0), ++i;
+    for (const GeneratedToken& token : std::exchange(one.untold, {})) {
+      const bool written = !form_.skip_special || !tokenizer_.special(token.id);
+      tell(token, form_.chat || !written ? one.places.place() : one.places.next(token.id), false);
+    }
   }
   json made{{"index", one.index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
   if (finish) made["finish_reason"] = finish;

@@ -24,9 +24,9 @@ struct AnswerForm {
 
 /// A prompt as its answer sees it.
 struct AnsweredPrompt {
-  std::string echoed;    // its text, where echo repeats it
-  int32_t last = 0;      // its last token
-  size_t unwritten = 0;  // its first tokens that are no part of its text
+  std::string echoed;                // its text, where echo repeats it
+  int32_t last = 0;                  // its last token
+  std::vector<int64_t> places = {};  // of its tokens in the text, where they are scored
   std::vector<GeneratedToken> scored = {};
 };
 

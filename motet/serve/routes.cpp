@@ -8,6 +8,7 @@
 #include "motet/core/version.h"
 #include "motet/core/words.h"
 #include "motet/serve/page/page_assets.h"
+#include "motet/serve/token_places.h"
 
 namespace motet {
 namespace {
@@ -398,23 +399,25 @@ void Routes::complete(const HttpRequest& request, HttpReply reply, const std::st
   std::vector<Job> jobs;
   std::vector<AnsweredPrompt> prompts;
   size_t echoed_bytes = 0;
-  const auto add = [&](std::vector<int32_t> ids, const std::string& echoed, size_t unwritten) {
+  const auto add = [&](std::vector<int32_t> ids, const std::string& echoed, size_t unwritten, bool given) {
     echoed_bytes += echoed.size() * static_cast<size_t>(asked.fields.n);
     if (echoed_bytes > kMostEchoed)
       throw Refused(400, text("echo: more than ", kMostEchoed, " bytes with these prompts and n: fewer of either"),
                     "echo");
     jobs.push_back(job(asked, std::move(ids), owner));
     jobs.back().since = std::chrono::duration<double>(request.arrived.time_since_epoch()).count();
-    prompts.push_back({echoed, jobs.back().prompt.back(), unwritten});
+    prompts.push_back({echoed, jobs.back().prompt.back()});
+    if (jobs.back().score_prompt)
+      prompts.back().places = prompt_places(served.tokenizer, jobs.back().prompt, unwritten, echoed, given);
   };
-  if (chat) add(chat_prompt(asked.messages, true, served.context), "", 0);
+  if (chat) add(chat_prompt(asked.messages, true, served.context), "", 0, true);
   for (const auto& prompt : asked.prompts) {
     const auto* given = std::get_if<std::string>(&prompt);
     std::vector<int32_t> ids =
         given ? encoded(*given, "prompt", served.context) : std::get<std::vector<int32_t>>(prompt);
     const std::string echoed = !asked.fields.echo ? "" : given ? *given : served.tokenizer.text(ids, false);
     const size_t put = given && asked.fields.add_special_tokens ? put_before(served.tokenizer, ids) : 0;
-    add(std::move(ids), echoed, put);
+    add(std::move(ids), echoed, put, given != nullptr);
   }
   const Told told = told_logprobs(jobs);
   if (told.all > kMostToldLogprobs)

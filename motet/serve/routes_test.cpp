@@ -140,6 +140,18 @@ TEST_F(RoutesTest, ATokenBeginsBehindWhatHalfACharacterBecomes) {
   EXPECT_EQ(offsets({65, 226, 130, 172, 66}), json({0, 1, 1, 1, 2}));
 }
 
+TEST_F(RoutesTest, AnAnswerMakesNoCharacterWithItsPrompt) {
+  open();
+  const json answer = complete({{"prompt", {195}},
+                                {"echo", true},
+                                {"logprobs", 0},
+                                {"max_tokens", 2},
+                                {"temperature", 0},
+                                {"logit_bias", {{"169", 100}}}});
+  EXPECT_EQ(answer["choices"][0]["text"], "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(answer["choices"][0]["logprobs"]["text_offset"], json({0, 1, 2}));
+}
+
 TEST_F(RoutesTest, ALargeRequestHoldsNoSmallOneUp) {
   open();
   std::promise<void> begun, waits;
