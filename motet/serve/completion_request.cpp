@@ -122,6 +122,8 @@ void check_names(const json& body, bool chat, CompletionRequest& request) {
   const char* const other = chat ? "prompt" : "messages";
   if (given(body, other))
     throw Refused(400, text(other, ": is of the other route, want ", chat ? "messages" : "prompt"), other);
+  if (!chat && given(body, "top_logprobs"))
+    throw Refused(400, "top_logprobs: is of the other route, want logprobs", "top_logprobs");
 }
 
 void read_prompts(const json& body, int64_t vocabulary, CompletionRequest& request) {

@@ -82,6 +82,8 @@ TEST(CompletionRequest, WhatIsNotDoneIsRefusedAndTheUnknownIsToldOfOnce) {
   EXPECT_EQ(chat_refusal(R"("chat_template": "{{ x }}")"), "chat_template: is not supported, want it left out");
   EXPECT_EQ(chat_refusal(R"("response_format": {"type": "text"}, "tools": [], "tool_choice": null)"), "");
   EXPECT_EQ(text_refusal(R"("messages": [])"), "messages: is of the other route, want prompt");
+  EXPECT_EQ(text_refusal(R"("logprobs": 1, "top_logprobs": 2)"), "top_logprobs: is of the other route, want logprobs");
+  EXPECT_EQ(text_refusal(R"("top_logprobs": null)"), "");
   const CompletionRequest request = read_completion(R"({"prompt": "a", "beams": 3, "user": "me"})", false, 256);
   EXPECT_EQ(request.unknown, std::vector<std::string>{"beams"});
   EXPECT_EQ(text_refusal(R"("stop_token_ids": [2])"), "stop_token_ids: is not supported, want it left out");
