@@ -196,6 +196,19 @@ void read_logprobs(const json& body, CompletionRequest& request) {
   if (wanted) request.writer.logprobs = top ? read_integer(*top, "top_logprobs", 0, kMostLogprobs) : 0;
 }
 
+// The name of OpenAI's older clients and that of its newer ones.
+std::optional<int64_t> read_length(const json& body, bool chat) {
+  std::optional<int64_t> length;
+  for (const char* name : {"max_completion_tokens", "max_tokens"}) {
+    const json* value = given(body, name);
+    if (!value) continue;
+    const int64_t tokens = read_integer(*value, name, chat ? 1 : 0, 1 << 30);
+    if (length && *length != tokens) refuse(name, *value, text("the ", *length, " of max_completion_tokens"));
+    length = tokens;
+  }
+  return length;
+}
+
 std::vector<std::string> read_stop(const json& body) {
   const json* given_stop = given(body, "stop");
   if (!given_stop) return {};
@@ -298,8 +311,7 @@ CompletionRequest read_completion(std::string_view bytes, bool chat, int64_t voc
   if (chat && given_true(body, "add_special_tokens", "add_special_tokens"))
     refuse("add_special_tokens", true, "it left out: a template writes its own");
   chat ? read_messages(body, request) : read_prompts(body, vocabulary, request);
-  const char* const length = given(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
-  if (const json* value = given(body, length)) request.max_tokens = read_integer(*value, length, chat ? 1 : 0, 1 << 30);
+  request.max_tokens = read_length(body, chat);
   read_logprobs(body, request);
   request.writer.stop = read_stop(body);
   request.writer.skip_special = f.skip_special_tokens;

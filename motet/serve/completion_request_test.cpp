@@ -73,6 +73,16 @@ TEST(CompletionRequest, EveryNumberHasItsRange) {
   EXPECT_EQ(chat_refusal(R"("top_logprobs": 2)"), "top_logprobs: 2, want logprobs = true beside it");
 }
 
+TEST(CompletionRequest, BothNamesOfALengthAreLookedAt) {
+  EXPECT_EQ(text_refusal(R"("max_completion_tokens": 2, "max_tokens": "abc")"),
+            "max_tokens: 'abc', want integer, 0 to 1073741824");
+  EXPECT_EQ(text_refusal(R"("max_completion_tokens": 2, "max_tokens": 3)"),
+            "max_tokens: 3, want the 2 of max_completion_tokens");
+  EXPECT_EQ(chat_refusal(R"("max_completion_tokens": 2, "max_tokens": 0)"), "max_tokens: 0 is below 1");
+  const char* const same = R"({"prompt": "a", "max_completion_tokens": 2, "max_tokens": 2.0})";
+  EXPECT_EQ(read_completion(same, false, 256).max_tokens, 2);
+}
+
 TEST(CompletionRequest, WhatIsNotDoneIsRefusedAndTheUnknownIsToldOfOnce) {
   EXPECT_EQ(chat_refusal(R"("tools": [{"type": "function"}])"), "tools: is not supported, want it left out");
   EXPECT_EQ(text_refusal(R"("best_of": 3)"), "best_of: is not supported, want it left out");
