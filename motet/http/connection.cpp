@@ -62,7 +62,12 @@ void HttpConnection::start() {
 }
 
 void HttpConnection::drain() {
-  if (stage_ == Stage::reading && !parser_.begun()) close();
+  if (stage_ != Stage::reading) return;
+  if (!parser_.begun()) return close();
+  step([&] {
+    refuse(503, "the server is about to stop");
+    arm();
+  });
 }
 
 void HttpConnection::close() {

@@ -38,7 +38,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(HttpConnections& shared, Socket socket, std::string peer, std::string group);
 
   void start();
-  /// Closes it now when it waits for a request, else after the answer.
+  /// Closes it now when it waits for a request, else after the answer. A part of a request is refused.
   void drain();
   void close();
 

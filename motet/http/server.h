@@ -40,7 +40,8 @@ class HttpServer {
   int port() const;
   /// Serves on this thread until stop(); then every connection is closed. Once.
   void run();
-  /// No new connections; those that wait for a request are closed, the others after their answer. From any thread.
+  /// No new connections; those that wait for a request are closed, those that have sent a part of one get 503, the
+  /// others are closed after their answer. From any thread.
   void drain();
   /// Ends run(), before or after it began. From any thread, not from a signal handler.
   void stop();

@@ -228,5 +228,31 @@ TEST(HttpServer, DrainingFinishesTheAnswersAndTakesNoNewConnections) {
   EXPECT_TRUE(comes_true([&] { return served.server.connections() == 0; }));
 }
 
+TEST(HttpServer, DrainingRefusesAPartOfARequest) {
+  ServedHttp served([](HttpRequest&&, HttpReply reply) { reply.send(200, "text/plain", "ok"); });
+  Client head(served.server.port()), body(served.server.port());
+  for (Client* client : {&head, &body}) {
+    client->send(kGet);
+    EXPECT_EQ(body_of(client->answer()), "ok");
+  }
+  head.send("GET / HT");
+  body.send("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+  EXPECT_EQ(status_of(body.until("\r\n\r\n")), "100");
+  body.send("ab");
+  // The bytes of both have been read when a later request has its answer.
+  Client later(served.server.port());
+  later.send(kGet);
+  EXPECT_EQ(body_of(later.answer()), "ok");
+  served.server.drain();
+  for (Client* client : {&head, &body}) {
+    const std::string answer = client->all();
+    EXPECT_EQ(status_of(answer), "503");
+    EXPECT_NE(answer.find("the server is about to stop"), std::string::npos) << answer;
+    EXPECT_NE(answer.find("\r\nConnection: close\r\n"), std::string::npos);
+    client->close();
+  }
+  EXPECT_TRUE(comes_true([&] { return served.server.connections() == 0; }));
+}
+
 }  // namespace
 }  // namespace motet
