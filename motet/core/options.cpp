@@ -28,6 +28,12 @@ std::string number_text(double number) {
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr};
 }
 
+// An end of an option's range. 2^63, which is a double, stands for the largest integer, which is none.
+std::string limit_text(const Option& option, double limit) {
+  const bool largest = option.type == OptionType::integer && limit >= 0x1p63;
+  return largest ? std::to_string(std::numeric_limits<int64_t>::max()) : number_text(limit);
+}
+
 json checked_boolean(const json& value, const std::string& path) {
   if (value.is_boolean()) return value;
   if (value == "true") return true;
@@ -61,12 +67,13 @@ json checked_number(const Option& option, const json& value, const std::string& 
   constexpr double kLargestInteger = 0x1p53;
   const std::optional<int64_t> exact = integer ? exact_integer(value) : std::nullopt;
   double min = option.min, max = option.max;
-  if (integer && !(exact && std::isfinite(min))) min = std::max(min, -kLargestInteger);
-  if (integer && !(exact && std::isfinite(max))) max = std::min(max, kLargestInteger);
-  if (integer && !exact && value.is_number_unsigned() && option.max >= 0x1p63)
-    fail_usage(path, ": ", shown(value), " is above ", std::numeric_limits<int64_t>::max());
-  if (number < min) fail_usage(path, ": ", shown(value), " is below ", number_text(min));
-  if (number > max) fail_usage(path, ": ", shown(value), " is above ", number_text(max));
+  if (integer && !std::isfinite(min)) min = -kLargestInteger;
+  if (integer && !std::isfinite(max)) max = kLargestInteger;
+  const bool above = number > max || (integer && !exact && number >= 0x1p63);
+  if (number < min) fail_usage(path, ": ", shown(value), " is below ", limit_text(option, min));
+  if (above) fail_usage(path, ": ", shown(value), " is above ", limit_text(option, max));
+  if (integer && !exact && std::abs(number) > kLargestInteger)
+    fail_usage(path, ": ", shown(value), " is rounded, want ", accepted(option), ", by its digits");
   if (integer) return exact.value_or(static_cast<int64_t>(number));
   return number;
 }
@@ -175,9 +182,9 @@ std::string accepted(const Option& option) {
   const std::string type = type_name(option.type);
   if (option.type == OptionType::string) return type;  // a range is of numbers
   const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
-  if (low && high) return type + ", " + number_text(option.min) + " to " + number_text(option.max);
+  if (low && high) return type + ", " + number_text(option.min) + " to " + limit_text(option, option.max);
   if (low) return type + ", at least " + number_text(option.min);
-  if (high) return type + ", at most " + number_text(option.max);
+  if (high) return type + ", at most " + limit_text(option, option.max);
   return type;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "motet/core/error.h"
+#include "motet/core/shown.h"
 #include "motet/core/testing.h"
 
 namespace motet {
@@ -100,6 +101,14 @@ TEST(Options, AnOptionOf64BitsTakesEveryOneOfThem) {
             "n: 9223372036854775807 is above 9007199254740992");
   EXPECT_EQ(message_of<UsageError>([&] { checked(seed, uint64_t{1} << 63, "s"); }),
             "s: 9223372036854775808 is above 9223372036854775807");
+  for (const json& more : {json(0x1p63), json("9223372036854775808"), json(0x1p64), json(1e300)})
+    EXPECT_EQ(message_of<UsageError>([&] { checked(seed, more, "s"); }),
+              "s: " + shown(more) + " is above 9223372036854775807");
+  EXPECT_EQ(message_of<UsageError>([&] { checked(seed, -1e300, "s"); }), "s: -1e+300 is below -9223372036854775808");
+  const std::string wanted = "integer, -9223372036854775808 to 9223372036854775807";
+  EXPECT_EQ(message_of<UsageError>([&] { checked(seed, 1.5, "s"); }), "s: 1.5 is not an integer, want " + wanted);
+  EXPECT_EQ(message_of<UsageError>([&] { checked(seed, "1e17", "s"); }),
+            "s: '1e17' is rounded, want " + wanted + ", by its digits");
 }
 
 TEST(Options, UnknownChoicesNameTheNearest) {

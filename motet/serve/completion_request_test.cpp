@@ -64,7 +64,7 @@ TEST(CompletionRequest, EveryNumberHasItsRange) {
   EXPECT_EQ(text_refusal(R"("temperature": NaN)").substr(0, 20), "the body: wrong JSON");
   EXPECT_EQ(text_refusal(R"("top_p": 1.5)"), "top_p: 1.5 is above 1");
   EXPECT_EQ(text_refusal(R"("logprobs": 21)"), "logprobs: 21 is above 20");
-  EXPECT_EQ(text_refusal(R"("seed": 1e300)"), "seed: 1e+300 is above 9007199254740992");
+  EXPECT_EQ(text_refusal(R"("seed": 1e300)"), "seed: 1e+300 is above 9223372036854775807");
   EXPECT_EQ(text_refusal(R"("logit_bias": {"3": 101})"), "logit_bias['3']: 101, want a number, -100 to 100");
   EXPECT_EQ(text_refusal(R"("logit_bias": {"256": 1})"), "logit_bias: '256', want token ids, integers from 0 to 255");
   EXPECT_EQ(text_refusal(R"("stop": [1])"), "stop: 1, want texts");
