@@ -95,22 +95,25 @@ struct RequestParser::Message : beast::http::basic_parser<true> {
   /// Splits the target into path and query.
   int check_target(std::string_view host) {
     std::string_view rest = target;
-    const auto wrong = [&] { return because(400, text("the target of the request is ", quote(target))); };
+    const auto wrong = [&](const char* wanted) {
+      return because(400, text("the target of the request is ", quote(target), ", want ", wanted));
+    };
     if (std::any_of(rest.begin(), rest.end(), [](char c) { return c <= 0x20 || c >= 0x7F || c == '#'; }))
-      return wrong();
+      return wrong("visible ASCII without #, else % and two hexadecimal digits");
     if (const size_t scheme = rest.find("://"); rest.front() != '/' && scheme != std::string_view::npos) {
-      if (!same_word(rest.substr(0, scheme), "http") && !same_word(rest.substr(0, scheme), "https")) return wrong();
+      if (!same_word(rest.substr(0, scheme), "http") && !same_word(rest.substr(0, scheme), "https"))
+        return wrong("http or https");
       rest.remove_prefix(scheme + 3);
       const std::string_view authority = rest.substr(0, rest.find_first_of("/?"));
-      if (authority.empty() || !same_word(authority, host)) return wrong();
+      if (authority.empty() || !same_word(authority, host)) return wrong("the Host of the header in it");
       rest.remove_prefix(authority.size());
     } else if (rest.front() != '/' && !(rest == "*" && request.method == "OPTIONS")) {
-      return wrong();
+      return wrong("a path that begins with /");
     }
     const size_t mark = rest.find('?');
     if (mark != std::string_view::npos) request.query = rest.substr(mark + 1);
     const auto path = percent_decoded(rest.substr(0, mark));
-    if (!path) return wrong();
+    if (!path) return wrong("two hexadecimal digits behind each %, and no control character");
     request.path = path->empty() ? "/" : *path;
     return 0;
   }

@@ -155,6 +155,21 @@ TEST(RequestParser, TargetsAreDecodedOrRefused) {
   EXPECT_EQ(request_of("GET /a?http://x/ HTTP/1.1\r\nHost: x\r\n\r\n").path, "/a");
 }
 
+TEST(RequestParser, AWrongTargetIsToldWhatIsWanted) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"/%zz", "two hexadecimal digits behind each %, and no control character"},
+      {"/a%00b", "two hexadecimal digits behind each %, and no control character"},
+      {"/a#b", "visible ASCII without #, else % and two hexadecimal digits"},
+      {"a", "a path that begins with /"},
+      {"ftp://x/a", "http or https"},
+      {"http://y/a", "the Host of the header in it"}};
+  for (const auto& [target, wanted] : cases) {
+    RequestParser parser{HttpLimits()};
+    parser.feed(text("GET ", target, " HTTP/1.1\r\n", kHost, "\r\n"));
+    EXPECT_EQ(parser.message(), text("the target of the request is '", target, "', want ", wanted));
+  }
+}
+
 TEST(RequestParser, ChunksAreChecked) {
   EXPECT_EQ(status_of_chunks("0\r\n\r\n"), 200);
   EXPECT_EQ(status_of_chunks("1\r\na\r\n0\r\n\r\n"), 200);
