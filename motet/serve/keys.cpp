@@ -24,22 +24,32 @@ std::string trimmed(std::string line) {
   return line;
 }
 
+// The message names the place and never the key.
+void check_key(const std::string& key, const std::string& where) {
+  const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 127; });
+  if (key.empty() || key.size() > kMostKeyBytes || !visible)
+    fail_usage(where, "an API key has ", key.size(), " bytes", visible ? "" : " that are not all visible ASCII",
+               ", want 1 to ", kMostKeyBytes, " characters without spaces");
+}
+
 }  // namespace
 
 ApiKeys::ApiKeys(std::vector<std::string> keys) {
   for (const std::string& key : keys) {
-    const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 127; });
-    if (key.empty() || key.size() > kMostKeyBytes || !visible)
-      fail_usage("an API key has ", key.size(), " bytes", visible ? "" : " that are not all visible ASCII",
-                 ", want 1 to ", kMostKeyBytes, " characters without spaces");
+    check_key(key, "");
     keys_.push_back(padded(key));
   }
 }
 
 std::vector<std::string> ApiKeys::of_file(const std::string& path) {
   std::vector<std::string> keys;
-  for (const std::string& line : split(read_file(path), '\n'))
-    if (std::string key = trimmed(line); !key.empty()) keys.push_back(std::move(key));
+  for (size_t number = 0; const std::string& line : split(read_file(path), '\n')) {
+    ++number;
+    std::string key = trimmed(line);
+    if (key.empty()) continue;
+    check_key(key, text(path, ": line ", number, ": "));
+    keys.push_back(std::move(key));
+  }
   if (keys.empty()) fail(path, ": holds no key, want one a line");
   return keys;
 }

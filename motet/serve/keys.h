@@ -13,7 +13,8 @@ class ApiKeys {
  public:
   /// Throws UsageError for a key of more than 256 bytes, an empty one and one with spaces.
   explicit ApiKeys(std::vector<std::string> keys);
-  /// The keys of a file: one a line, without empty lines and what follows a #. Throws Error where there is none.
+  /// The keys of a file: one a line, without empty lines and what follows a #. Throws Error where there is none, and
+  /// UsageError with the line of a wrong one.
   static std::vector<std::string> of_file(const std::string& path);
 
   bool empty() const { return keys_.empty(); }

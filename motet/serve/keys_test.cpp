@@ -40,5 +40,15 @@ TEST(ApiKeys, AreVisibleCharacters) {
   EXPECT_THROW(ApiKeys({std::string(257, 'a')}), UsageError);
 }
 
+TEST(ApiKeys, AWrongOneOfAFileIsNamedByItsLine) {
+  const testing::TemporaryFolder folder;
+  const std::string path = (folder.path() / "keys").string();
+  write_file_atomic(path, "# two\n\nfirst\nsecret one\n");
+  EXPECT_EQ(testing::message_of<UsageError>([&] { ApiKeys::of_file(path); }),
+            path +
+                ": line 4: an API key has 10 bytes that are not all visible ASCII, want 1 to 256 characters without "
+                "spaces");
+}
+
 }  // namespace
 }  // namespace motet

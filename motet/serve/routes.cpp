@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 
+#include "motet/core/error.h"
 #include "motet/core/log.h"
 #include "motet/core/version.h"
 #include "motet/core/words.h"
@@ -36,6 +37,22 @@ std::string_view host_name(std::string_view host) {
 
 bool loopback_name(std::string_view name) {
   return same_word(name, "localhost") || name == "127.0.0.1" || name == "[::1]";
+}
+
+// As browsers write the header Origin, with which it is compared: scheme://host[:port] in small letters.
+bool is_origin(std::string_view origin) {
+  const auto all_of = [](std::string_view text, std::string_view marks) {
+    return !text.empty() && std::ranges::all_of(text, [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || marks.find(c) != std::string_view::npos;
+    });
+  };
+  const size_t scheme = origin.find("://");
+  if (scheme == std::string_view::npos || !all_of(origin.substr(0, scheme), "+-.")) return false;
+  const std::string_view rest = origin.substr(scheme + 3), name = host_name(rest), port = rest.substr(name.size());
+  const bool v6 = name.starts_with('[') && name.ends_with(']');
+  if (!(v6 ? all_of(name.substr(1, name.size() - 2), ":.") : all_of(name, "-._"))) return false;
+  return port.empty() || (port.starts_with(':') && port.size() > 1 && port.size() <= 6 &&
+                          port.find_first_not_of("0123456789", 1) == std::string_view::npos);
 }
 
 int64_t now() {
@@ -153,7 +170,11 @@ Routes::Routes(RouteOptions options, ApiKeys keys, Metrics& metrics)
       workers_(1, kMostQueued),
       large_(1, kMostQueued),
       answers_(1, kMostQueued),
-      drawings_(1, kMostDrawn) {}
+      drawings_(1, kMostDrawn) {
+  const std::string& origin = options_.cors_origin;
+  if (!origin.empty() && origin != "*" && origin != "null" && !is_origin(origin))
+    fail_usage("--cors-origin: ", quote(origin), ", want *, null or scheme://host[:port] in small letters");
+}
 
 Routes::~Routes() = default;
 

@@ -40,6 +40,7 @@ struct RouteOptions {
 /// everything that takes time to the workers, and they to the engine.
 class Routes {
  public:
+  /// Throws UsageError for a cors_origin that no page can have.
   Routes(RouteOptions, ApiKeys, Metrics&);
   ~Routes();
   /// From here on requests are taken; until then, and after drain(), /health says 503. Both must live until close(),

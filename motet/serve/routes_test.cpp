@@ -7,6 +7,8 @@
 #include <future>
 #include <thread>
 
+#include "motet/core/error.h"
+#include "motet/core/testing.h"
 #include "motet/http/testing.h"
 #include "motet/serve/testing.h"
 #include "motet/text/tokenizer.h"
@@ -191,6 +193,19 @@ TEST_F(RoutesTest, WhatIsDrawnHoldsNoRequestUp) {
   EXPECT_EQ(status_of(asked(post("/v1/completions", large))), "200");  // which a worker writes
   waits.set_value();
   drawing.join();
+}
+
+TEST(Routes, TheOtherOriginIsOneThatAPageCanHave) {
+  Metrics metrics;
+  const auto take = [&](const std::string& origin) { Routes({.cors_origin = origin}, ApiKeys({}), metrics).close(); };
+  for (const char* origin : {"", "*", "null", "http://a.example", "https://a-b.example:8443", "http://[::1]:80",
+                             "http://127.0.0.1:3000", "app://obsidian.md"})
+    EXPECT_NO_THROW(take(origin)) << origin;
+  for (const char* origin :
+       {"http://a.example/", "a b", "a.example", "http://", "http://a:", "http://a:b", "http://A",
+        "http://a.example, http://b.example", "http://[::1", "://a", "http://a:1234567", "http://[]"})
+    EXPECT_EQ(message_of<UsageError>([&] { take(origin); }),
+              text("--cors-origin: '", origin, "', want *, null or scheme://host[:port] in small letters"));
 }
 
 }  // namespace
