@@ -1,6 +1,7 @@
 #include "motet/text/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -209,11 +210,25 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string_v
   throw UsageError(unknown_name("tokenizer", name, {"bytes", "chars"}));
 }
 
+namespace {
+
+// Whether what stands around the model is what we wrote: nothing else becomes of a text.
+bool same_pipeline(const json& read, const json& own) {
+  return std::ranges::all_of(std::array{"added_tokens", "normalizer", "pre_tokenizer", "post_processor"},
+                             [&](const char* part) {
+                               const json theirs = read.value(part, json());
+                               return theirs == own[part] || (theirs.empty() && own[part].empty());
+                             });
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> tokenizer_from_json(const json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("model") || !json["model"].is_object())
     fail(where, ": has no object 'model'");
   const nlohmann::json& model = json["model"];
-  if (model == ByteTokenizer().to_json()["model"]) return std::make_unique<ByteTokenizer>();
+  if (const auto own = ByteTokenizer().to_json(); model == own["model"] && same_pipeline(json, own))
+    return std::make_unique<ByteTokenizer>();
   if (!model.contains("type") || model["type"] != "WordLevel") return read_pipeline(json, where);
   if (!model.contains("vocab")) fail(where, ": model.vocab is no object");
   const std::vector<std::string> entries = entries_of(model["vocab"], where);
@@ -224,9 +239,11 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const json& json, const std::stri
   }
   auto tokenizer = std::make_unique<CharTokenizer>(all);
   // Ids in another order than ours would silently decode to other text.
-  if (tokenizer->to_json()["model"]["vocab"] != model["vocab"]) {
-    fail(where, ": the characters are not in the order of their bytes");
-  }
+  const auto own = tokenizer->to_json();
+  if (own["model"]["vocab"] != model["vocab"]) fail(where, ": the characters are not in the order of their bytes");
+  if (!same_pipeline(json, own))
+    fail(where,
+         ": characters have another normalizer, pre_tokenizer, post_processor or added_tokens than motet gives them");
   return tokenizer;
 }
 

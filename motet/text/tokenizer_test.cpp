@@ -84,6 +84,18 @@ TEST(Tokenizer, JsonComesBack) {
   }
 }
 
+TEST(Tokenizer, OurModelWithMoreAroundItIsNotOurs) {
+  for (const char* name : {"bytes", "chars"}) {
+    json file = make_tokenizer(name, "e\u0301\u00e9")->to_json();
+    file["normalizer"] = {{"type", "NFC"}};
+    if (std::string(name) == "bytes")
+      EXPECT_EQ(tokenizer_from_json(file, "f")->encode("e\u0301"), ByteTokenizer().encode("\u00e9"));
+    else
+      EXPECT_NE(message_of<Error>([&] { tokenizer_from_json(file, "f"); }).find("another normalizer"),
+                std::string::npos);
+  }
+}
+
 TEST(Tokenizer, JsonOfOtherKindsIsRefused) {
   const auto refused = [](const json& value) { return message_of<Error>([&] { tokenizer_from_json(value, "f"); }); };
   const auto chars = [](json vocabulary) { return json{{"model", {{"type", "WordLevel"}, {"vocab", vocabulary}}}}; };
