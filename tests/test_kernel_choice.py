@@ -46,7 +46,7 @@ def test_every_function_has_kernels_that_can_be_named(model):
 
 def test_debug_tells_once_which_kernel_ran_and_who_wanted_it(model):
     """Forwards of a prompt and of tokens; without the level there is not a word of it."""
-    lines = ["generate", "-m", model, "-p", "the ", "-n", "6", "--temp", "0"]
+    lines = ["generate", "-m", model, "-p", "the ", "-n", "6", "--temp", "0", "--device", "cpu"]
     done = run(*lines, MOTET_LOG="debug")
     told = [line for line in done.stderr.splitlines() if line.startswith("motet: debug: ")]
     assert done.returncode == 0 and len(set(told)) == len(told)

@@ -28,7 +28,6 @@ Comparison planned_size(const RunConfig& run, const TextData& data, const Compar
     ArmResult arm{.arm = options.arms[i]};
     try {
       arm.config = arm_config(run, arm.arm, vocabulary);
-      check_objective(arm.config, run.train);
       if (target) match_size(arm.config, options.match, *target);
       Model shape(arm.config, at::kMeta);
       check_training(*shape, data, run.train, 1);
