@@ -322,7 +322,7 @@ def test_cache_and_weight_types_leave_the_text_nearly_as_it_is(model):
     plain = run(*arguments)
     assert re.search(r"prompt: \d+ tokens in .* s \(.*/s\); then 12 tokens in .* s \(.*/s\); cache .* MiB for 17 tokens", plain.stderr), plain.stderr
     for flags in (["--cache-type", "int8"], ["--cache-type", "bfloat16", "--weights", "bfloat16"], ["--weights", "int8"],
-                  ["--frequency-penalty", "0.0", "--presence-penalty", "0"], ["--compact-cache"]):
+                  ["--frequency-penalty", "0.0", "--presence-penalty", "0"]):
         done = run(*arguments, *flags)
         assert done.returncode == 0 and len(done.stdout) == len(plain.stdout), done.stderr
     assert run(*arguments, "--presence-penalty", "100").stdout != plain.stdout  # no character twice

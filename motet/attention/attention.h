@@ -89,6 +89,8 @@ struct Attention {
 
 /// Why calls on tensors of this device and dtype (of q) cannot have the precision high; "" where they can.
 std::string why_not_high(at::Device, at::ScalarType);
+/// Throws UsageError, behind `what` (the option), where they cannot have it.
+void check_precision(Precision, at::Device, at::ScalarType, const std::string& what);
 
 /// out [B,T,Ho,E] in q's dtype; lse [B,Ha,T] = log sum_s exp L in float32 (float64 for float64 inputs), -inf where a
 /// query sees nothing. lse is not differentiable.

@@ -3,6 +3,7 @@
 
 #include "motet/attention/cpu/workspace.h"
 #include "motet/attention/plain_tensors.h"
+#include "motet/core/error.h"
 #include "motet/ops/threads.h"
 
 namespace motet {
@@ -80,6 +81,11 @@ std::string why_not_high(at::Device device, at::ScalarType type) {
   if (type != at::kFloat) return wanted + ", not " + c10::toString(type);
   const std::string reason = cpu::why_not(cpu::Instructions::amx);
   return reason.empty() ? "" : wanted + ", and " + reason;
+}
+
+void check_precision(Precision precision, at::Device device, at::ScalarType type, const std::string& what) {
+  const std::string reason = precision == Precision::high ? why_not_high(device, type) : "";
+  if (!reason.empty()) fail_usage(what, ": high, want highest: ", reason);
 }
 
 void release_fused_memory() { cpu::release_workspaces(); }

@@ -185,6 +185,9 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
   made.model->set_autocast({});  // decoding computes in float32
   made.model->set_precision(sampling.precision, "--precision");
   made.model->prepare(weights);
+  if (sampling.compact_cache && cache_bytes(*made.model, 1, {.compact = true}) >= cache_bytes(*made.model, 1, {}))
+    fail_usage("--compact-cache: keys of ", checkpoint.config.attention["mechanism"].get<std::string>(),
+               " have no smaller form here, as those of coca have, want none");
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
 }

@@ -174,6 +174,21 @@ TEST(LoadedModel, PrecisionHighIsRefusedWhereItChangesNothing) {
   EXPECT_EQ(load().model->blocks()[0]->self_attn->precision, Precision::highest);
 }
 
+TEST(LoadedModel, ACompactCacheIsRefusedWhereKeysHaveNoSmallerForm) {
+  const TemporaryFolder folder;
+  SamplingRequest compact;
+  compact.compact_cache = true, compact.device = "cpu";
+  const auto load = [&](const char* mechanism) {
+    const fs::path path = folder.path() / mechanism;
+    save_model_folder(path, *testing::fresh(testing::tiny({}, {{"mechanism", mechanism}}, 3)),
+                      {{"tokenizer.json", CharTokenizer("abc").to_json().dump()}});
+    return load_for_inference(path, compact);
+  };
+  EXPECT_TRUE(load("coca").tokenizer);
+  EXPECT_EQ(message_of<UsageError>([&] { load("dcmha"); }),
+            "--compact-cache: keys of dcmha have no smaller form here, as those of coca have, want none");
+}
+
 TEST(LoadTokenizer, MoreTokensThanTheModelHasAreRefused) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "tokenizer.json", CharTokenizer("abc").to_json().dump());

@@ -46,10 +46,8 @@ std::vector<std::pair<std::string, double>> scalars_of(const nlohmann::json& rec
 }  // namespace
 
 RunMachine measured_machine(const TrainOptions& train, int64_t threads, int64_t processes, const ModelCost& cost) {
-  const at::ScalarType products =
-      autocast_of(train.dtype).value_or(train.dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
   const at::Device device = parse_device(train.device);
-  const double peak = peak_flops_per_second(products, device);
+  const double peak = peak_flops_per_second(product_type(train.dtype), device);
   reset_peak_memory(device);
   return {.device = device,
           .threads = threads,

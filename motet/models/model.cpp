@@ -67,9 +67,8 @@ ModelImpl::ModelImpl(ModelConfig config, at::Device device) : config_(std::move(
 }
 
 void ModelImpl::set_precision(Precision precision, const std::string& what) {
-  const auto type = config_.autocast.value_or(dtype() == at::kDouble ? at::kDouble : at::kFloat);
-  const std::string reason = precision == Precision::high ? why_not_high(device(), type) : "";
-  if (!reason.empty()) fail_usage(what, ": high, want highest: ", reason);
+  check_precision(precision, device(), config_.autocast.value_or(dtype() == at::kDouble ? at::kDouble : at::kFloat),
+                  what);
   for (const Block& block : blocks_) block->self_attn->precision = precision;
   for (const auto& module : modules())
     if (auto* layer = module->as<LinearImpl>()) layer->precision = precision;

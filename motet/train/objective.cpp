@@ -5,8 +5,10 @@
 #include "motet/core/error.h"
 #include "motet/core/splitmix.h"
 #include "motet/core/words.h"
+#include "motet/ops/device.h"
 #include "motet/text/words.h"
 #include "motet/train/freeze.h"
+#include "motet/train/run_config.h"
 
 namespace motet {
 namespace {
@@ -37,6 +39,8 @@ void check_objective(const ModelConfig& config, const TrainOptions& train) {
 
 void check_training(const ModelImpl& model, const TextData& data, const TrainOptions& train, int64_t processes) {
   check_objective(model.config(), train);
+  check_precision(train.matmul_precision, parse_device(train.device), product_type(train.dtype),
+                  "train.matmul_precision");
   if (train.objective == Objective::masked && data.train->row_length() > 0)
     fail_usage("train.objective: masked: ", data.name, " has examples, whose answers alone are learned, want a text");
   if (train.position_offset > 0 && model.config().learned_positions())

@@ -103,6 +103,7 @@ std::vector<std::string> take_texts(nlohmann::json& data) {
     if (!item.is_string()) fail_usage("data.text: want a path or a list of paths");
     texts.push_back(item.get<std::string>());
   }
+  if (texts.empty()) fail_usage("data.text: a list without a path, want a path or a list of paths");
   return texts;
 }
 
@@ -194,6 +195,10 @@ std::optional<at::ScalarType> autocast_of(TrainDtype dtype) {
   if (dtype == TrainDtype::bfloat16) return at::kBFloat16;
   if (dtype == TrainDtype::float16) return at::kHalf;
   return std::nullopt;
+}
+
+at::ScalarType product_type(TrainDtype dtype) {
+  return autocast_of(dtype).value_or(dtype == TrainDtype::float64 ? at::kDouble : at::kFloat);
 }
 
 ModelConfig RunConfig::model_config(int64_t vocab_size) const {

@@ -9,6 +9,8 @@ namespace motet {
 
 /// That of a model trained in this dtype; none for float32 and float64.
 std::optional<at::ScalarType> autocast_of(TrainDtype);
+/// That of its products.
+at::ScalarType product_type(TrainDtype);
 
 /// A text or prepared data of [data] mixture, and its weight among them.
 struct MixtureSource {

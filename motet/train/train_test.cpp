@@ -171,6 +171,10 @@ TEST(Trainer, PrecisionHighIsRefusedWhereItChangesNothing) {
   const std::string refused = "train.matmul_precision: high, want highest: ";
   EXPECT_EQ(message_of<UsageError>([&] { trainer(small_run(narrow), data); }),
             refused + why_not_high(at::kCPU, at::kBFloat16));
+  const RunConfig planned = small_run(narrow);  // --dry-run has no model with numbers
+  Model shape(planned.model_config(data.vocabulary()), at::kMeta);
+  EXPECT_EQ(message_of<UsageError>([&] { check_training(*shape, data, planned.train, 1); }),
+            refused + why_not_high(at::kCPU, at::kBFloat16));
   if (const std::string reason = why_not_high(at::kCPU, at::kFloat); !reason.empty())
     EXPECT_EQ(message_of<UsageError>([&] { trainer(small_run(high), data); }), refused + reason);
   else
