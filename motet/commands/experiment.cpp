@@ -172,20 +172,43 @@ void show_plan(const Action& action, const Work& work, int64_t jobs) {
   print_table(table, action.request);
 }
 
-// A metric that a claim or a control wants of the cell's arm and that it has not; "" when it has all.
-std::string missing_metric(const Experiment& experiment, const CellResult& result) {
-  std::vector<std::string> known;
-  for (const auto& [name, value] : result.metrics) known.push_back(name);
+// What is wrong with a metric that a claim, a control or the choice of a rate wants of an arm, when it is none of the
+// names; "" when all are.
+std::string missing_metric(const Experiment& experiment, const std::string& scale, const std::string& own,
+                           const std::vector<std::string>& names) {
   std::string missing;
   const auto want = [&](const std::string& metric, const std::string& arm) {
-    if (arm == result.arm && !result.metrics.contains(metric)) missing = unknown_name("metric", metric, known);
+    if (arm == own && !is_measured(metric, names)) missing = unknown_name("metric", metric, names);
   };
   for (const Claim& claim : experiment.claims)
     for (const std::string& arm : claim.arms) want(claim.metric, arm);
   for (const Control& control : experiment.controls) want(control.metric, control.arm);
-  if (const RateSweep& sweep = experiment.scale(result.scale).sweep; !sweep.factors.empty())
-    want(sweep.metric, result.arm);
-  return result.failure.empty() ? missing : "";
+  if (const RateSweep& sweep = experiment.scale(scale).sweep; !sweep.factors.empty()) want(sweep.metric, own);
+  return missing;
+}
+
+// The same of a cell that ended.
+std::string missing_metric(const Experiment& experiment, const CellResult& result) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : result.metrics) names.push_back(name);
+  return result.failure.empty() ? missing_metric(experiment, result.scale, result.arm, names) : "";
+}
+
+// Refuses, before anything is trained, metrics that the open cells will not have, or that one of their arm has not.
+void check_metrics(const Action& action, const std::vector<OpenCell>& open) {
+  Lab lab(lab_options(action, 1));
+  std::set<std::pair<const Experiment*, std::string>> checked;
+  for (const auto& [experiment, cell] : open) {
+    if (!checked.insert({experiment, cell.arm}).second) continue;
+    const auto check = [&, &id = experiment->id, &arm = cell.arm](const std::string& missing) {
+      if (!missing.empty()) fail(id, ", ", arm, ": ", missing);
+    };
+    check(missing_metric(*experiment, cell.scale, cell.arm, lab.metrics(*experiment, cell)));
+    const ExperimentResults stored = read_results(*experiment);
+    for (const ExperimentCell& one : cells_of(*experiment, experiment->scale(cell.scale)))
+      if (const auto found = stored.cells.find(one.hash); one.arm == cell.arm && found != stored.cells.end())
+        check(missing_metric(*experiment, found->second));
+  }
 }
 
 std::string called(const OpenCell& one) {
@@ -360,6 +383,7 @@ int run(const Action& action) {
   if (alone && action.asked.jobs > 1) fail_usage("--jobs: ", action.asked.jobs, ", want 1: these cells measure time");
   const int64_t jobs =
       alone ? 1 : std::max<int64_t>(1, std::min<int64_t>(wanted, static_cast<int64_t>(work.open.size() + work.later)));
+  check_metrics(action, work.open);
   if (action.request.value("dry_run", false)) return show_plan(action, work, jobs), 0;
   for (const Experiment& one : action.named) warn_of_void(one, read_results(one));
   CellRuns runs(action, std::max<int64_t>(processors / jobs, 1));

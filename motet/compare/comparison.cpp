@@ -1,7 +1,9 @@
 #include "motet/compare/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 
 #include "motet/core/error.h"
 
@@ -44,8 +46,24 @@ Comparison planned_size(const RunConfig& run, const TextData& data, const Compar
   return all;
 }
 
-void check_sweep(const CompareOptions& options) {
+// Width, layers and heads of the plain Transformer.
+std::array<int64_t, 3> numbers_of(const RunConfig& run) {
+  const Option& heads = find_option(common_attention_options().table(), "num_heads", "model.attention");
+  return {run.model.hidden_size, run.model.num_layers,
+          run.attention_given.value("num_heads", heads.default_value).get<int64_t>()};
+}
+
+// Throws for a size that is written in two ways: "16" and "16x2" of 2 layers.
+void check_sizes_differ(const RunConfig& run, const std::vector<ModelSize>& sizes) {
+  std::map<std::array<int64_t, 3>, std::string> known;
+  for (const ModelSize& size : sizes)
+    if (const auto [same, is_new] = known.try_emplace(numbers_of(sized(run, size)), size.name); !is_new)
+      fail_usage("--sizes: ", same->second, " and ", size.name, " are one size, want each once");
+}
+
+void check_sweep(const CompareOptions& options, const TrainOptions& train) {
   const Sweep& sweep = *options.sweep;
+  if (sweep.section == "train") check_has_effect(sweep.key, train, "--sweep: ");
   if (options.seeds < 2)
     fail_usage("--sweep: --seeds is ", options.seeds,
                ", want at least 2: the first seed chooses, the others are reported");
@@ -57,10 +75,13 @@ void check_sweep(const CompareOptions& options) {
 }  // namespace
 
 std::vector<Comparison> planned_comparisons(const RunConfig& run, const TextData& data, const CompareOptions& options) {
-  if (options.sweep) check_sweep(options);
+  if (options.sweep) check_sweep(options, run.train);
+  for (const Arm& arm : options.arms)
+    for (const auto& own : arm.train.items()) check_has_effect(own.key(), run.train, arm.label + ": ");
   if (options.sizes.empty()) return {planned_size(run, data, options, "")};
   std::string labels;
   for (const Arm& arm : options.arms) labels += (labels.empty() ? "" : ",") + arm.label;
+  check_sizes_differ(run, options.sizes);
   std::vector<Comparison> all;
   for (const ModelSize& size : options.sizes) {
     const RunConfig own = sized(run, size);

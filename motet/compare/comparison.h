@@ -63,6 +63,8 @@ struct Comparison {
 };
 
 /// The configurations, matched in size, without training anything (--dry-run): one comparison, or one for each size.
+/// Throws UsageError for sizes that are one, and for keys of the sweep or of a contender that the training does not
+/// read.
 std::vector<Comparison> planned_comparisons(const RunConfig&, const TextData&, const CompareOptions&);
 /// The only one, without sizes.
 Comparison planned_comparison(const RunConfig&, const TextData&, const CompareOptions&);

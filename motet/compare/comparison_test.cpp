@@ -208,6 +208,21 @@ TEST(Comparison, TheTableShowsDifferenceIntervalAndP) {
   EXPECT_NE(comparison_table({all}, run, TextData{}, Match::none)
                 .note.find("Learning rate 0.001 for dcmha, 0.003 for the others."),
             std::string::npos);
+  all.arms[0].arm.train["learning_rate"] = 0.01;
+  const std::string note = comparison_table({all}, run, TextData{}, Match::none).note;
+  EXPECT_NE(note.find(" Learning rate 0.01 for mha, 0.001 for dcmha."), std::string::npos) << note;
+}
+
+TEST(Comparison, WithoutATestThereIsNoCorrectionOfIt) {
+  Comparison all = judged({2, 2}, {2.1, 2.3});
+  const RunConfig run = small_run();
+  for (ArmResult& arm : all.arms) arm.config = arm_config(run, parse_arms("mha", json::object())[0], 40);
+  const Table table = comparison_table({all}, run, TextData{}, Match::none);
+  EXPECT_NE(table.note.find("Holm's correction for 1 test."), std::string::npos) << table.note;
+  all.arms[0].losses.clear(), all.arms[0].failure = "seed 1, step 1: the loss is nan";
+  judge(all);
+  const std::string note = comparison_table({all}, run, TextData{}, Match::none).note;
+  EXPECT_NE(note.find("\n2 seeds; ± is their standard deviation. This shows no verdict"), std::string::npos) << note;
 }
 
 TEST(Comparison, WhatAnInterruptedOneHasFinishedIsCompared) {

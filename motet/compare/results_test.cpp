@@ -125,6 +125,22 @@ TEST(Results, AComparisonThatWasKilledGoesOn) {
   expect_same(whole, again);
 }
 
+TEST(Results, WhatAKilledProcessHadHalfWrittenIsRemoved) {
+  const Compared compared;
+  const TemporaryFolder folder;
+  const CompareOptions options = compared.options(folder.path(), 1, "mha");
+  compared.made(options);
+  const std::string gone = text(".tmp-", std::numeric_limits<int32_t>::max(), "-0");  // no process has this number
+  const fs::path model = folder.path() / "models" / text(".mha-seed1", gone),
+                 file = folder.path() / text(".results.json", gone);
+  fs::create_directories(model / "inside");
+  write_file_atomic(file, "half");
+  compared.made(options, read_results(folder.path()));
+  EXPECT_FALSE(fs::exists(model));
+  EXPECT_FALSE(fs::exists(file));
+  EXPECT_TRUE(fs::exists(folder.path() / "models/mha-seed1/model.safetensors"));
+}
+
 TEST(Results, AComparisonThatWasStoppedWhileSpeedWasMeasuredGoesOn) {
   const TemporaryFolder folder, whole;
   const Compared compared;

@@ -147,8 +147,10 @@ class Runs {
     }
   }
 
-  // The first steps of runs that had begun, those of runs that had ended go to the results.
+  // The first steps of runs that had begun, those of runs that had ended go to the results. What a process that was
+  // killed had half written is removed.
   std::map<RunName, TrainResult> begun_runs() const {
+    for (const fs::path& folder : {options_.folder, options_.folder / "models"}) remove_leftovers(folder);
     std::map<RunName, RunBegun> begun;
     const size_t values = options_.sweep ? options_.sweep->values.size() : 1;
     for (Comparison& all : comparisons_)

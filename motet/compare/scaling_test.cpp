@@ -184,6 +184,26 @@ TEST(Sizes, AreReadAndApplied) {
   EXPECT_EQ(wide, "--sizes: model.intermediate_size is 64, want 0: the feed-forward grows with the width");
 }
 
+TEST(Sizes, OneThatIsWrittenInTwoWaysIsRefused) {
+  const RunConfig run = small_run({{"model.num_layers", "1"}, {"model.attention.num_heads", "4"}});
+  const TextData data = load_text_data(run);
+  const auto said = [&](const RunConfig& own, const char* sizes) {
+    const CompareOptions options{.arms = parse_arms("mha", own.attention_given), .sizes = parse_sizes(sizes)};
+    try {
+      planned_comparisons(own, data, options);
+    } catch (const UsageError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said(run, "16,16x1"), "--sizes: 16 and 16x1 are one size, want each once");
+  EXPECT_EQ(said(run, "32,16x1,16x1x4"), "--sizes: 16x1 and 16x1x4 are one size, want each once");
+  EXPECT_EQ(said(run, "16,016"), "--sizes: 16 and 016 are one size, want each once");
+  EXPECT_EQ(said(run, "16,16x2,16x1x2,32"), "");
+  const RunConfig usual = small_run({{"model.num_layers", "1"}});  // 4 heads, which nobody gave
+  EXPECT_EQ(said(usual, "16,16x1x4"), "--sizes: 16 and 16x1x4 are one size, want each once");
+}
+
 TEST(Sizes, EachIsAComparisonOfItsOwn) {
   const TemporaryFolder folder, alone_folder;
   const RunConfig run = small_run({{"train.steps", "6"}, {"train.final_eval_windows", "20"}});

@@ -10,6 +10,10 @@ namespace motet {
 /// Keys of [train] that contenders may differ in: none changes the budget or the data.
 const std::vector<std::string>& own_training();
 
+/// Throws UsageError that begins with `place` where a key of own_training() has no effect: the optimizer or the
+/// schedule does not read it.
+void check_has_effect(const std::string& key, const TrainOptions&, const std::string& place);
+
 /// One key, and the values with which the first seed trains every contender; the others train with the best of them.
 struct Sweep {
   std::string section, key;    // "train", "learning_rate"

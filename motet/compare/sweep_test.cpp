@@ -190,5 +190,45 @@ TEST(Sweep, WhatItCannotDoIsRefused) {
   says(2, "mha,dcmha:learning_rate=1e-3", "--sweep: dcmha:learning_rate=1e-3 has a learning_rate of its own");
 }
 
+TEST(Sweep, AKeyThatThisTrainingDoesNotReadIsRefused) {
+  const auto said = [](const Overrides& set, const char* sweep, const char* arms = "mha") {
+    const RunConfig run = small_run(set);
+    CompareOptions options{.arms = parse_arms(arms, json::object()), .seeds = 2};
+    if (*sweep) options.sweep = parse_sweep(sweep);
+    try {
+      planned_comparisons(run, two_texts(), options);
+    } catch (const UsageError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::pair<std::string, std::string> adamw{"train.optimizer", "adamw"}, muon{"train.optimizer", "muon"},
+      sgd{"train.optimizer", "sgd"}, wsd{"train.schedule", "wsd"}, constant{"train.schedule", "constant"};
+  EXPECT_EQ(said({adamw}, "train.momentum=0.3,0.9"),
+            "--sweep: train.momentum: has no effect with optimizer = adamw, want optimizer = sgd or muon");
+  EXPECT_EQ(said({sgd}, "train.momentum=0.3,0.9"), "");
+  EXPECT_EQ(said({muon}, "train.momentum=0.3,0.9"), "");
+  EXPECT_EQ(said({adamw}, "train.muon_learning_rate=0.01,0.02"),
+            "--sweep: train.muon_learning_rate: has no effect with optimizer = adamw, want optimizer = muon");
+  EXPECT_EQ(said({muon}, "train.muon_learning_rate=0.01,0.02"), "");
+  for (const char* key : {"beta1", "beta2", "epsilon"}) {
+    const std::string sweep = text("train.", key, "=0.1,0.2");
+    EXPECT_EQ(
+        said({sgd}, sweep.c_str()),
+        text("--sweep: train.", key, ": has no effect with optimizer = sgd, want optimizer = adamw or adam or muon"));
+    EXPECT_EQ(said({muon}, sweep.c_str()), "");
+  }
+  EXPECT_EQ(said({}, "train.decay=0.1,0.2"),
+            "--sweep: train.decay: has no effect with schedule = cosine, want schedule = wsd");
+  EXPECT_EQ(said({wsd}, "train.decay=0.1,0.2"), "");
+  EXPECT_EQ(said({constant}, "train.final_learning_rate=0,0.1"),
+            "--sweep: train.final_learning_rate: has no effect with schedule = constant, want schedule = cosine or "
+            "linear or wsd");
+  EXPECT_EQ(said({constant}, "train.warmup=0.1,0.2"), "");
+  EXPECT_EQ(said({adamw}, "", "mha,mha:momentum=0.3"),
+            "mha:momentum=0.3: train.momentum: has no effect with optimizer = adamw, want optimizer = sgd or muon");
+  EXPECT_EQ(said({sgd}, "", "mha,mha:momentum=0.3"), "");
+}
+
 }  // namespace
 }  // namespace motet

@@ -34,11 +34,14 @@ std::string budget_text(const RunConfig& run) {
 std::string rates_text(const Comparison& all, const RunConfig& run) {
   if (all.sweep && all.sweep->path() == "train.learning_rate") return "";
   std::string own;
+  size_t others = 0;
   for (const ArmResult& arm : all.arms)
     if (arm.arm.train.contains("learning_rate"))
-      own += text(arm.arm.train["learning_rate"].get<double>(), " for ", arm.arm.label, ", ");
-  return text(" Learning rate ", own, run.train.learning_rate,
-              own.empty() ? " for all, not tuned for any." : " for the others.");
+      own += text(own.empty() ? "" : ", ", arm.arm.train["learning_rate"].get<double>(), " for ", arm.arm.label);
+    else
+      ++others;
+  if (own.empty()) return text(" Learning rate ", run.train.learning_rate, " for all, not tuned for any.");
+  return text(" Learning rate ", own, others > 0 ? text(", ", run.train.learning_rate, " for the others.") : ".");
 }
 
 std::string swept_loss(const std::optional<EndedRun>& run) {
@@ -65,8 +68,11 @@ std::string seeds_text(const Comparison& all) {
   const size_t wanted = kSeedsForVerdict + all.first_reported();
   if (seeds == 1) return text("One seed cannot tell a difference from noise: --seeds ", wanted, " gives a verdict.");
   const auto tests = std::ranges::count_if(all.arms, [](const ArmResult& arm) { return std::isfinite(arm.p_value); });
-  std::string out = text(seeds, " seeds; ± is their standard deviation; p: paired t-test against the baseline, Holm's ",
-                         "correction for ", tests, tests == 1 ? " test." : " tests.");
+  std::string out = text(seeds, " seeds; ± is their standard deviation");
+  if (tests > 0)
+    out +=
+        text("; p: paired t-test against the baseline, Holm's correction for ", tests, tests == 1 ? " test" : " tests");
+  out += ".";
   if (seeds < kSeedsForVerdict)
     out += text(" This shows no verdict but where the 95 % interval lies beyond +-", all.margin, " nats: --seeds ",
                 wanted, " gives one.");

@@ -27,6 +27,19 @@ Control control_of(const json& values, const std::string& place) {
   return out;
 }
 
+// A trend is counted from the first place to the last (verdict.cpp), so the others have to lie between, in their order.
+bool rise_or_fall(const std::vector<double>& places) {
+  const auto none = [&](const auto& wrong) { return std::ranges::adjacent_find(places, wrong) == places.end(); };
+  return none([](double a, double b) { return !(a < b); }) || none([](double a, double b) { return !(a > b); });
+}
+
+void check_named_once(const Claim& claim, const std::string& place) {
+  std::set<std::string> named;
+  for (const std::string& arm : claim.arms)
+    if (!named.insert(arm).second)
+      fail(place, " ", quote(claim.says), ": names ", quote(arm), " twice, want other arms");
+}
+
 Claim claim_of(const json& values, const std::string& place) {
   Section section(values, place + ": verdict");
   Claim out{.says = section.string("says"), .metric = section.string("metric")};
@@ -50,8 +63,10 @@ Claim claim_of(const json& values, const std::string& place) {
   if (!out.places.empty() && out.places.size() != out.arms.size())
     fail(section.place(), " ", quote(out.says), ": has ", out.places.size(), " places, want one for each of its ",
          out.arms.size(), " arms");
-  if (!out.places.empty() && std::ranges::max(out.places) == std::ranges::min(out.places))
-    fail(section.place(), " ", quote(out.says), ": all places are equal");
+  check_named_once(out, section.place());
+  if (!rise_or_fall(out.places))
+    fail(section.place(), " ", quote(out.says),
+         ": places: want numbers that rise, or that fall, from arm to arm, as in [1, 2, 4]");
   if (out.margin < 0) fail(section.place(), " ", quote(out.says), ": margin is ", out.margin, ", want at least 0");
   if (out.kind == ClaimKind::equal && out.margin <= 0)
     fail(section.place(), " ", quote(out.says), ": to be equal wants a margin above 0");

@@ -146,8 +146,11 @@ TEST_F(ExperimentFile, MistakesAreNamed) {
             "verdict 'dcmha below mha': want one of less, equal, falls, rises, above, below");
   EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "falls = [\"dcmha\", \"mha\"]\nplaces = [1]"),
             "verdict 'dcmha below mha': has 1 places, want one for each of its 2 arms");
-  EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "falls = [\"dcmha\", \"mha\"]\nplaces = [1, 1]"),
-            "verdict 'dcmha below mha': all places are equal");
+  EXPECT_EQ(
+      wrong("less = [\"dcmha\", \"mha\"]", "falls = [\"dcmha\", \"mha\"]\nplaces = [1, 1]"),
+      "verdict 'dcmha below mha': places: want numbers that rise, or that fall, from arm to arm, as in [1, 2, 4]");
+  EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "less = [\"dcmha\", \"dcmha\"]"),
+            "verdict 'dcmha below mha': names 'dcmha' twice, want other arms");
   EXPECT_EQ(wrong("less = [\"dcmha\", \"mha\"]", "less = [\"dcmha\"]"),
             "verdict 'dcmha below mha': want at least 2 arms");
   EXPECT_EQ(wrong("less = ", "equal = "), "verdict 'dcmha below mha': to be equal wants a margin above 0");
@@ -156,6 +159,27 @@ TEST_F(ExperimentFile, MistakesAreNamed) {
   EXPECT_EQ(wrong("[[control]]\nname = \"learns\"\narm = \"mha\"\nmetric = \"loss\"\nbelow = 4", ""),
             "its arms have no control, want a [[control]]: what must hold for it to mean anything");
   EXPECT_EQ(message_of<UsageError>([&] { with().scale("m"); }), "D4: unknown scale 'm': nearest is 's'; known: xs, s");
+}
+
+// The trend is counted from the first place to the last: of equal ones it would be none, whatever the numbers are.
+TEST_F(ExperimentFile, PlacesOfATrendRiseOrFall) {
+  const auto said = [&](const std::string& places) {
+    std::string file = kFile;
+    file.replace(file.find("less = ["), 23, "falls = [\"dcmha\", \"mha\", \"third\"]\nplaces = " + places);
+    file += "\n[[arm]]\nname = \"third\"\nmechanism = \"coca\"\n";
+    try {
+      with(file);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said("[1, 2, 4]"), "");
+  EXPECT_EQ(said("[4, 2.5, -1]"), "");
+  for (const char* places : {"[1, 2, 1]", "[1, 2, 2]", "[1, 3, 2]", "[2, 1, 3]"})
+    EXPECT_TRUE(
+        said(places).ends_with(": places: want numbers that rise, or that fall, from arm to arm, as in [1, 2, 4]"))
+        << places << said(places);
 }
 
 TEST_F(ExperimentFile, IdsAreInOrderAndTheNearestIsNamed) {

@@ -107,6 +107,8 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   return all;
 }
 
+std::vector<std::string> metrics(Lab&, const ExperimentCell&) { return {"speed"}; }
+
 void run(Lab& lab, const ExperimentCell& cell, CellResult& out, const CellProgress&) {
   const BenchOptions o = read(cell);
   at::set_num_threads(static_cast<int>(lab.options().threads));
@@ -123,6 +125,6 @@ std::optional<double> seconds(Lab&, const ExperimentCell&) { return std::nullopt
 }  // namespace
 
 const CellKind kBenchCell{
-    .name = "bench", .alone = true, .configuration = configuration, .run = run, .seconds = seconds};
+    .name = "bench", .alone = true, .configuration = configuration, .metrics = metrics, .run = run, .seconds = seconds};
 
 }  // namespace motet

@@ -125,6 +125,8 @@ double fit(const FitOptions& o, const Tensor& target_nn, const Streams& random) 
 
 json configuration(Lab&, const ExperimentCell& cell) { return fit_options().write(read(cell)); }
 
+std::vector<std::string> metrics(Lab&, const ExperimentCell&) { return {"kl"}; }
+
 void run(Lab&, const ExperimentCell& cell, CellResult& out, const CellProgress& progress) {
   const FitOptions o = read(cell);
   const Streams random(static_cast<uint64_t>(cell.seed));
@@ -142,6 +144,7 @@ std::optional<double> seconds(Lab&, const ExperimentCell&) { return std::nullopt
 
 }  // namespace
 
-const CellKind kFitCell{.name = "fit", .alone = false, .configuration = configuration, .run = run, .seconds = seconds};
+const CellKind kFitCell{
+    .name = "fit", .alone = false, .configuration = configuration, .metrics = metrics, .run = run, .seconds = seconds};
 
 }  // namespace motet

@@ -1,5 +1,6 @@
 #include "motet/lab/lab.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -56,6 +57,19 @@ bool Lab::alone(const Experiment& experiment) {
 nlohmann::json Lab::configuration(const Experiment& experiment, const ExperimentCell& cell) {
   const CellKind& kind = kind_of(experiment);
   return named(experiment, cell, [&] { return kind.configuration(*this, cell); });
+}
+
+std::vector<std::string> Lab::metrics(const Experiment& experiment, const ExperimentCell& cell) {
+  const CellKind& kind = kind_of(experiment);
+  return named(experiment, cell, [&] { return kind.metrics(*this, cell); });
+}
+
+bool is_measured(const std::string& metric, const std::vector<std::string>& names) {
+  constexpr std::string_view kAny = "...}";
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    if (!name.ends_with(kAny)) return name == metric;
+    return metric.starts_with(name.substr(0, name.size() - kAny.size())) && metric.ends_with('}');
+  });
 }
 
 CellResult Lab::run(const Experiment& experiment, const ExperimentCell& cell, const CellProgress& progress) {

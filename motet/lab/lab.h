@@ -25,6 +25,9 @@ class Lab {
   /// Every option of a cell with its default, and what tells its data apart. Throws UsageError for what its kind does
   /// not know, and for data that is not there.
   nlohmann::json configuration(const Experiment&, const ExperimentCell&);
+  /// What a cell can measure, by name; "accuracy{...}" where the rest of a name is known when it has run. Throws
+  /// UsageError as configuration() does.
+  std::vector<std::string> metrics(const Experiment&, const ExperimentCell&);
   /// Throws Interrupted on Ctrl-C: the cell is lost.
   CellResult run(const Experiment&, const ExperimentCell&, const CellProgress& = [](double) {});
   /// What it would take on this machine, measured in a few steps; nothing where that cannot be told.
@@ -46,11 +49,15 @@ class Lab {
   std::map<std::string, std::shared_ptr<const TextData>> data_;
 };
 
+/// Whether a metric is among the names of Lab::metrics(): one of them, or "accuracy{held out}" of "accuracy{...}".
+bool is_measured(const std::string& metric, const std::vector<std::string>& names);
+
 /// A kind of cell: what stands in an experiment's `kind`.
 struct CellKind {
   const char* name;
   bool alone;  // it measures time: nothing runs beside it
   nlohmann::json (*configuration)(Lab&, const ExperimentCell&);
+  std::vector<std::string> (*metrics)(Lab&, const ExperimentCell&);
   void (*run)(Lab&, const ExperimentCell&, CellResult&, const CellProgress&);  // fills what it measures
   std::optional<double> (*seconds)(Lab&, const ExperimentCell&);
 };

@@ -8,6 +8,13 @@
 #include "motet/models/lengthen.h"
 
 namespace motet {
+namespace {
+
+std::string loss_name(int64_t times, const std::string& scaling) {
+  return text("loss{", times, "T", scaling.empty() ? "" : ", ", scaling, "}");
+}
+
+}  // namespace
 
 LengthScaling read_scaling(const std::string& name, const std::string& place) {
   const std::vector<std::string> words = split(name, ' ');
@@ -66,8 +73,17 @@ std::map<std::string, double> losses_at(ModelImpl& model, int64_t trained, const
     for (const int64_t times : lengths.times) {
       const Model own = with_config(model, lengthened(model.config(), times * trained, scaling.options));
       const double nats = nats_of_windows(*own.ptr(), tokens, {.context = times * trained, .stride = trained});
-      out[text("loss{", times, "T", scaling.name.empty() ? "" : ", ", scaling.name, "}")] = nats;
+      out[loss_name(times, scaling.name)] = nats;
     }
+  }
+  return out;
+}
+
+std::vector<std::string> metrics_of(const Lengths& lengths) {
+  std::vector<std::string> out;
+  for (const int64_t times : lengths.times) {
+    out.push_back(loss_name(times, ""));
+    for (const LengthScaling& scaling : lengths.scalings) out.push_back(loss_name(times, scaling.name));
   }
   return out;
 }

@@ -32,5 +32,7 @@ void check_lengths(const ModelConfig&, int64_t trained, const Lengths&);
 /// "loss{8T}" and "loss{8T, dynamic 4}": what `motet eval -c 8T --stride T` says of the tokens, T being the length
 /// `trained`: a window scores the tokens that those before it did not, the first one all of its own.
 std::map<std::string, double> losses_at(ModelImpl&, int64_t trained, const TokenSequence& validation, const Lengths&);
+/// Their names; a model without rotary embedding has none of a scaling.
+std::vector<std::string> metrics_of(const Lengths&);
 
 }  // namespace motet

@@ -12,8 +12,10 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 16;
 
+std::string top_name(const std::string& of, int64_t rank) { return text(of, "{top ", rank, "}"); }
+
 void add_order(std::map<std::string, double>& out, const std::string& of, const OrderStatistics& s) {
-  for (size_t i = 0; i < s.largest.size(); ++i) out[text(of, "{top ", OrderStatistics::kRanks[i], "}")] = s.largest[i];
+  for (size_t i = 0; i < s.largest.size(); ++i) out[top_name(of, OrderStatistics::kRanks[i])] = s.largest[i];
   out[of + "{median}"] = s.median, out[of + "{kurtosis}"] = s.kurtosis;
 }
 
@@ -75,6 +77,21 @@ std::map<std::string, double> looked(ModelImpl& model, const TokenSequence& vali
       out["loss" + how] = nats_of_windows(model, tokens, {.rounding = {bits, scale}});
       out["rise" + how] = out["loss" + how] - out["loss{all bits}"];
     }
+  return out;
+}
+
+std::vector<std::string> metrics_of(const Look& look) {
+  std::vector<std::string> out{"probe{...}"};
+  for (const char* of : {"logits", "states"}) {
+    for (const int64_t rank : OrderStatistics::kRanks) out.push_back(top_name(of, rank));
+    for (const char* number : {"{median}", "{kurtosis}"}) out.push_back(text(of, number));
+  }
+  if (look.bits.empty()) return out;
+  out.emplace_back("loss{all bits}");
+  for (const int64_t bits : look.bits)
+    for (const LogitRounding::Per scale : look.scales)
+      for (const char* what : {"loss", "rise"})
+        out.push_back(text(what, "{", bits, " bits, ", word_of(logit_scales(), scale), "}"));
   return out;
 }
 

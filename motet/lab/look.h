@@ -25,5 +25,7 @@ void check_look(const ModelConfig&, const TokenSequence& validation, const Look&
 ///   loss{all bits}, loss{4 bits, tensor}                what `motet eval --logit-bits 4 --logit-scale tensor` says
 ///   rise{4 bits, tensor}                                the second less the first
 std::map<std::string, double> looked(ModelImpl&, const TokenSequence& validation, const Look&);
+/// Their names; which numbers of the probe there are is the mechanism's matter: "probe{...}".
+std::vector<std::string> metrics_of(const Look&);
 
 }  // namespace motet

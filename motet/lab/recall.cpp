@@ -113,4 +113,6 @@ std::map<std::string, double> recall_losses(ModelImpl& model, const TokenSequenc
           {"recalled", counts[1] / (counts[0] + counts[1])}};
 }
 
+std::vector<std::string> recall_metrics() { return {"loss{recall}", "loss{rest}", "recalled"}; }
+
 }  // namespace motet

@@ -42,5 +42,6 @@ void check_recall(const ModelConfig&, const Recall&);
 ///   recalled                   the part of tokens that is
 std::map<std::string, double> recall_losses(ModelImpl&, const TokenSequence& train, const TokenSequence& validation,
                                             const Recall&);
+std::vector<std::string> recall_metrics();  // their names
 
 }  // namespace motet

@@ -16,6 +16,8 @@ ModelConfig config_for(const ModelConfig& trained, const TaskCell& cell, const T
   return lengthened(trained, 0, positions);
 }
 
+std::string share_name(const std::string& kind) { return "share{" + kind + "}"; }
+
 }  // namespace
 
 int64_t TaskCell::longest() const {
@@ -84,7 +86,7 @@ std::map<std::string, double> shares(ModelImpl& model, const TaskCell& cell) {
   std::map<std::string, double> out;
   for (const auto& layer : layers)
     for (size_t kind = 0; kind < kinds.size(); ++kind)
-      out["share{" + kinds[kind] + "}"] += layer[kind] / static_cast<double>(layers.size());
+      out[share_name(kinds[kind])] += layer[kind] / static_cast<double>(layers.size());
   return out;
 }
 
@@ -107,6 +109,16 @@ std::map<std::string, double> accuracies(ModelImpl& model, const TaskCell& cell)
     out[named("misattributed")] = score.all.part(score.all.misattributed);
     out[named("fabricated")] = score.all.part(score.all.fabricated());
   }
+  return out;
+}
+
+std::vector<std::string> metrics_of(const TaskCell& cell) {
+  std::vector<std::string> out;
+  for (const char* what : {"accuracy", "misattributed", "fabricated"}) {
+    out.emplace_back(what);
+    out.push_back(text(what, "{...}"));
+  }
+  for (const std::string& kind : cell.task().kinds()) out.push_back(share_name(kind));
   return out;
 }
 

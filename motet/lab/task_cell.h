@@ -42,4 +42,7 @@ std::map<std::string, double> shares(ModelImpl&, const TaskCell&);
 /// is of the length of the task's own episodes; of a model without rotary embedding such variants are left out.
 std::map<std::string, double> accuracies(ModelImpl&, const TaskCell&);
 
+/// Names of both; of slices and variants "accuracy{...}".
+std::vector<std::string> metrics_of(const TaskCell&);
+
 }  // namespace motet

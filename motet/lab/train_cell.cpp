@@ -92,6 +92,18 @@ json configuration(Lab& lab, const ExperimentCell& cell) {
   return out;
 }
 
+std::vector<std::string> metrics(Lab& lab, const ExperimentCell& cell) {
+  const TrainCell own = read_train_cell(lab, cell.options, cell.seed, 1);
+  std::vector<std::string> all{"validation_loss"};
+  const auto add = [&](const std::vector<std::string>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (own.lengths) add(metrics_of(*own.lengths));
+  if (own.look) add(metrics_of(*own.look));
+  if (own.recall) add(recall_metrics());
+  if (own.watch) add(watch_metrics());
+  if (own.task) add(metrics_of(*own.task));
+  return all;
+}
+
 std::unique_ptr<Trainer> trainer_of(const Prepared& own) {
   Model model(own.config, parse_device(own.cell.run.train.device));
   model->initialize(static_cast<uint64_t>(own.cell.run.train.seed));
@@ -187,7 +199,11 @@ std::optional<double> seconds(Lab& lab, const ExperimentCell& cell) try {
 
 }  // namespace
 
-const CellKind kTrainCell{
-    .name = "train", .alone = false, .configuration = configuration, .run = run, .seconds = seconds};
+const CellKind kTrainCell{.name = "train",
+                          .alone = false,
+                          .configuration = configuration,
+                          .metrics = metrics,
+                          .run = run,
+                          .seconds = seconds};
 
 }  // namespace motet

@@ -29,4 +29,6 @@ std::map<std::string, double> watched(const Watched& w) {
   return out;
 }
 
+std::vector<std::string> watch_metrics() { return {"diverged", "largest_gradient", "spikes"}; }
+
 }  // namespace motet

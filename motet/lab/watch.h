@@ -28,5 +28,6 @@ struct Watched {
 ///
 /// diverged: 1 or 0.
 std::map<std::string, double> watched(const Watched&);
+std::vector<std::string> watch_metrics();  // their names
 
 }  // namespace motet
