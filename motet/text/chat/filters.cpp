@@ -16,7 +16,7 @@ using Value = TemplateValue;
 using Arguments = std::vector<Value>;
 
 const std::string& text_of(const Value& value, const std::string& what) {
-  if (!value.is_string()) fail(what, " wants a string and got ", quote(shown(value)));
+  if (!value.is_string()) fail(what, " wants a string and got ", told(value));
   return value.get_ref<const std::string&>();
 }
 
@@ -26,8 +26,7 @@ std::string stripped(const std::string& text, const Arguments& arguments, bool l
   const std::string set = given ? text_of(arguments[0], "strip") : "";
   const auto wanted = [&](size_t at) {
     const CodePoint c = code_point(text, at);
-    const bool control = c.value >= 0x1C && c.value <= 0x1F;  // Python counts them as white space
-    return given ? set.find(text.substr(at, c.size)) != set.npos : is_white_space(c.value) || control;
+    return given ? set.find(text.substr(at, c.size)) != set.npos : is_python_space(c.value);
   };
   size_t begin = 0, end = text.size();
   while (left && begin < end && wanted(begin)) begin += code_point(text, begin).size;
@@ -38,8 +37,8 @@ std::string stripped(const std::string& text, const Arguments& arguments, bool l
 // An argument that says how often at most; -1: as often as there is something.
 int64_t count_of(const Arguments& arguments, size_t i, const std::string& what) {
   if (i >= arguments.size() || arguments[i].is_null()) return -1;
-  if (!arguments[i].is_number_integer()) fail(what, " wants an integer as count and got ", quote(shown(arguments[i])));
-  return std::max<int64_t>(arguments[i].get<int64_t>(), -1);
+  if (!is_whole(arguments[i])) fail(what, " wants an integer as count and got ", told(arguments[i]));
+  return std::max<int64_t>(whole(arguments[i]), -1);
 }
 
 // Up to `left` times.
@@ -75,6 +74,19 @@ std::string titled(const std::string& text, bool every_word, const std::string& 
   return out;
 }
 
+// The filter of Jinja: a word begins behind one of these, a number is part of one. The method is Python's.
+std::string capitalized_words(const std::string& text) {
+  std::string out = cased(text, false, "title");
+  bool begin = true;
+  for (char& c : out) {
+    const bool between =
+        is_python_space(static_cast<unsigned char>(c)) || std::string_view("-({[<").find(c) != text.npos;
+    if (begin && !between) c = static_cast<char>(std::toupper(c));
+    begin = between;
+  }
+  return out;
+}
+
 Value split(const std::string& text, const Arguments& arguments) {
   Value out = Value::array();
   int64_t left = count_of(arguments, 1, "split");
@@ -82,7 +94,7 @@ Value split(const std::string& text, const Arguments& arguments) {
     if (left >= 0) fail("split wants a separator before a count");
     for (size_t at = 0; at < text.size();) {
       size_t end = at;
-      while (end < text.size() && !is_white_space(code_point(text, end).value)) end += code_point(text, end).size;
+      while (end < text.size() && !is_python_space(code_point(text, end).value)) end += code_point(text, end).size;
       if (end > at) out.push_back(text.substr(at, end - at));
       at = end < text.size() ? end + code_point(text, end).size : end;
     }
@@ -103,6 +115,16 @@ Value truncated(double number) {
   return static_cast<int64_t>(number);
 }
 
+// Python's numbers may have single underscores between digits.
+std::string without_underscores(const std::string& text) {
+  const auto digit = [&](size_t at) { return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])); };
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '_' || at == 0 || !digit(at - 1) || !digit(at + 1)) out += text[at];
+  }
+  return out;
+}
+
 // What is no number becomes the argument, or 0.
 Value as_integer(const Value& value, const Arguments& arguments) {
   if (undefined(value)) fail("int of something undefined");
@@ -111,7 +133,7 @@ Value as_integer(const Value& value, const Arguments& arguments) {
   if (value.is_number()) return truncated(value.get<double>());
   const Value otherwise = arguments.empty() ? Value(0) : arguments[0];
   if (!value.is_string()) return otherwise;
-  const std::string text = stripped(value.get_ref<const std::string&>(), {}, true, true);
+  const std::string text = without_underscores(stripped(value.get_ref<const std::string&>(), {}, true, true));
   const size_t plus = text.size() > 1 && text[0] == '+' && text[1] != '-' ? 1 : 0;
   const char *begin = text.data() + plus, *end = text.data() + text.size();
   int64_t number = 0;
@@ -123,11 +145,13 @@ Value as_integer(const Value& value, const Arguments& arguments) {
 
 // json.dumps(value, ensure_ascii=False, indent=..)
 void dump(std::string& out, const Value& value, int indent, int level) {
+  if (undefined(value)) fail("tojson of something undefined");
   const auto line = [&](int at) {
     if (indent >= 0) out.append("\n").append(static_cast<size_t>(indent * at), ' ');
   };
   const bool list = value.is_array();
   if ((!list && !value.is_object()) || value.empty()) {
+    if (value.is_binary()) fail("tojson of a method");
     out += value.is_number_float() ? shown(value) : value.dump();
     return;
   }
@@ -148,12 +172,13 @@ int64_t length(const Value& value) {
   if (value.is_string()) return static_cast<int64_t>(utf8_length(value.get_ref<const std::string&>()));
   if (value.is_array() || value.is_object()) return static_cast<int64_t>(value.size());
   if (undefined(value)) return 0;
-  fail("length wants a string, a list or a mapping and got ", quote(shown(value)));
+  fail("length wants a string, a list or a mapping and got ", told(value));
 }
 
 Value items(const Value& value) {
-  if (!value.is_object()) fail("items wants a mapping and got ", quote(shown(value)));
   Value out = Value::array();
+  if (undefined(value)) return out;
+  if (!value.is_object()) fail("items wants a mapping and got ", told(value));
   for (const auto& [name, item] : value.items()) out.push_back(Value::array({name, item}));
   return out;
 }
@@ -168,7 +193,7 @@ Value characters(const Value& value) {
     for (size_t at = 0; at < text.size(); at += code_point(text, at).size)
       out.push_back(text.substr(at, code_point(text, at).size));
   } else if (!undefined(value)) {
-    fail(quote(shown(value)), " is no list");
+    fail(told(value), " is no list");
   }
   return out;
 }
@@ -178,9 +203,9 @@ Value attribute(const Value& item, const std::string& path) {
   Value found = item;
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
+    if (undefined(found)) fail("something undefined has no member ", quote(path.substr(at, end - at)));
     const auto member = found.is_object() ? found.find(path.substr(at, end - at)) : found.end();
-    if (!found.is_object() || member == found.end()) return Value(Value::value_t::discarded);
-    found = Value(*member);
+    found = found.is_object() && member != found.end() ? Value(*member) : Value(Value::value_t::discarded);
     at = end + 1;
   }
   return found;
@@ -215,7 +240,7 @@ Value selected(const Value& value, const Arguments& arguments, const std::string
 // How many arguments each takes here at most; Jinja and Python have more for some.
 const std::map<std::string, size_t> kFilters = {
     {"trim", 1},  {"length", 0}, {"count", 0},      {"upper", 0},     {"lower", 0},   {"capitalize", 0},
-    {"title", 0}, {"join", 1},   {"tojson", 1},     {"default", 2},   {"d", 2},       {"first", 0},
+    {"title", 0}, {"join", 1},   {"tojson", 2},     {"default", 2},   {"d", 2},       {"first", 0},
     {"last", 0},  {"string", 0}, {"int", 1},        {"list", 0},      {"replace", 3}, {"items", 0},
     {"safe", 0},  {"map", 1},    {"selectattr", 3}, {"rejectattr", 3}};
 const std::map<std::string, size_t> kMethods = {{"items", 0},      {"keys", 0},       {"values", 0},  {"get", 2},
@@ -238,9 +263,12 @@ bool knows_filter(const std::string& name) { return kFilters.contains(name); }
 
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments,
                    const std::vector<std::string>& names) {
-  for (const std::string& keyword : names) {
-    if (!keyword.empty() && !(name == "tojson" && keyword == "indent") && !(name == "map" && keyword == "attribute"))
-      fail("the filter ", name, " takes no ", quote(keyword), " here");
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& keyword = names[i];
+    const bool known = keyword.empty() || (name == "tojson" && (keyword == "indent" || keyword == "ensure_ascii")) ||
+                       (name == "map" && keyword == "attribute") ||
+                       ((name == "default" || name == "d") && keyword == "boolean" && i == 1);
+    if (!known) fail("the filter ", name, " takes no ", quote(keyword), " here");
   }
   check_count(kFilters, name, arguments.size());
   const auto argument = [&](size_t i) { return i < arguments.size() ? arguments[i] : Value(); };
@@ -253,7 +281,7 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   if (name == "trim") return stripped(shown(value), arguments, true, true);
   if (name == "upper" || name == "lower") return cased(shown(value), name == "upper", name);
   if (name == "capitalize") return titled(shown(value), false, name);
-  if (name == "title") return titled(shown(value), true, name);
+  if (name == "title") return capitalized_words(shown(value));
   if (name == "join") return joined_list(value, arguments.empty() ? "" : shown(arguments[0]));
   if (name == "replace") {
     if (arguments.size() < 2) fail("the filter replace wants two strings");
@@ -263,11 +291,16 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
   if (name == "items") return items(value);
   if (name == "int") return as_integer(value, arguments);
   if (name == "tojson") {
-    if (undefined(value)) fail("tojson of something undefined");
-    if (!names.empty() && names[0].empty()) fail("the filter tojson is only supported as tojson(indent=...)");
-    const Value indent = argument(0);
+    Value indent;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i].empty()) fail("the filter tojson is only supported as tojson(indent=...)");
+      if (names[i] == "indent")
+        indent = arguments[i];
+      else if (truth(arguments[i]))
+        fail("tojson with ensure_ascii is not supported");
+    }
     if (!indent.is_null() && !indent.is_number_integer())
-      fail("tojson wants an integer as indent and got ", quote(shown(indent)));
+      fail("tojson wants an integer as indent and got ", told(indent));
     std::string out;
     dump(out, value, indent.is_null() ? -1 : static_cast<int>(std::clamp<int64_t>(indent.get<int64_t>(), 0, 64)), 0);
     return out;
@@ -317,7 +350,10 @@ Value apply_method(const std::string& name, const Value& value, const Arguments&
   if (name == "replace") {
     return replaced(text, text_of(argument(0), name), text_of(argument(1), name), count_of(arguments, 2, name));
   }
-  if (name == "join") return joined_list(argument(0), text);
+  if (name == "join") {
+    for (const Value& item : characters(argument(0))) text_of(item, "join()");
+    return joined_list(argument(0), text);
+  }
   fail("the method ", quote(name),
        " of a string is not supported; known: strip, lstrip, rstrip, upper, lower, capitalize, "
        "title, split, startswith, endswith, replace, join");
@@ -345,7 +381,7 @@ bool apply_test(const std::string& name, const Value& value, const Arguments& ar
   if (name == "boolean") return value.is_boolean();
   if (name == "true" || name == "false") return value.is_boolean() && value.get<bool>() == (name == "true");
   if (name == "odd" || name == "even") {
-    if (!value.is_number_integer()) fail("the test ", name, " wants an integer and got ", quote(shown(value)));
+    if (!value.is_number_integer()) fail("the test ", name, " wants an integer and got ", told(value));
     return (value.get<int64_t>() % 2 != 0) == (name == "odd");
   }
   if (arguments.size() != 1) fail("the test ", name, " wants one argument");

@@ -2,23 +2,34 @@
 #include <cctype>
 
 #include "motet/core/error.h"
+#include "motet/core/utf8.h"
 #include "motet/text/chat/nodes.h"
+#include "motet/text/pipeline/unicode.h"
 
 namespace motet {
 namespace {
 
-bool blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
+// The bytes of white space at a place; 0: none.
+size_t space_at(std::string_view text, size_t at) {
+  const CodePoint c = code_point(text, at);
+  return is_python_space(c.value) ? c.size : 0;
+}
 
-std::string_view trimmed_end(std::string_view text) {
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+std::string_view trimmed_begin(std::string_view text) {
+  while (!text.empty() && space_at(text, 0) > 0) text.remove_prefix(space_at(text, 0));
   return text;
 }
 
-// Without the spaces between the last line break and the end, if there is nothing else.
+std::string_view trimmed_end(std::string_view text) {
+  for (size_t last; !text.empty() && space_at(text, last = character_before(text, text.size())) > 0;)
+    text = text.substr(0, last);
+  return text;
+}
+
+// Without the white space between the last line break and the end, if there is nothing else.
 std::string_view without_indent(std::string_view text, bool at_begin) {
-  const size_t last = text.find_last_not_of(" \t");
-  if (last == text.npos) return at_begin ? text.substr(0, 0) : text;
-  return text[last] == '\n' ? text.substr(0, last + 1) : text;
+  const size_t line = text.rfind('\n') + 1;
+  return (line > 0 || at_begin) && trimmed_end(text.substr(line)).empty() ? text.substr(0, line) : text;
 }
 
 // The end of a tag's content: its closing sign outside of strings.
@@ -65,9 +76,7 @@ std::vector<TemplatePiece> cut_template(std::string_view source, const std::stri
     const bool tag = open < source.size();
     const char kind = tag ? source[open + 1] : 0;
     const char mark = tag && open + 2 < source.size() ? source[open + 2] : 0;
-    if (strip_left) {
-      while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-    }
+    if (strip_left) text = trimmed_begin(text);
     const size_t text_begin = static_cast<size_t>(text.data() - source.data());
     if (mark == '-') {
       text = trimmed_end(text);
@@ -107,8 +116,8 @@ std::vector<TemplateToken> template_tokens(const TemplatePiece& piece, const std
   const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
-    if (blank(c)) {
-      ++at;
+    if (const size_t space = space_at(text, at); space > 0) {
+      at += space;
     } else if (c == '"' || c == '\'') {
       std::string value;
       for (++at; at < text.size() && text[at] != c; ++at) {
@@ -119,7 +128,7 @@ std::vector<TemplateToken> template_tokens(const TemplatePiece& piece, const std
         const char escaped = text[++at];
         const size_t known = std::string_view("nrt\\'\"").find(escaped);
         if (known == std::string_view::npos)
-          fail(where, ": line ", piece.line, ": the escape \\", escaped, " is not supported");
+          fail(where, ": line ", piece.line, ": the escape ", quote(text.substr(at - 1, 2)), " is not supported");
         value += "\n\r\t\\'\""[known];
       }
       if (at == text.size()) fail(where, ": line ", piece.line, ": a string is not closed");

@@ -9,7 +9,7 @@
 
 namespace motet {
 
-using TemplateValue = nlohmann::ordered_json;  // discarded: undefined
+using TemplateValue = nlohmann::ordered_json;  // discarded: undefined; binary: a method
 
 inline constexpr size_t kMostTemplateBytes = 1 << 24;     // of a template, a text or a string
 inline constexpr int64_t kMostTemplateSteps = 1'000'000;  // and of items of a list
@@ -18,6 +18,7 @@ struct TemplateNode {
   enum class Kind {
     // statements
     block,
+    scope,  // a block whose names stay inside
     text,
     print,
     set,
@@ -45,9 +46,9 @@ struct TemplateNode {
   Kind kind;
   std::string text = {};     // text, name, operator, member, filter or test
   TemplateValue value = {};  // of a literal
-  // block: statements. print, unary: [0]. set: value; condition: [if, then, else]; loop: [list, body, filter or null,
-  // else or null]; list: items; dict: key, value ...; member: [of]; index: [of, at]; slice: [of, begin, end, step];
-  // call, filter, test: [of], arguments; binary: both; chain: operands; ternary: [then, if, else].
+  // block, scope: statements. print, unary: [0]. set: value; condition: [if, then, else]; loop: [list, body, filter or
+  // null, else or null]; list: items; dict: key, value ...; member: [of]; index: [of, at]; slice: [of, begin, end,
+  // step]; call, filter, test: [of], arguments; binary: both; chain: operands; ternary: [then, if, else].
   std::vector<std::unique_ptr<TemplateNode>> parts = {};
   // Of keyword arguments, "" for others; targets of set and loop; signs of a chain.
   std::vector<std::string> names = {};
@@ -90,9 +91,16 @@ bool knows_test(const std::string& name);
 TemplateValue apply_sign(const std::string& sign, const TemplateValue& value);
 TemplateValue apply_operator(const std::string& sign, const TemplateValue& a, const TemplateValue& b);
 
+bool is_python_space(char32_t c);  // of str.isspace(), str.strip() and \s of a regular expression
 bool truth(const TemplateValue& value);
 bool undefined(const TemplateValue& value);
-std::string shown(const TemplateValue& value);              // as Python's str()
+std::string shown(const TemplateValue& value);  // as Python's str()
+std::string told(const TemplateValue& value);   // in a message
+bool is_whole(const TemplateValue& value);      // a Python int, which true and false are too
+int64_t whole(const TemplateValue& value);      // of one; throws Error without a place beyond 64 bits
+// What stands for the attribute of a Python value before its members are looked at: a method, something undefined for
+// one that would change the value, as in a sandbox, or null.
+const TemplateValue* python_attribute(const TemplateValue& of, const std::string& name);
 bool same(const TemplateValue& a, const TemplateValue& b);  // as Python's ==: members in any order, true is 1
 
 }  // namespace motet

@@ -24,7 +24,7 @@ Value joined_lists(const Value& a, const Value& b) {
 
 bool contains(const Value& all, const Value& item) {
   if (all.is_string()) {
-    if (!item.is_string()) fail("'in' wants a string before a string and got ", quote(shown(item)));
+    if (!item.is_string()) fail("'in' wants a string before a string and got ", told(item));
     return all.get_ref<const std::string&>().find(item.get_ref<const std::string&>()) != std::string::npos;
   }
   if (all.is_object()) return item.is_string() && all.contains(item.get_ref<const std::string&>());
@@ -53,8 +53,9 @@ Value integer_arithmetic(const std::string& sign, int64_t i, int64_t j) {
 
 Value arithmetic(const std::string& sign, const Value& a, const Value& b) {
   const auto number = [](const Value& v) { return v.is_number() || v.is_boolean(); };
-  if (!number(a) || !number(b)) fail(quote(sign), " does not go with ", quote(shown(a)), " and ", quote(shown(b)));
-  const double x = a.get<double>(), y = b.get<double>();
+  if (!number(a) || !number(b)) fail(quote(sign), " does not go with ", told(a), " and ", told(b));
+  const auto real = [](const Value& v) { return v.is_boolean() ? (v.get<bool>() ? 1.0 : 0.0) : v.get<double>(); };
+  const double x = real(a), y = real(b);
   if (sign == "<") return x < y;
   if (sign == ">") return x > y;
   if (sign == "<=") return x <= y;
@@ -67,9 +68,6 @@ Value arithmetic(const std::string& sign, const Value& a, const Value& b) {
     if (sign == "*") return x * y;
     fail(quote(sign), " of numbers with a fraction is not supported");
   }
-  const auto whole = [](const Value& v) {
-    return v.is_boolean() ? static_cast<int64_t>(v.get<bool>()) : v.get<int64_t>();
-  };
   return integer_arithmetic(sign, whole(a), whole(b));
 }
 
@@ -77,9 +75,9 @@ Value arithmetic(const std::string& sign, const Value& a, const Value& b) {
 
 TemplateValue apply_sign(const std::string& sign, const TemplateValue& value) {
   if (sign == "not") return !truth(value);
-  if (value.is_number_integer()) return checked_difference(0, value.get<int64_t>());
+  if (value.is_number_integer()) return checked_difference(0, whole(value));
   if (value.is_number()) return -value.get<double>();
-  fail("- wants a number and got ", quote(shown(value)));
+  fail("- wants a number and got ", told(value));
 }
 
 TemplateValue apply_operator(const std::string& sign, const TemplateValue& a, const TemplateValue& b) {

@@ -49,7 +49,7 @@ class TemplateParser {
 
   void open_piece() {
     tokens_ = template_tokens(pieces_[piece_], where_);
-    token_ = 0;
+    token_ = 0, safes_ = 0;
     line_ = pieces_[piece_].line;
   }
 
@@ -68,6 +68,8 @@ class TemplateParser {
       if (piece.kind == TemplatePiece::Kind::print) {
         out->parts.push_back(make_with(Kind::print, "", expression(0)));
         finish();
+        const Node& shown = *out->parts.back()->parts[0];
+        if (safes_ > (shown.kind == Kind::filter && shown.text == "safe")) stop_at_safe();
         continue;
       }
       const std::string word = tokens_[0].text;
@@ -103,6 +105,7 @@ class TemplateParser {
     finish();
     ++piece_;
     TemplateNodePtr out = block({"endgeneration"}, depth + 1);
+    out->kind = Kind::scope;
     ++token_;
     finish();
     return out;
@@ -150,6 +153,7 @@ class TemplateParser {
       finish();
       ++piece_;
       otherwise = block({"endfor"}, depth + 1);
+      otherwise->kind = Kind::scope;
       ++token_;
     }
     finish();
@@ -163,6 +167,7 @@ class TemplateParser {
     TemplateNodePtr out = make(Kind::set);
     out->names.push_back(take_name());
     if (take(".")) out->names.push_back(take_name());
+    if (is(",")) stop("'set' of several names is not supported");
     if (!take("=")) stop("'set' without '=' is not supported");
     out->parts.push_back(expression(0));
     finish();
@@ -240,8 +245,12 @@ class TemplateParser {
   }
   TemplateNodePtr unary(int depth) {
     if (depth > kDeepest) stop("an expression is more than 48 levels deep");
-    if (take("-")) return filters(make_with(Kind::unary, "-", unary(depth + 1)), depth);
-    return filters(postfix(primary(depth), depth), depth);
+    return filters(signed_primary(depth), depth);
+  }
+  TemplateNodePtr signed_primary(int depth) {
+    if (depth > kDeepest) stop("an expression is more than 48 levels deep");
+    if (take("-")) return make_with(Kind::unary, "-", signed_primary(depth + 1));
+    return postfix(primary(depth), depth);
   }
 
   TemplateNodePtr primary(int depth) {
@@ -346,21 +355,38 @@ class TemplateParser {
       if (take("|")) {
         const std::string name = take_name();
         if (!knows_filter(name)) stop("the filter " + quote(name) + " is not supported");
+        if (name == "safe" && pieces_[piece_].kind != TemplatePiece::Kind::print) stop_at_safe();
+        safes_ += name == "safe";
         out = make_with(Kind::filter, name, std::move(out));
         if (take("(")) arguments(*out, depth);
-        out = postfix(std::move(out), depth);
       } else if (take_word("is")) {
         const bool negated = take_word("not");
         const std::string name = take_name();
         if (!knows_test(name)) stop("the test " + quote(name) + " is not supported");
         out = make_with(Kind::test, name, std::move(out));
         out->negated = negated;
-        if (take("(")) arguments(*out, depth);
+        if (take("("))
+          arguments(*out, depth);
+        else if (begins_argument())
+          out->names.emplace_back(), out->parts.push_back(postfix(primary(depth), depth)),
+              out = measured(std::move(out));
       } else {
         return out;
       }
     }
   }
+
+  // Of a test: one value, without parentheses.
+  bool begins_argument() const {
+    const TemplateToken& token = tokens_[token_];
+    if (token.kind == TokenKind::sign) return token.text == "[" || token.text == "{";
+    const std::vector<std::string> others{"if", "else", "and", "or", "in", "not", "is"};
+    return token.kind != TokenKind::end &&
+           (token.kind != TokenKind::name || std::ranges::find(others, token.text) == others.end());
+  }
+
+  // What is joined with such a text is escaped as HTML.
+  [[noreturn]] void stop_at_safe() { stop("the filter safe is only supported at the end of what is printed"); }
 
   // ---- tokens
 
@@ -386,7 +412,7 @@ class TemplateParser {
   size_t piece_ = 0;
   std::vector<TemplateToken> tokens_;
   size_t token_ = 0;
-  int line_ = 1, loops_ = 0;
+  int line_ = 1, loops_ = 0, safes_ = 0;  // safes_: of a tag
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "motet/text/chat/template.h"
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <map>
+#include <optional>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -19,6 +21,9 @@ using Value = TemplateValue;
 const Value kUndefined(Value::value_t::discarded);
 const std::vector<std::string> kFunctions{"namespace", "range", "raise_exception", "strftime_now"};
 constexpr size_t kLongestDate = 256;
+constexpr const char* kNamespace = "\x01namespace";  // a member that no name reaches
+
+bool is_namespace(const Value& value) { return value.is_object() && value.contains(kNamespace); }
 
 bool is_function(const std::string& name) {
   return std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
@@ -64,15 +69,25 @@ class Interpreter {
     return nullptr;
   }
 
+  Flow execute_all(const Node& node) {
+    for (const auto& part : node.parts) {
+      const Flow flow = execute(*part);
+      if (flow != Flow::on) return flow;
+    }
+    return Flow::on;
+  }
+
   Flow execute(const Node& node) {
     step(node);
     switch (node.kind) {
       case Kind::block:
-        for (const auto& part : node.parts) {
-          const Flow flow = execute(*part);
-          if (flow != Flow::on) return flow;
-        }
-        return Flow::on;
+        return execute_all(node);
+      case Kind::scope: {
+        scopes_.emplace_back();
+        const Flow flow = execute_all(node);
+        scopes_.pop_back();
+        return flow;
+      }
       case Kind::text:
         write(node, node.text);
         return Flow::on;
@@ -96,15 +111,27 @@ class Interpreter {
     }
   }
 
+  Value new_namespace(const Node& call) {
+    Value out = {{kNamespace, true}};
+    const std::vector<Value> values = arguments(call);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (call.names[i].empty()) stop(call, "namespace() takes names only");
+      out[call.names[i]] = values[i];
+    }
+    return out;
+  }
+
   void set(const Node& node) {
-    Value value = evaluate(*node.parts[0]);
+    const Node& of = *node.parts[0];
+    const bool opens = node.names.size() == 1 && of.kind == Kind::call && of.parts[0]->kind == Kind::name &&
+                       of.parts[0]->text == "namespace";
+    Value value = opens ? new_namespace(of) : evaluate(of);
     if (node.names.size() == 1) {
       scopes_.back()[node.names[0]] = std::move(value);
       return;
     }
     Value* target = find(node.names[0]);
-    if (!target || !target->is_object() || !target->contains("\x01namespace"))
-      stop(node, quote(node.names[0]) + " is no namespace");
+    if (!target || !is_namespace(*target)) stop(node, quote(node.names[0]) + " is no namespace");
     (*target)[node.names[1]] = std::move(value);
   }
 
@@ -123,7 +150,7 @@ class Interpreter {
       return;
     }
     if (!item.is_array() || item.size() != node.names.size())
-      stop(node, text("a loop over ", node.names.size(), " names got ", quote(shown(item))));
+      stop(node, text("a loop over ", node.names.size(), " names got ", told(item)));
     for (size_t i = 0; i < node.names.size(); ++i) scopes_.back()[node.names[i]] = item[i];
   }
 
@@ -139,23 +166,29 @@ class Interpreter {
       }
       all = std::move(kept);
     }
-    if (all.empty()) return node.parts[3] ? execute(*node.parts[3]) : Flow::on;
     const size_t count = all.size();
+    bool ended = false;  // a turn that no break or continue cut short, without which Jinja goes on to the else
     for (size_t i = 0; i < count; ++i) {
       scopes_.emplace_back();
       bind(node, all[i]);
-      Value state = {{"index", i + 1},        {"index0", i},
-                     {"revindex", count - i}, {"revindex0", count - i - 1},
-                     {"first", i == 0},       {"last", i + 1 == count},
-                     {"length", count}};
+      Value state = {{"index", i + 1},
+                     {"index0", i},
+                     {"revindex", count - i},
+                     {"revindex0", count - i - 1},
+                     {"first", i == 0},
+                     {"last", i + 1 == count},
+                     {"length", count},
+                     {"depth", 1},
+                     {"depth0", 0}};
       if (i > 0) state["previtem"] = all[i - 1];
       if (i + 1 < count) state["nextitem"] = all[i + 1];
       scopes_.back()["loop"] = std::move(state);
       const Flow flow = execute(*node.parts[1]);
       scopes_.pop_back();
+      ended = ended || flow == Flow::on;
       if (flow == Flow::leave) break;
     }
-    return Flow::on;
+    return !ended && node.parts[3] ? execute(*node.parts[3]) : Flow::on;
   }
 
   Value evaluate(const Node& node) {
@@ -167,18 +200,21 @@ class Interpreter {
   }
 
   // A value where it stands, or in `made`: a list is not copied to look at one of its items. Good until a statement.
-  const Value& view(const Node& node, Value& made) {
+  // of_member: what is wanted is one of its members, all that there is of a namespace.
+  const Value& view(const Node& node, Value& made, bool of_member = false) {
     step(node);
     const Value* stands = &made;
     if (node.kind == Kind::name) {
       stands = find(node.text);
       if (!stands && !is_function(node.text)) return kUndefined;
       if (!stands) stands = &(made = "<function " + node.text + ">");
+      if (is_namespace(*stands) && !of_member)
+        stop(node, "a namespace is only supported by its members, as in " + node.text + ".name");
     } else if (node.kind == Kind::member || node.kind == Kind::index) {
       Value held;
-      const Value& of = view(*node.parts[0], held);
+      const Value& of = view(*node.parts[0], held, true);
       const Value key = node.kind == Kind::member ? Value(node.text) : evaluate(*node.parts[1]);
-      const bool letter = of.is_string() && key.is_number_integer();
+      const bool letter = of.is_string() && is_whole(key);
       const Value& found = letter ? made = item(node, items_of(node, of), key) : item(node, of, key);
       stands = letter || &of == &held ? &(made = Value(found)) : &found;
     } else {
@@ -208,8 +244,11 @@ class Interpreter {
       }
       case Kind::dict: {
         Value out = Value::object();
-        for (size_t i = 0; i + 1 < node.parts.size(); i += 2)
-          out[shown(evaluate(*node.parts[i]))] = evaluate(*node.parts[i + 1]);
+        for (size_t i = 0; i + 1 < node.parts.size(); i += 2) {
+          const Value key = evaluate(*node.parts[i]);
+          if (!key.is_string()) stop(node, "a key of a mapping wants a string and got " + told(key));
+          out[key.get_ref<const std::string&>()] = evaluate(*node.parts[i + 1]);
+        }
         return out;
       }
       case Kind::slice:
@@ -235,13 +274,16 @@ class Interpreter {
 
   // Of an object or a list; undefined where there is no such one.
   const Value& item(const Node& node, const Value& of, const Value& key) {
-    if (undefined(of)) stop(node, "something undefined has no member " + quote(shown(key)));
-    if (of.is_object() && key.is_string()) {
-      const auto found = of.find(key.get_ref<const std::string&>());
-      return found == of.end() ? kUndefined : *found;
+    if (undefined(of)) stop(node, "something undefined has no member " + told(key));
+    if (key.is_string()) {
+      const auto& name = key.get_ref<const std::string&>();
+      const Value* const attribute = is_namespace(of) ? nullptr : python_attribute(of, name);
+      if (attribute && node.kind == Kind::member) return *attribute;
+      const auto found = of.is_object() ? of.find(name) : of.end();
+      return of.is_object() && found != of.end() ? *found : attribute ? *attribute : kUndefined;
     }
-    if (!key.is_number_integer() || !of.is_array()) return kUndefined;
-    int64_t index = key.get<int64_t>();
+    if (!is_whole(key) || !of.is_array()) return kUndefined;
+    int64_t index = whole_of(node, key);
     if (index < 0) index += static_cast<int64_t>(of.size());
     return index >= 0 && index < static_cast<int64_t>(of.size()) ? of[static_cast<size_t>(index)] : kUndefined;
   }
@@ -249,24 +291,24 @@ class Interpreter {
   Value slice(const Node& node) {
     Value made;
     const Value& of = view(*node.parts[0], made);
-    if (!of.is_array() && !of.is_string()) stop(node, "a slice wants a list or a string and got " + quote(shown(of)));
+    if (!of.is_array() && !of.is_string()) stop(node, "a slice wants a list or a string and got " + told(of));
     const Value all = items_of(node, of);
     const auto size = static_cast<int64_t>(all.size());
-    const auto bound = [&](size_t part, int64_t fallback) {
-      if (!node.parts[part]) return fallback;
-      const Value value = evaluate(*node.parts[part]);
-      if (value.is_null()) return fallback;
-      if (!value.is_number_integer()) stop(node, "a slice wants integers and got " + quote(shown(value)));
-      return value.get<int64_t>();
+    const auto bound = [&](size_t part) -> std::optional<int64_t> {
+      const Value value = node.parts[part] ? evaluate(*node.parts[part]) : Value();
+      if (value.is_null()) return std::nullopt;
+      if (!is_whole(value)) stop(node, "a slice wants integers and got " + told(value));
+      return whole_of(node, value);
     };
-    const int64_t step = bound(3, 1);
+    const int64_t step = bound(3).value_or(1);
     if (step == 0 || step > size + 1 || step < -size - 1) {
       if (step == 0) stop(node, "the step of a slice is 0");
     }
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
     const auto place = [&](int64_t index) { return std::clamp(index < 0 ? index + size : index, low, high); };
-    const int64_t begin = node.parts[1] ? place(bound(1, 0)) : (step > 0 ? low : high);
-    const int64_t end = node.parts[2] ? place(bound(2, size)) : (step > 0 ? high : low);
+    const std::optional<int64_t> from = bound(1), to = bound(2);
+    const int64_t begin = from ? place(*from) : (step > 0 ? low : high);
+    const int64_t end = to ? place(*to) : (step > 0 ? high : low);
     Value out = Value::array();
     for (int64_t i = begin; step > 0 ? i < end : i > end;) {
       out.push_back(all[static_cast<size_t>(i)]);
@@ -284,6 +326,10 @@ class Interpreter {
 
   Value call(const Node& node) {
     const Node& function = *node.parts[0];
+    if (function.kind == Kind::name && function.text == "namespace")
+      stop(node, "namespace() is only supported as what a 'set' gives a name to");
+    for (const std::string& name : node.names)
+      if (!name.empty()) stop(node, function.text + "() takes no " + quote(name) + " here");
     const std::vector<Value> values = arguments(node);
     if (function.kind == Kind::member) {
       Value made;
@@ -291,14 +337,6 @@ class Interpreter {
       return located(node, [&] { return apply_method(function.text, of, values); });
     }
     if (function.kind != Kind::name) stop(node, "only functions and methods can be called");
-    if (function.text == "namespace") {
-      Value out = {{"\x01namespace", true}};
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (node.names[i].empty()) stop(node, "namespace() takes names only");
-        out[node.names[i]] = values[i];
-      }
-      return out;
-    }
     if (function.text == "raise_exception") {
       std::string message = values.empty() ? "the template refuses its input" : shown(values[0]).substr(0, 500);
       std::replace(message.begin(), message.end(), '\n', ' ');
@@ -309,11 +347,21 @@ class Interpreter {
     stop(node, "the function " + quote(function.text) + " is not supported; known: " + joined(kFunctions));
   }
 
-  // As transformers has it: the local time in the format of C's strftime.
+  // As transformers has it: the local time, without a zone, in the format of Python's strftime.
   Value date(const Node& node, const std::vector<Value>& values) {
     if (values.size() != 1 || !values[0].is_string()) stop(node, "strftime_now() wants one text");
-    const std::string format = values[0].get<std::string>();
-    const std::time_t now = std::time(nullptr);
+    const auto clock = std::chrono::system_clock::now().time_since_epoch();
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(clock);
+    const std::time_t now = seconds.count();
+    const auto fraction = std::chrono::duration_cast<std::chrono::microseconds>(clock - seconds).count();
+    std::string format = values[0].get<std::string>();
+    for (size_t at = 0; (at = format.find('%', at)) != format.npos && at + 1 < format.size();) {
+      const char letter = format[at + 1];
+      const std::string own = letter == 'f' ? std::to_string(1'000'000 + fraction).substr(1) : "";
+      const bool replaced = letter == 'f' || letter == 'z' || letter == 'Z';
+      if (replaced) format.replace(at, 2, own);
+      at += replaced ? own.size() : 2;
+    }
     std::tm local{};
     char text[kLongestDate];
     const size_t size = std::strftime(text, sizeof text, format.c_str(), ::localtime_r(&now, &local));
@@ -324,12 +372,12 @@ class Interpreter {
 
   Value range(const Node& node, const std::vector<Value>& values) {
     for (const Value& value : values) {
-      if (!value.is_number_integer()) stop(node, "range() wants integers and got " + quote(shown(value)));
+      if (!is_whole(value)) stop(node, "range() wants integers and got " + told(value));
     }
     if (values.empty() || values.size() > 3) stop(node, "range() wants one to three integers");
-    const int64_t begin = values.size() > 1 ? values[0].get<int64_t>() : 0;
-    const int64_t end = values[values.size() > 1 ? 1 : 0].get<int64_t>();
-    const int64_t by = values.size() > 2 ? values[2].get<int64_t>() : 1;
+    const int64_t begin = values.size() > 1 ? whole_of(node, values[0]) : 0;
+    const int64_t end = whole_of(node, values[values.size() > 1 ? 1 : 0]);
+    const int64_t by = values.size() > 2 ? whole_of(node, values[2]) : 1;
     if (by == 0 || std::abs(begin) > kMostTemplateSteps || std::abs(end) > kMostTemplateSteps ||
         std::abs(by) > kMostTemplateSteps)
       stop(node, "range() is too large or stands still");
@@ -350,9 +398,14 @@ class Interpreter {
     }
   }
 
+  int64_t whole_of(const Node& node, const Value& value) {
+    return located(node, [&] { return Value(whole(value)); }).get<int64_t>();
+  }
+
   Value filter(const Node& node) {
     Value made;
-    const Value& of = view(*node.parts[0], made);
+    const bool asks = node.kind == Kind::test && (node.text == "defined" || node.text == "undefined");
+    const Value& of = view(*node.parts[0], made, asks);
     const std::vector<Value> values = arguments(node);
     return located(node, [&]() -> Value {
       if (node.kind == Kind::filter) return apply_filter(node.text, of, values, node.names);

@@ -89,6 +89,18 @@ TEST(ChatTemplate, ArgumentsAndOperatorsMeanWhatPythonMeans) {
   shows("d == {'a': [2, 1], 'b': true}", "True");
   shows("d == {'a': [2, 1], 'c': 1}", "False");
   shows("d != {'a': [2], 'b': 1}", "True");
+  shows("true + 1", "2");
+  shows("-x|string ~ (-1 is number) ~ (-x is odd)", "-3TrueTrue");  // a filter binds looser
+  shows("d.a[true] ~ 'xyz'[true]", "Truey");
+  shows("d.a[none::-1] ~ d.a[:none:none]", "[True, 2][2, True]");
+  shows("x is in [2, 3] and x is eq 3 and x is not in [] and x is odd", "True");
+  shows("u|items|list", "[]");
+  shows("[u] ~ {'k': u}", "[Undefined]{'k': Undefined}");
+  shows("['foo_bar 1st it\\'s a-b (c [d']|map(attribute='x')|list ~ 'fOO_bar 1st it\\'s a-b (c [d <e'|title",
+        "[Undefined]Foo_bar 1st It's A-B (C [D <E");
+  shows("'foo_bar 1st'.title()", "Foo_Bar 1St");
+  shows("''|default('b', boolean=true) ~ d|tojson(ensure_ascii=false)", R"(b{"b": 1, "a": [2, true]})");
+  shows("'1_000'|int ~ '_1'|int ~ '1__0'|int", "100000");
   shows("[true] == [1.0] and [1] in [[true]] and [[]] != [{}]", "True");
 }
 
@@ -103,9 +115,87 @@ TEST(ChatTemplate, ArgumentsThatWouldBeIgnoredAreRefused) {
   EXPECT_EQ(refused("'a'|replace('X')"), "t: line 1: the filter replace wants two strings");
   EXPECT_EQ(refused("'a'.replace('X', '-', 'y')"), "t: line 1: replace wants an integer as count and got 'y'");
   EXPECT_EQ(refused("'a b c'.split(none, 1)"), "t: line 1: split wants a separator before a count");
+  EXPECT_EQ(refused("'a b c'.split(maxsplit=1)"), "t: line 1: split() takes no 'maxsplit' here");
+  EXPECT_EQ(refused("range(stop=3)"), "t: line 1: range() takes no 'stop' here");
+  EXPECT_EQ(refused("d|tojson(ensure_ascii=true)"), "t: line 1: tojson with ensure_ascii is not supported");
   EXPECT_EQ(refused("'1f'|int(0, 16)"), "t: line 1: int takes at most 1 argument here and got 2");
   EXPECT_EQ(refused("d|tojson(2)"), "t: line 1: the filter tojson is only supported as tojson(indent=...)");
   EXPECT_EQ(refused("d|tojson(indent='  ')"), "t: line 1: tojson wants an integer as indent and got '  '");
+}
+
+// What Python would do otherwise, or not at all, is refused.
+TEST(ChatTemplate, ValuesThatWouldBeOthersAreRefused) {
+  const auto refused = [](const std::string& source) {
+    const Json variables = {{"big", 18446744073709551615u}, {"l", {1, 2}}, {"d", {{"a", 1}}}};
+    return message_of<Error>([&] { ChatTemplate(source, "t").render(variables); });
+  };
+  EXPECT_EQ(refused("{{ {'a': u}|tojson }}"), "t: line 1: tojson of something undefined");
+  EXPECT_EQ(refused("{{ d.items|tojson }}"), "t: line 1: tojson of a method");
+  EXPECT_EQ(refused("{{ {1: 'a'} }}"), "t: line 1: a key of a mapping wants a string and got '1'");
+  for (const char* of : {"big + 1", "-big", "l[big]", "l[:big]", "range(big)"})
+    EXPECT_EQ(refused(text("{{ ", of, " }}")), "t: line 1: a number is too large") << of;
+  EXPECT_EQ(refused("{{ ','.join(l) }}"), "t: line 1: join() wants a string and got '1'");
+  EXPECT_EQ(refused("{{ u.strip() }}"), "t: line 1: strip() wants a string and got something undefined");
+  EXPECT_EQ(refused("{{ [d]|map(attribute='x.y')|list }}"), "t: line 1: something undefined has no member 'y'");
+  EXPECT_EQ(refused("{{ l|first.role }}"), "t: line 1: '.' is too much");
+  EXPECT_EQ(refused("{{ -l|length }}"), "t: line 1: - wants a number and got '[1, 2]'");
+  for (const char* of : {"{{ 'a'|safe ~ '>' }}", "{% set x = 'a'|safe %}", "{{ ['a'|safe]|join('>')|safe }}"})
+    EXPECT_EQ(refused(of), "t: line 1: the filter safe is only supported at the end of what is printed") << of;
+  EXPECT_EQ(ChatTemplate("{{ l|join('>')|safe }}{{ '<'|safe }}").render({{"l", {1, 2}}}), "1>2<");
+  EXPECT_EQ(refused("{% set x, y = l %}"), "t: line 1: 'set' of several names is not supported");
+  EXPECT_EQ(refused("{{ 'a\\\nb' }}"), "t: line 1: the escape '\\\\n' is not supported");
+  const std::string space = "{% set ns = namespace(a=1) %}",
+                    members = "t: line 1: a namespace is only supported by its members, as in ns.name";
+  for (const char* of : {"{{ ns }}", "{% set b = ns %}", "{{ ns is mapping }}", "{{ ns.items() }}", "{{ [ns] }}"})
+    EXPECT_EQ(refused(space + of), members) << of;
+  EXPECT_EQ(refused("{{ namespace(a=1) }}"),
+            "t: line 1: namespace() is only supported as what a 'set' gives a name to");
+  EXPECT_EQ(ChatTemplate(space + "{{ ns is defined }}{% set ns.items = 2 %}{{ ns.items }}{{ ns['a'] }}")
+                .render(Json::object()),
+            "True21");
+}
+
+// As transformers' environment of jinja2 3.1.
+TEST(ChatTemplate, AttributesAreThoseOfPythonsValues) {
+  const Json variables = {{"d", {{"items", {{"type", "x"}}}, {"pop", 1}}}, {"s", "a"}, {"l", {1}}};
+  const auto shows = [&](const std::string& expression, const std::string& text) {
+    EXPECT_EQ(ChatTemplate("{{ " + expression + " }}").render(variables), text) << expression;
+  };
+  shows("d.items.type is defined", "False");
+  shows("d['items'].type", "x");
+  shows("d.items is defined ~ d.get is defined ~ s.strip is defined ~ s['strip'] is defined", "TrueTrueTrueTrue");
+  shows("l.index is defined ~ d.pop is defined ~ l.append is defined ~ s.items is defined", "TrueFalseFalseFalse");
+  shows("d.keys()|list", "['items', 'pop']");
+}
+
+// As transformers' environment of jinja2 3.1.
+TEST(ChatTemplate, NamesStayInTheBlockThatSetsThem) {
+  const auto renders = [](const std::string& source, const std::string& text) {
+    EXPECT_EQ(ChatTemplate(source).render(Json::object()), text) << source;
+  };
+  renders("{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}[{{ x }}]", "1[]");
+  renders("{% set n = 2 %}{% for x in [] %}{% else %}{% set n = 5 %}{{ n }}{% endfor %}{{ n }}", "52");
+  renders("{% for x in [1, 2] %}{{ x }}{% break %}{% else %}e{% endfor %}", "1e");
+  renders("{% for x in [1, 2] %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% else %}e{% endfor %}", "2");
+  renders("{% if true %}{% set x = 1 %}{% endif %}{{ x }}", "1");
+  renders("{% for x in [1] %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}", "10");
+}
+
+// As transformers' environment of jinja2 3.1.
+TEST(ChatTemplate, WhiteSpaceIsThatOfUnicode) {
+  const auto renders = [](const std::string& source, const std::string& text) {
+    EXPECT_EQ(ChatTemplate(source).render(Json::object()), text) << source;
+  };
+  renders("a\u3000{{- 1 -}}\u00a0\x1c b", "a1b");
+  renders("x\n\u3000{% if 1 %}b{% endif %}", "x\nb");
+  renders("\u3000{% if 1 %}b{% endif %}", "b");
+  renders("x\u3000{% if 1 %}b{% endif %}", "x\u3000b");
+  renders("\u4e2d{{-\u00a01\u3000}}", "\u4e2d1");
+  renders(
+      "{{ 'a\x1c"
+      "b c'.split() }}",
+      "['a', 'b', 'c']");
+  renders("{{ ['a\u200bb\x01\u00a0', 'it\\'s', '\U000e0001'] }}", "['a\\u200bb\\x01\\xa0', \"it's\", '\\U000e0001']");
 }
 
 // As jinja2 3.1.
@@ -155,6 +245,9 @@ TEST(ChatTemplate, StrftimeNowIsTodaysDate) {
   EXPECT_EQ(refused("'%c%c%c%c%c%c%c%c%c%c%c%c%c%c%c%c'"),
             "t: line 1: strftime_now() makes nothing, or more than 255 bytes");
   EXPECT_EQ(ChatTemplate("[{{ strftime_now('') }}]").render(Json::object()), "[]");
+  EXPECT_EQ(ChatTemplate("[{{ strftime_now('%z%Z%%f') }}]").render(Json::object()),
+            "[%f]");  // as of a time without zone
+  EXPECT_EQ(ChatTemplate("{{ strftime_now('%f')|length }}").render(Json::object()), "6");
 }
 
 // A list of messages is looked at where it stands: a copy for each look at one of them would take an hour.

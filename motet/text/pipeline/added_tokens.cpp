@@ -74,6 +74,8 @@ std::vector<AddedTokenSearch::Part> AddedTokenSearch::split(std::string_view tex
         if (!is_white_space(code_point(text, before).value)) break;
         begin = before;
       }
+      begin = std::max(begin, done);  // what the token before has taken already
+      if (begin >= end) continue;
     }
     while (token->rstrip && end < text.size() && is_white_space(code_point(text, end).value)) {
       end += code_point(text, end).size;

@@ -124,7 +124,10 @@ class CollapseSpaces : public Normalizer {
       if (space) end -= kept.ends_with(' ') ? 1 : kSpaceSign.size();
     }
     for (size_t at = 0; at < end; ++at) {
-      if (from[at] == ' ' && (out.empty() || out.back() == ' ')) continue;
+      if (from[at] == ' ' && (out.empty() || out.back() == ' ')) {
+        if (text.tracked() && !out.empty()) spans.back().end = text.origin()[at].end;  // one space stands for all
+        continue;
+      }
       out += from[at];
       if (text.tracked()) spans.push_back(text.origin()[at]);
     }

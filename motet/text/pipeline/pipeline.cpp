@@ -1,6 +1,7 @@
 #include "motet/text/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <set>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -189,9 +190,13 @@ std::vector<TextToken> PipelineTokenizer::tokens(std::string_view text, const En
   Output out(parts_, true);
   run(valid, options, out);
   const PostProcessor& rules = parts_.post_processor;
+  std::set<int32_t> added;  // what they took beside their names is theirs
+  if (rules.trim_offsets)
+    for (const AddedToken& token : parts_.added) added.insert(token.id);
   for (size_t i = 0; rules.trim_offsets && i < out.tokens.size(); ++i) {
     auto& [id, span] = out.tokens[i];
-    const std::string& name = names_[static_cast<size_t>(id)];
+    const std::string_view name =
+        added.contains(id) ? valid.substr(span.begin, span.end - span.begin) : names_[static_cast<size_t>(id)];
     size_t leading = spaces(name, true);
     if ((i == 0 || span.begin == 0) && rules.prefix_space && leading == 1) leading = 0;
     trim(valid, span, leading, spaces(name, false));

@@ -22,6 +22,7 @@ struct SentencePieceText {
   std::vector<Kind> kinds;   // of each id
   bool strip_prefix = true;  // the first piece's leading space is not there
   bool collapse = false;     // remove_extra_whitespaces
+  std::string unknown;       // stands for what has no piece
 };
 
 // All parts of a tokenizer; pipeline.cpp runs them.

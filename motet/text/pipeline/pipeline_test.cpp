@@ -219,6 +219,38 @@ TEST(Pipeline, AddedTokensAreDecodedAsTheyAreFound) {
   EXPECT_EQ(tokenizer->to_json()["added_tokens"][1]["content"], "Ab C");
 }
 
+json with_added(const std::vector<json>& tokens) {
+  json all = small();
+  for (json token : tokens) {
+    token["special"] = true;
+    all["added_tokens"].push_back(token);
+  }
+  return all;
+}
+
+// As the tokenizers package.
+TEST(Pipeline, AnAddedTokenTakesNoSpaceThatAnotherHas) {
+  const auto wide = read(with_added({{{"id", 261}, {"content", "  "}, {"lstrip", true}, {"rstrip", true}}}));
+  EXPECT_EQ(wide->encode("h    e"), (Ids{'h' + 1, 261, 'e' + 1}));
+  const auto two = read(with_added(
+      {{{"id", 261}, {"content", "<m>"}, {"rstrip", true}}, {{"id", 262}, {"content", " t"}, {"lstrip", true}}}));
+  const auto tokens = two->tokens("<m>  th", {});
+  ASSERT_EQ(tokens.size(), 3u);
+  EXPECT_EQ(tokens[0].id, 261);
+  EXPECT_EQ(tokens[0].span, (TextSpan{0, 3}));  // trimmed
+  EXPECT_EQ(tokens[1].id, 262);
+  EXPECT_EQ(tokens[1].span, (TextSpan{5, 6}));
+  const auto mask = read(with_added({{{"id", 261}, {"content", "<m>"}, {"lstrip", true}}}));
+  EXPECT_EQ(mask->tokens("h  <m>", {}).at(1).span, (TextSpan{3, 6}));
+}
+
+// As the tokenizers package numbers them.
+TEST(Pipeline, AddedTokensAreNumberedOn) {
+  const auto tokenizer = read(with_added(
+      {{{"id", 280}, {"content", "<b>"}}, {{"id", 261}, {"content", "<a>"}}, {{"id", 270}, {"content", "he"}}}));
+  EXPECT_EQ(tokenizer->encode("<a><b>he<|end|>"), (Ids{262, 261, 257, 0}));
+}
+
 TEST(Pipeline, WhatIsNotSupportedIsNamed) {
   const auto with = [](const char* name, json value) {
     json all = small();

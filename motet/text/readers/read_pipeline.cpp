@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <map>
 
 #include "motet/core/error.h"
+#include "motet/core/log.h"
 #include "motet/text/pipeline/pipeline.h"
 #include "motet/text/readers/json_fields.h"
 
@@ -143,16 +145,30 @@ std::vector<AddedToken> read_added(const json& json, const std::string& where) {
   return out;
 }
 
-// An id has one meaning: an added token that is a piece of the model has that piece's id, as the reference does it, and
-// no other may take its id.
-void check_added(PipelineParts& parts, const std::string& where) {
+// The id of an added token as the reference has it: of one that is a piece of the model that piece's, of any other the
+// next one, whatever the file says. One that fills a hole of the vocabulary, where the reference loses a piece, keeps
+// it.
+void number_added(PipelineParts& parts, const std::string& where) {
   std::string bytes;
+  const std::vector<std::string>& pieces = parts.model.pieces;
+  auto next = static_cast<int32_t>(pieces.size());
+  std::map<std::string, int32_t> ids;
   for (AddedToken& token : parts.added) {
-    const bool as_bytes = parts.model.start == BpeModel::Start::bytes;
-    if (as_bytes && !bytes_of_characters(token.content, bytes)) continue;
-    const int32_t own = parts.model.id_of(as_bytes ? bytes : token.content);
-    if (own >= 0) token.id = own;
+    const bool as_bytes = parts.model.start == BpeModel::Start::bytes,
+               can_be_piece = !as_bytes || bytes_of_characters(token.content, bytes);
+    const bool fills = static_cast<size_t>(token.id) < pieces.size() && pieces[static_cast<size_t>(token.id)].empty();
+    const int32_t own = can_be_piece ? parts.model.id_of(as_bytes ? bytes : token.content) : -1;
+    const int32_t id = own >= 0 ? own : fills ? token.id : ids.try_emplace(token.content, next).first->second;
+    if (own < 0 && id != token.id)
+      log_warn(text(where, ": the added token ", quote(token.content), " has the id ", id, " and not ", token.id,
+                    ", as in the tokenizers package, which numbers them on"));
+    token.id = id;
+    next = std::max(next, id + 1);
   }
+}
+
+// An id has one meaning.
+void check_added(const PipelineParts& parts, const std::string& where) {
   std::vector<std::string> names = parts.model.pieces;
   for (const AddedToken& token : parts.added) {
     const auto id = static_cast<size_t>(token.id);
@@ -176,6 +192,7 @@ std::unique_ptr<PipelineTokenizer> read_pipeline(const json& json, const std::st
   parts.decoders = read_decoders(member(json, "decoder"), where);
   parts.added = read_added(json, where);
   read_model(parts.model, json["model"], pieces, parts.pre_tokenizers.bytes, where);
+  number_added(parts, where);
   check_added(parts, where);
   if (parts.model.pieces.empty() && parts.added.empty()) fail(where, ": the vocabulary is empty");
   for (const auto& [name, value] : json.items()) {

@@ -100,6 +100,7 @@ TokenizerVectors read_sentence_piece(std::string_view bytes, const std::string& 
       while (const auto part = inner.next()) {
         if (part->number == 3) model_type = part->value;
         if (part->number == 24) suffix = part->value != 0;
+        if (part->number == 44) out.unknown_text = part->bytes;
       }
     } else if (field->number == 3) {
       while (const auto part = inner.next()) {

@@ -36,7 +36,7 @@ std::string sentence_piece_text(const SentencePieceText& rules, std::span<const 
     space_seen = false;
     if (kind == Kind::control) continue;
     if (kind == Kind::unknown) {
-      out += " \xE2\x81\x87 ";
+      out += rules.unknown;
       continue;
     }
     std::string_view piece = pieces[i];

@@ -21,7 +21,8 @@ struct TokenizerVectors {
   int32_t bos = -1, eos = -1;       // added around a text on request; -1: none
   bool add_space_prefix = true;     // llama
   bool collapse_spaces = false;     // llama: remove_extra_whitespaces
-  bool parse_control = true;        // control tokens that are written out are found (SentencePiece itself does not)
+  std::string unknown_text = " \xE2\x81\x87 ";  // llama: of an unknown token (unk_surface)
+  bool parse_control = true;  // control tokens that are written out are found (SentencePiece itself does not)
 };
 
 // Throws Error in one line that begins with `where`: lists of other lengths, a kind or pre-tokenizer that is not

@@ -111,6 +111,7 @@ std::unique_ptr<Tokenizer> llama_from_vectors(const TokenizerVectors& vectors, c
   auto text = std::make_shared<SentencePieceText>();
   text->strip_prefix = vectors.add_space_prefix;
   text->collapse = vectors.collapse_spaces;
+  text->unknown = vectors.unknown_text;
   const auto ranks = ranks_of(vectors, where);
   std::vector<RankedPiece> pieces;
   std::map<std::string, bool> seen;

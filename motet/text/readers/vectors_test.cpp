@@ -249,7 +249,7 @@ std::string number_field(int number, uint64_t value) {
 }
 
 // The vectors as SentencePiece writes them.
-std::string model_file(const TokenizerVectors& vectors) {
+std::string model_file(const TokenizerVectors& vectors, const std::string& unknown = "") {
   std::string out;
   for (size_t i = 0; i < vectors.tokens.size(); ++i) {
     const auto bits = std::bit_cast<uint32_t>(vectors.scores[i]);
@@ -257,13 +257,19 @@ std::string model_file(const TokenizerVectors& vectors) {
                               std::string(reinterpret_cast<const char*>(&bits), 4) +
                               number_field(3, static_cast<uint64_t>(vectors.types[i])));
   }
-  return out + bytes_field(2, number_field(3, 2)) + bytes_field(3, bytes_field(1, "identity") + number_field(4, 0));
+  return out + bytes_field(2, number_field(3, 2) + (unknown.empty() ? "" : bytes_field(44, unknown))) +
+         bytes_field(3, bytes_field(1, "identity") + number_field(4, 0));
 }
 
 TEST(Vectors, SentencePieceFilesAreRead) {
   const auto tokenizer = tokenizer_from_vectors(read_sentence_piece(model_file(llama()), "f"), "f");
   EXPECT_EQ(tokenizer->encode("ab a"), (Ids{264, 263}));
   EXPECT_EQ(tokenizer->encode("</s>").size(), 5u);  // a control token in a text is text
+  const Ids unknown{0, 264};
+  ASSERT_EQ(llama().types[0], TokenizerVectors::unknown);
+  EXPECT_EQ(tokenizer->text(unknown, false), " \xE2\x81\x87  ab");
+  const auto other = tokenizer_from_vectors(read_sentence_piece(model_file(llama(), "??"), "f"), "f");
+  EXPECT_EQ(other->text(unknown, false), "?? ab");
 }
 
 TEST(Vectors, FilesThatAreCutOrChangedNeverCrash) {
