@@ -265,6 +265,11 @@ TEST(Vectors, SentencePieceFilesAreRead) {
   const auto tokenizer = tokenizer_from_vectors(read_sentence_piece(model_file(llama()), "f"), "f");
   EXPECT_EQ(tokenizer->encode("ab a"), (Ids{264, 263}));
   EXPECT_EQ(tokenizer->encode("</s>").size(), 5u);  // a control token in a text is text
+  TokenizerVectors collapsing = llama();
+  collapsing.collapse_spaces = true;
+  const auto tokens = tokenizer_from_vectors(collapsing, "f")->tokens("ab   b", {});
+  ASSERT_EQ(tokens.size(), 3u);
+  EXPECT_EQ(tokens[1].span, (TextSpan{2, 5}));  // one space stands for three
   const Ids unknown{0, 264};
   ASSERT_EQ(llama().types[0], TokenizerVectors::unknown);
   EXPECT_EQ(tokenizer->text(unknown, false), " \xE2\x81\x87  ab");
