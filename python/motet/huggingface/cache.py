@@ -86,7 +86,7 @@ class MotetCacheLayer(CacheLayerMixin):
     prefetch = offload
 
     def _count(self):
-        return self.held["k"].shape[1] if self.held else 0
+        return next(iter(self.held.values())).shape[1] if self.held else 0
 
     def _each(self, change):
         self.held = {name: change(tensor) for name, tensor in self.held.items()}
@@ -99,7 +99,8 @@ class MotetCacheLayer(CacheLayerMixin):
 
 
 class MotetCache(Cache):
-    """The keys of all layers of a model of `config` (MotetConfig).
+    """The keys of all layers of a model of `config` (MotetConfig), and beside them `tokens`: what is kept once of each token,
+    its position and, where there are several, its document (motet.huggingface.seen).
 
     length: tokens that dynamic rotary scaling is based on, the planned length of a request, so that its base stays one
     from token to token; generate() sets it. Without, it is the number of tokens at each step.
@@ -112,3 +113,24 @@ class MotetCache(Cache):
         windows = [windows_of(layer_options(config, layer)[1], layer)[1] for layer in layers]
         super().__init__(layers=[MotetCacheLayer(window) for window in windows])
         self.length = length
+        self.tokens = MotetCacheLayer()
+
+    def crop(self, tokens_to_remove):
+        super().crop(tokens_to_remove)
+        self.tokens.crop(tokens_to_remove)
+
+    def reset(self):
+        super().reset()
+        self.tokens.reset()
+
+    def reorder_cache(self, beam_idx):
+        super().reorder_cache(beam_idx)
+        self.tokens.reorder_cache(beam_idx)
+
+    def batch_repeat_interleave(self, repeats):
+        super().batch_repeat_interleave(repeats)
+        self.tokens.batch_repeat_interleave(repeats)
+
+    def batch_select_indices(self, indices):
+        super().batch_select_indices(indices)
+        self.tokens.batch_select_indices(indices)

@@ -109,16 +109,18 @@ class MotetModel(MotetPreTrainedModel):
         cache = self._cache(past_key_values if cache is None else cache, use_cache)
         with self._precision(input_ids if inputs_embeds is None else inputs_embeds):
             rows = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-            past = 0 if cache is None else cache.get_seq_length()
-            now = seen(rows, past, attention_mask, position_ids, documents, self.config.causal)
+            held = cache.tokens.held if cache is not None and cache.tokens.get_seq_length() else {}
+            now = seen(rows, held, attention_mask, position_ids, documents, self.config.causal)
             if self.embedding.learned:
-                self._check_table(now.positions, past + rows.shape[1], position_ids)
+                self._check_table(now.positions, now.tokens["positions"].shape[1], position_ids)
             x = self.embedding(self, rows, now.positions, token_type_ids)
             wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
             states = []
             for number in range(self.config.num_hidden_layers):
                 states += [x] if wanted else []
                 x = self._layer(number, x, now, cache)
+            if cache is not None:  # what it keeps is its own: the caller may write to what was given
+                cache.tokens.update({name: tensor.clone() for name, tensor in now.tokens.items()})
             if self.config.norm_place == "pre":
                 x = self.norm(x)
         states = (*states, x) if wanted else None
