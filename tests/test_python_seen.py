@@ -272,6 +272,23 @@ def test_padding_takes_no_row_of_a_table_of_positions():
     equal(model(whole, position_ids=packed).logits[:, 30:], model(whole[:, 30:]).logits)
 
 
+def test_a_token_at_the_number_that_generate_counts_goes_on():
+    model, whole = wide("softmax"), ids(1, 10)
+
+    def behind(kept, **given):
+        kept = model(whole[:, :9], use_cache=True, **kept)
+        return model(whole[:, 9:], **{CACHE: getattr(kept, CACHE)}, **given).logits
+
+    mask = torch.tensor([[1, 0, 0, 1, 1, 1, 1, 1, 1, 1]])
+    given = dict(position_ids=mask.cumsum(1)[:, 9:] - 1)
+    want = behind({}, attention_mask=mask[:, None, None].bool(), **given)
+    equal(behind({}, attention_mask=mask, **given), want)  # hides what was seen, and begins nothing
+    packed, given = dict(position_ids=torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3]])), dict(position_ids=torch.tensor([[9]]))
+    want = behind(packed, documents=torch.tensor([[0] * 5 + [1] * 5]), **given)
+    equal(behind(packed, **given), want)
+    equal(behind(packed, position_ids=torch.tensor([[7]])), behind(packed, position_ids=torch.tensor([[0]])))  # a leap
+
+
 def test_a_mask_of_four_dimensions_hides_what_it_says():
     model, whole = wide("dcmha, released"), ids(2, 9)
     hidden = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <iostream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -198,13 +199,15 @@ std::string missing_metric(const Experiment& experiment, const CellResult& resul
 void check_metrics(const Action& action, const std::vector<OpenCell>& open) {
   Lab lab(lab_options(action, 1));
   std::set<std::pair<const Experiment*, std::string>> checked;
+  std::map<const Experiment*, ExperimentResults> results;
   for (const auto& [experiment, cell] : open) {
     if (!checked.insert({experiment, cell.arm}).second) continue;
     const auto check = [&, &id = experiment->id, &arm = cell.arm](const std::string& missing) {
       if (!missing.empty()) fail(id, ", ", arm, ": ", missing);
     };
     check(missing_metric(*experiment, cell.scale, cell.arm, lab.metrics(*experiment, cell)));
-    const ExperimentResults stored = read_results(*experiment);
+    if (!results.contains(experiment)) results.emplace(experiment, read_results(*experiment));
+    const ExperimentResults& stored = results.at(experiment);
     for (const ExperimentCell& one : cells_of(*experiment, experiment->scale(cell.scale)))
       if (const auto found = stored.cells.find(one.hash); one.arm == cell.arm && found != stored.cells.end())
         check(missing_metric(*experiment, found->second));

@@ -187,7 +187,7 @@ LoadedModel load_for_inference(const fs::path& folder, const SamplingRequest& sa
   made.model->prepare(weights);
   if (sampling.compact_cache && cache_bytes(*made.model, 1, {.compact = true}) >= cache_bytes(*made.model, 1, {}))
     fail_usage("--compact-cache: keys of ", checkpoint.config.attention["mechanism"].get<std::string>(),
-               " have no smaller form here, as those of coca have, want none");
+               " have no smaller form, want it left out");
   made.tokenizer = load_tokenizer(folder, checkpoint.config);
   return made;
 }

@@ -81,7 +81,6 @@ std::vector<Comparison> planned_comparisons(const RunConfig& run, const TextData
   if (options.sizes.empty()) return {planned_size(run, data, options, "")};
   std::string labels;
   for (const Arm& arm : options.arms) labels += (labels.empty() ? "" : ",") + arm.label;
-  check_sizes_differ(run, options.sizes);
   std::vector<Comparison> all;
   for (const ModelSize& size : options.sizes) {
     const RunConfig own = sized(run, size);
@@ -89,6 +88,7 @@ std::vector<Comparison> planned_comparisons(const RunConfig& run, const TextData
     of_size.arms = parse_arms(labels, own.attention_given);
     all.push_back(planned_size(own, data, of_size, size.name));
   }
+  check_sizes_differ(run, options.sizes);  // they can be built, so their numbers are numbers
   return all;
 }
 

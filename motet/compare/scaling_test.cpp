@@ -200,6 +200,8 @@ TEST(Sizes, OneThatIsWrittenInTwoWaysIsRefused) {
   EXPECT_EQ(said(run, "32,16x1,16x1x4"), "--sizes: 16x1 and 16x1x4 are one size, want each once");
   EXPECT_EQ(said(run, "16,016"), "--sizes: 16 and 016 are one size, want each once");
   EXPECT_EQ(said(run, "16,16x2,16x1x2,32"), "");
+  EXPECT_NE(said(small_run({{"model.attention.num_heads", "four"}}), "16,32").find("'four' is not an integer"),
+            std::string::npos);
   const RunConfig usual = small_run({{"model.num_layers", "1"}});  // 4 heads, which nobody gave
   EXPECT_EQ(said(usual, "16,16x1x4"), "--sizes: 16 and 16x1x4 are one size, want each once");
 }

@@ -103,7 +103,6 @@ std::vector<std::string> take_texts(nlohmann::json& data) {
     if (!item.is_string()) fail_usage("data.text: want a path or a list of paths");
     texts.push_back(item.get<std::string>());
   }
-  if (texts.empty()) fail_usage("data.text: a list without a path, want a path or a list of paths");
   return texts;
 }
 
@@ -168,8 +167,10 @@ RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& b
   for (const char* other : {"mixture", "task"})
     if (data.contains("text") && data.contains(other)) fail_usage("data.text and data.", other, ": want one of them");
   if (data.contains("mixture") && data.contains("task")) fail_usage("data.mixture and data.task: want one of them");
+  const bool has_texts = data.contains("text");
   run.texts = take_texts(data), run.mixture = take_mixture(data), run.task = take_task(data);
   if (!texts.empty()) run.texts = texts, run.mixture.clear();
+  if (has_texts && run.texts.empty()) fail_usage("data.text: a list without a path, want a path or a list of paths");
   run.model = model_options().parse(model, "model");
   run.data = data_options().parse(data, "data");
   run.train = train_options().parse(config.value("train", nlohmann::json::object()), "train");

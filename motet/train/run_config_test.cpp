@@ -134,6 +134,7 @@ TEST(RunConfig, AMixtureReplacesTextsAndTextsAMixture) {
             "data.text and data.mixture: want one of them");
   EXPECT_EQ(message_of<UsageError>([&] { read({{"text", nlohmann::json::array()}}); }),
             "data.text: a list without a path, want a path or a list of paths");
+  EXPECT_EQ(read({{"text", nlohmann::json::array()}}, {{"texts", {"c.txt"}}}).texts, std::vector<std::string>{"c.txt"});
   const std::string want = "data.mixture: want a list of paths with weights, [[\"data/a\", 0.7], [\"data/b\", 0.3]]";
   for (const char* wrong : {"3", "[]", "[1]", "[[\"a\"]]", "[[\"a\", \"b\"]]", "[[1, 0.5]]", "[[\"a\", 1, 2]]"})
     EXPECT_EQ(message_of<UsageError>([&] { read({{"mixture", nlohmann::json::parse(wrong)}}); }), want) << wrong;

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -267,14 +268,15 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
     const std::string& keyword = names[i];
     const bool known = keyword.empty() || (name == "tojson" && (keyword == "indent" || keyword == "ensure_ascii")) ||
                        (name == "map" && keyword == "attribute") ||
-                       ((name == "default" || name == "d") && keyword == "boolean" && i == 1);
+                       ((name == "default" || name == "d") && keyword == "boolean");
     if (!known) fail("the filter ", name, " takes no ", quote(keyword), " here");
   }
   check_count(kFilters, name, arguments.size());
   const auto argument = [&](size_t i) { return i < arguments.size() ? arguments[i] : Value(); };
   if (name == "default" || name == "d") {
-    const bool replace = undefined(value) || (truth(argument(1)) && !truth(value));
-    return replace ? (arguments.empty() ? Value("") : arguments[0]) : value;
+    const size_t flag = !names.empty() && names[0] == "boolean" ? 0 : 1;
+    const bool replace = undefined(value) || (truth(argument(flag)) && !truth(value));
+    return replace ? (arguments.empty() || flag == 0 ? Value("") : arguments[0]) : value;
   }
   if (name == "length" || name == "count") return length(value);
   if (name == "string" || name == "safe") return shown(value);
@@ -368,6 +370,9 @@ bool knows_test(const std::string& name) {
 }
 
 bool apply_test(const std::string& name, const Value& value, const Arguments& arguments) {
+  static const std::set<std::string> compares{"equalto", "eq", "==", "ne", "!=", "in"};
+  if (!arguments.empty() && !compares.contains(name))
+    fail("the test ", name, " takes no argument and got ", arguments.size());
   if (name == "defined") return !undefined(value);
   if (name == "undefined") return undefined(value);
   if (name == "none") return value.is_null();
@@ -381,8 +386,8 @@ bool apply_test(const std::string& name, const Value& value, const Arguments& ar
   if (name == "boolean") return value.is_boolean();
   if (name == "true" || name == "false") return value.is_boolean() && value.get<bool>() == (name == "true");
   if (name == "odd" || name == "even") {
-    if (!value.is_number_integer()) fail("the test ", name, " wants an integer and got ", told(value));
-    return (value.get<int64_t>() % 2 != 0) == (name == "odd");
+    if (!is_whole(value)) fail("the test ", name, " wants an integer and got ", told(value));
+    return (whole(value) % 2 != 0) == (name == "odd");
   }
   if (arguments.size() != 1) fail("the test ", name, " wants one argument");
   if (name == "equalto" || name == "eq" || name == "==") return same(value, arguments[0]);

@@ -53,6 +53,7 @@ struct TemplateNode {
   // Of keyword arguments, "" for others; targets of set and loop; signs of a chain.
   std::vector<std::string> names = {};
   bool negated = false;  // test
+  bool counts = false;   // loop: its body names `loop`
   int line = 1;
   int depth = 1;  // of the tree below
 };

@@ -39,10 +39,11 @@ Value checked_difference(int64_t a, int64_t b) {
 }
 
 Value integer_arithmetic(const std::string& sign, int64_t i, int64_t j) {
-  if (j == -1 && (sign == "//" || sign == "%")) return sign == "%" ? Value(0) : checked_difference(0, i);
-  const int64_t remainder = sign == "//" || sign == "%" ? ((i % j) + j) % j : 0;
-  if (sign == "%") return remainder;
-  if (sign == "//") return (i - remainder) / j;
+  if (sign == "//" || sign == "%") {
+    if (j == -1) return sign == "%" ? Value(0) : checked_difference(0, i);
+    const bool lower = i % j != 0 && (i % j < 0) != (j < 0);  // Python rounds down, C++ towards 0
+    return sign == "%" ? i % j + (lower ? j : 0) : i / j - (lower ? 1 : 0);
+  }
   int64_t out = 0;
   const bool over = sign == "+"   ? __builtin_add_overflow(i, j, &out)
                     : sign == "-" ? __builtin_sub_overflow(i, j, &out)
@@ -54,6 +55,11 @@ Value integer_arithmetic(const std::string& sign, int64_t i, int64_t j) {
 Value arithmetic(const std::string& sign, const Value& a, const Value& b) {
   const auto number = [](const Value& v) { return v.is_number() || v.is_boolean(); };
   if (!number(a) || !number(b)) fail(quote(sign), " does not go with ", told(a), " and ", told(b));
+  const bool integers = is_whole(a) && is_whole(b);
+  if (integers && (sign[0] == '<' || sign[0] == '>')) {
+    const int64_t i = whole(a), j = whole(b);
+    return sign == "<" ? i < j : sign == ">" ? i > j : sign == "<=" ? i <= j : i >= j;
+  }
   const auto real = [](const Value& v) { return v.is_boolean() ? (v.get<bool>() ? 1.0 : 0.0) : v.get<double>(); };
   const double x = real(a), y = real(b);
   if (sign == "<") return x < y;
@@ -75,7 +81,7 @@ Value arithmetic(const std::string& sign, const Value& a, const Value& b) {
 
 TemplateValue apply_sign(const std::string& sign, const TemplateValue& value) {
   if (sign == "not") return !truth(value);
-  if (value.is_number_integer()) return checked_difference(0, whole(value));
+  if (is_whole(value)) return checked_difference(0, whole(value));
   if (value.is_number()) return -value.get<double>();
   fail("- wants a number and got ", told(value));
 }

@@ -12,6 +12,24 @@ using TokenKind = TemplateToken::Kind;
 
 constexpr int kDeepest = 48, kDeepestTree = 400;
 
+// Filters `safe` whose text is printed as it is.
+int safes_at_end(const Node& tree) {
+  if (tree.kind == Kind::filter && tree.text == "safe") return 1 + safes_at_end(*tree.parts[0]);
+  if (tree.kind != Kind::ternary) return 0;
+  return safes_at_end(*tree.parts[0]) + (tree.parts[2] ? safes_at_end(*tree.parts[2]) : 0);
+}
+
+bool mentions(const Node& tree, const std::string& name) {
+  return (tree.kind == Kind::name && tree.text == name) ||
+         std::ranges::any_of(tree.parts, [&](const auto& part) { return part && mentions(*part, name); });
+}
+
+// Whether a body sets a member of a namespace that the filter of its loop reads.
+bool sets_for(const Node& body, const Node& filter) {
+  return (body.kind == Kind::set && body.names.size() == 2 && mentions(filter, body.names[0])) ||
+         std::ranges::any_of(body.parts, [&](const auto& part) { return part && sets_for(*part, filter); });
+}
+
 class TemplateParser {
  public:
   TemplateParser(std::string_view source, const std::string& where)
@@ -68,8 +86,7 @@ class TemplateParser {
       if (piece.kind == TemplatePiece::Kind::print) {
         out->parts.push_back(make_with(Kind::print, "", expression(0)));
         finish();
-        const Node& shown = *out->parts.back()->parts[0];
-        if (safes_ > (shown.kind == Kind::filter && shown.text == "safe")) stop_at_safe();
+        if (safes_ > safes_at_end(*out->parts.back()->parts[0])) stop_at_safe();
         continue;
       }
       const std::string word = tokens_[0].text;
@@ -157,6 +174,9 @@ class TemplateParser {
       ++token_;
     }
     finish();
+    out->counts = mentions(*body, "loop");
+    if (filter && out->counts && sets_for(*body, *filter))
+      stop("a loop's filter of what a body with 'loop' sets is not supported");
     out->parts.push_back(std::move(body));
     out->parts.push_back(std::move(filter));
     out->parts.push_back(std::move(otherwise));
@@ -290,7 +310,7 @@ class TemplateParser {
         if (!take(",")) break;
       }
       expect("]");
-      return out;
+      return measured(std::move(out));
     }
     if (token.text == "{") {
       out->kind = Kind::dict;
@@ -301,7 +321,7 @@ class TemplateParser {
         if (!take(",")) break;
       }
       expect("}");
-      return out;
+      return measured(std::move(out));
     }
     stop(token.kind == TokenKind::end ? "an expression ends too early"
                                       : "the sign " + quote(token.text) + " begins no expression");
@@ -317,8 +337,7 @@ class TemplateParser {
       } else if (take("[")) {
         out = subscript(std::move(out), depth);
       } else if (take("(")) {
-        out = make_with(Kind::call, "", std::move(out));
-        arguments(*out, depth);
+        out = with_arguments(make_with(Kind::call, "", std::move(out)), depth);
       } else {
         return out;
       }
@@ -337,16 +356,17 @@ class TemplateParser {
   }
 
   // After '('.
-  void arguments(Node& out, int depth) {
+  TemplateNodePtr with_arguments(TemplateNodePtr out, int depth) {
     while (!is(")")) {
       const bool keyword = tokens_[token_].kind == TokenKind::name && tokens_[token_ + 1].text == "=" &&
                            tokens_[token_ + 1].kind == TokenKind::sign;
-      out.names.push_back(keyword ? take_name() : "");
+      out->names.push_back(keyword ? take_name() : "");
       if (keyword) expect("=");
-      out.parts.push_back(expression(depth + 1));
+      out->parts.push_back(expression(depth + 1));
       if (!take(",")) break;
     }
     expect(")");
+    return measured(std::move(out));
   }
 
   TemplateNodePtr filters(TemplateNodePtr out, int depth) {
@@ -358,7 +378,7 @@ class TemplateParser {
         if (name == "safe" && pieces_[piece_].kind != TemplatePiece::Kind::print) stop_at_safe();
         safes_ += name == "safe";
         out = make_with(Kind::filter, name, std::move(out));
-        if (take("(")) arguments(*out, depth);
+        if (take("(")) out = with_arguments(std::move(out), depth);
       } else if (take_word("is")) {
         const bool negated = take_word("not");
         const std::string name = take_name();
@@ -366,7 +386,7 @@ class TemplateParser {
         out = make_with(Kind::test, name, std::move(out));
         out->negated = negated;
         if (take("("))
-          arguments(*out, depth);
+          out = with_arguments(std::move(out), depth);
         else if (begins_argument())
           out->names.emplace_back(), out->parts.push_back(postfix(primary(depth), depth)),
               out = measured(std::move(out));

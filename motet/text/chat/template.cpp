@@ -21,12 +21,22 @@ using Value = TemplateValue;
 const Value kUndefined(Value::value_t::discarded);
 const std::vector<std::string> kFunctions{"namespace", "range", "raise_exception", "strftime_now"};
 constexpr size_t kLongestDate = 256;
-constexpr const char* kNamespace = "\x01namespace";  // a member that no name reaches
+constexpr const char* kNamespace = "\x01namespace";  // its first member, of a kind that no variable is of
 
-bool is_namespace(const Value& value) { return value.is_object() && value.contains(kNamespace); }
+bool is_namespace(const Value& value) {
+  return value.is_object() && !value.empty() && value.front().is_binary() && value.begin().key() == kNamespace;
+}
 
 bool is_function(const std::string& name) {
   return std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
+}
+
+// The name of an argument at its place, where a function or method takes it by name too; "" elsewhere.
+std::string parameter(const std::string& function, size_t place) {
+  static const std::map<std::string, std::vector<std::string>> all{
+      {"raise_exception", {"message"}}, {"strftime_now", {"format"}}, {"split", {"sep", "maxsplit"}}};
+  const auto found = all.find(function);
+  return found != all.end() && place < found->second.size() ? found->second[place] : "";
 }
 
 class Interpreter {
@@ -112,7 +122,7 @@ class Interpreter {
   }
 
   Value new_namespace(const Node& call) {
-    Value out = {{kNamespace, true}};
+    Value out = {{kNamespace, Value::binary({})}};
     const std::vector<Value> values = arguments(call);
     for (size_t i = 0; i < values.size(); ++i) {
       if (call.names[i].empty()) stop(call, "namespace() takes names only");
@@ -156,12 +166,13 @@ class Interpreter {
 
   Flow loop(const Node& node) {
     Value made, all = items_of(node, view(*node.parts[0], made));
-    if (node.parts[2]) {
+    const Node* const filter = node.parts[2].get();
+    if (filter && node.counts) {
       Value kept = Value::array();
       for (const Value& item : all) {
         scopes_.emplace_back();
         bind(node, item);
-        if (truth_of(*node.parts[2])) kept.push_back(item);
+        if (truth_of(*filter)) kept.push_back(item);
         scopes_.pop_back();
       }
       all = std::move(kept);
@@ -171,6 +182,10 @@ class Interpreter {
     for (size_t i = 0; i < count; ++i) {
       scopes_.emplace_back();
       bind(node, all[i]);
+      if (filter && !node.counts && !truth_of(*filter)) {
+        scopes_.pop_back();
+        continue;
+      }
       Value state = {{"index", i + 1},
                      {"index0", i},
                      {"revindex", count - i},
@@ -328,15 +343,17 @@ class Interpreter {
     const Node& function = *node.parts[0];
     if (function.kind == Kind::name && function.text == "namespace")
       stop(node, "namespace() is only supported as what a 'set' gives a name to");
-    for (const std::string& name : node.names)
-      if (!name.empty()) stop(node, function.text + "() takes no " + quote(name) + " here");
+    if (function.kind != Kind::name && function.kind != Kind::member)
+      stop(node, "only functions and methods can be called");
+    for (size_t i = 0; i < node.names.size(); ++i)
+      if (!node.names[i].empty() && node.names[i] != parameter(function.text, i))
+        stop(node, function.text + "() takes no " + quote(node.names[i]) + " here");
     const std::vector<Value> values = arguments(node);
     if (function.kind == Kind::member) {
       Value made;
       const Value& of = view(*function.parts[0], made);
       return located(node, [&] { return apply_method(function.text, of, values); });
     }
-    if (function.kind != Kind::name) stop(node, "only functions and methods can be called");
     if (function.text == "raise_exception") {
       std::string message = values.empty() ? "the template refuses its input" : shown(values[0]).substr(0, 500);
       std::replace(message.begin(), message.end(), '\n', ' ');

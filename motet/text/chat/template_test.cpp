@@ -72,7 +72,7 @@ TEST(ChatTemplate, APlusAtTheEndOfATagKeepsTheLineBreak) {
 // As transformers' environment of jinja2 3.1.
 TEST(ChatTemplate, ArgumentsAndOperatorsMeanWhatPythonMeans) {
   const auto shows = [](const std::string& expression, const std::string& text) {
-    const Json variables = {{"s", "aXbXc"}, {"x", 3}, {"d", {{"b", 1}, {"a", {2, true}}}}};
+    const Json variables = {{"s", "aXbXc"}, {"x", 3}, {"big", INT64_MIN}, {"d", {{"b", 1}, {"a", {2, true}}}}};
     EXPECT_EQ(ChatTemplate("{{ " + expression + " }}").render(variables), text) << expression;
   };
   shows("s|replace('X', '-', 1) ~ s.replace('X', '-', 1)", "a-bXca-bXc");
@@ -90,6 +90,10 @@ TEST(ChatTemplate, ArgumentsAndOperatorsMeanWhatPythonMeans) {
   shows("d == {'a': [2, 1], 'c': 1}", "False");
   shows("d != {'a': [2], 'b': 1}", "True");
   shows("true + 1", "2");
+  shows("-true ~ (true is odd) ~ (-7 // 2) ~ (-7 % 2) ~ (7 // -2) ~ (7 % -2) ~ (-6 // 3)", "-1True-41-4-1-2");
+  shows("big // 3 ~ ' ' ~ big % 3", "-3074457345618258603 1");
+  shows("(big + 1 > big) ~ (big < big) ~ (1 <= true)", "TrueFalseTrue");
+  shows("s.split(sep='X', maxsplit=1) ~ ''|default(boolean=true) ~ ''|default('b', true)", "['a', 'bXc']b");
   shows("-x|string ~ (-1 is number) ~ (-x is odd)", "-3TrueTrue");  // a filter binds looser
   shows("d.a[true] ~ 'xyz'[true]", "Truey");
   shows("d.a[none::-1] ~ d.a[:none:none]", "[True, 2][2, True]");
@@ -117,6 +121,9 @@ TEST(ChatTemplate, ArgumentsThatWouldBeIgnoredAreRefused) {
   EXPECT_EQ(refused("'a b c'.split(none, 1)"), "t: line 1: split wants a separator before a count");
   EXPECT_EQ(refused("'a b c'.split(maxsplit=1)"), "t: line 1: split() takes no 'maxsplit' here");
   EXPECT_EQ(refused("range(stop=3)"), "t: line 1: range() takes no 'stop' here");
+  EXPECT_EQ(refused("raise_exception(message='no')"), "t: line 1: no");
+  EXPECT_EQ(refused("1 is string 2"), "t: line 1: the test string takes no argument and got 1");
+  EXPECT_EQ(refused("d is defined(1)"), "t: line 1: the test defined takes no argument and got 1");
   EXPECT_EQ(refused("d|tojson(ensure_ascii=true)"), "t: line 1: tojson with ensure_ascii is not supported");
   EXPECT_EQ(refused("'1f'|int(0, 16)"), "t: line 1: int takes at most 1 argument here and got 2");
   EXPECT_EQ(refused("d|tojson(2)"), "t: line 1: the filter tojson is only supported as tojson(indent=...)");
@@ -141,7 +148,7 @@ TEST(ChatTemplate, ValuesThatWouldBeOthersAreRefused) {
   EXPECT_EQ(refused("{{ -l|length }}"), "t: line 1: - wants a number and got '[1, 2]'");
   for (const char* of : {"{{ 'a'|safe ~ '>' }}", "{% set x = 'a'|safe %}", "{{ ['a'|safe]|join('>')|safe }}"})
     EXPECT_EQ(refused(of), "t: line 1: the filter safe is only supported at the end of what is printed") << of;
-  EXPECT_EQ(ChatTemplate("{{ l|join('>')|safe }}{{ '<'|safe }}").render({{"l", {1, 2}}}), "1>2<");
+  EXPECT_EQ(ChatTemplate("{{ l|join('>')|safe|safe }}{{ '<'|safe if l else 'x' }}").render({{"l", {1, 2}}}), "1>2<");
   EXPECT_EQ(refused("{% set x, y = l %}"), "t: line 1: 'set' of several names is not supported");
   EXPECT_EQ(refused("{{ 'a\\\nb' }}"), "t: line 1: the escape '\\\\n' is not supported");
   const std::string space = "{% set ns = namespace(a=1) %}",
@@ -177,6 +184,13 @@ TEST(ChatTemplate, NamesStayInTheBlockThatSetsThem) {
   renders("{% set n = 2 %}{% for x in [] %}{% else %}{% set n = 5 %}{{ n }}{% endfor %}{{ n }}", "52");
   renders("{% for x in [1, 2] %}{{ x }}{% break %}{% else %}e{% endfor %}", "1e");
   renders("{% for x in [1, 2] %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% else %}e{% endfor %}", "2");
+  const std::string seen = "{% set ns = namespace(seen=false) %}{% for x in [3, 1] if not ns.seen %}{{ x }}";
+  renders(seen + "{% set ns.seen = true %}{% else %}e{% endfor %}", "3");  // asked in each turn
+  EXPECT_EQ(
+      message_of<Error>([&] { ChatTemplate(seen + "{{ loop.index }}{% set ns.seen = true %}{% endfor %}", "t"); }),
+      "t: line 1: a loop's filter of what a body with 'loop' sets is not supported");
+  renders("{% for x in [3, 1, 2] if x > 1 %}{{ x }}{{ loop.length }}{% endfor %}", "3222");
+  renders("{% for x in [3, 1, 2] if x > 3 %}{{ x }}{% else %}e{% endfor %}", "e");
   renders("{% if true %}{% set x = 1 %}{% endif %}{{ x }}", "1");
   renders("{% for x in [1] %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}", "10");
 }
@@ -217,6 +231,15 @@ TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(refused("{{ 1 + }}"), "t: line 1: an expression ends too early");
   EXPECT_EQ(refused("{{ x.y }}"), "t: line 1: something undefined has no member 'y'");
   EXPECT_EQ(refused("a\n{{ raise_exception('no\nend') }}"), "t: line 2: no end");
+  for (const char* around : {"[#][0]", "{'a': #}['a']", "x|default(#)", "'a'.get(#)", "'a' is eq(#)"}) {
+    std::string nested = "1";
+    for (int i = 0; i < 46; ++i) {
+      std::string sum;
+      for (int k = 0; k < 20; ++k) sum += "+1";
+      nested = std::string(around).replace(std::string_view(around).find('#'), 1, nested) + sum;
+    }
+    EXPECT_EQ(refused("{{ " + nested + " }}"), "t: line 1: an expression has more than 400 operators") << around;
+  }
   std::string deep = "1";
   for (int i = 0; i < 1000; ++i) deep += "+1";
   EXPECT_EQ(refused("{{ " + deep + " }}"), "t: line 1: an expression has more than 400 operators");
@@ -248,6 +271,16 @@ TEST(ChatTemplate, StrftimeNowIsTodaysDate) {
   EXPECT_EQ(ChatTemplate("[{{ strftime_now('%z%Z%%f') }}]").render(Json::object()),
             "[%f]");  // as of a time without zone
   EXPECT_EQ(ChatTemplate("{{ strftime_now('%f')|length }}").render(Json::object()), "6");
+}
+
+// Whether it is a namespace is told by its first member: a search for each look at it would take minutes.
+TEST(ChatTemplate, LooksAtALargeMappingDoNotSearchIt) {
+  Json large = Json::object();
+  auto& members = large.get_ref<Json::object_t&>();
+  for (int i = 0; i < 100000; ++i) members.push_back({std::to_string(i), 0});
+  const ChatTemplate looks("{% for i in range(100000) %}{% if x['0'] %}{% endif %}{% endfor %}");
+  EXPECT_EQ(looks.render({{"x", large}}), "");
+  EXPECT_EQ(ChatTemplate("{{ x }}").render({{"x", {{"\x01namespace", true}}}}), "{'\\x01namespace': True}");
 }
 
 // A list of messages is looked at where it stands: a copy for each look at one of them would take an hour.

@@ -1,7 +1,6 @@
 #include "motet/text/pipeline/pipeline.h"
 
 #include <algorithm>
-#include <set>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -117,8 +116,11 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, const std::string& whe
     if (token.normalized && !parts_.normalizers.empty())
       changed_names_[token.id] = normalized(parts_.normalizers, token.content);
   }
-  special_.resize(names_.size());
-  for (const AddedToken& token : parts_.added) special_[static_cast<size_t>(token.id)] = token.special;
+  special_.resize(names_.size()), added_.resize(names_.size());
+  for (const AddedToken& token : parts_.added) {
+    special_[static_cast<size_t>(token.id)] = token.special;
+    added_[static_cast<size_t>(token.id)] = true;
+  }
   for (const auto* side : {&parts_.post_processor.before, &parts_.post_processor.after}) {
     for (const int32_t id : *side) {
       if (id >= vocabulary_size())
@@ -190,13 +192,10 @@ std::vector<TextToken> PipelineTokenizer::tokens(std::string_view text, const En
   Output out(parts_, true);
   run(valid, options, out);
   const PostProcessor& rules = parts_.post_processor;
-  std::set<int32_t> added;  // what they took beside their names is theirs
-  if (rules.trim_offsets)
-    for (const AddedToken& token : parts_.added) added.insert(token.id);
   for (size_t i = 0; rules.trim_offsets && i < out.tokens.size(); ++i) {
     auto& [id, span] = out.tokens[i];
-    const std::string_view name =
-        added.contains(id) ? valid.substr(span.begin, span.end - span.begin) : names_[static_cast<size_t>(id)];
+    const auto at = static_cast<size_t>(id);  // what an added token took beside its name is its own
+    const std::string_view name = added_[at] ? valid.substr(span.begin, span.end - span.begin) : names_[at];
     size_t leading = spaces(name, true);
     if ((i == 0 || span.begin == 0) && rules.prefix_space && leading == 1) leading = 0;
     trim(valid, span, leading, spaces(name, false));

@@ -68,7 +68,7 @@ class PipelineTokenizer : public Tokenizer {
   PipelineParts parts_;
   std::vector<std::string> names_;                // of each id; added tokens replace pieces
   std::map<int32_t, std::string> changed_names_;  // added tokens of the normalised text, as that has them
-  std::vector<bool> special_;
+  std::vector<bool> special_, added_;
   AddedTokenSearch raw_, normalized_;
   size_t longest_token_;  // of the model
 };

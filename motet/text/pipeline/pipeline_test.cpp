@@ -246,8 +246,10 @@ TEST(Pipeline, AnAddedTokenTakesNoSpaceThatAnotherHas) {
 
 // As the tokenizers package numbers them.
 TEST(Pipeline, AddedTokensAreNumberedOn) {
-  const auto tokenizer = read(with_added(
-      {{{"id", 280}, {"content", "<b>"}}, {{"id", 261}, {"content", "<a>"}}, {{"id", 270}, {"content", "he"}}}));
+  const auto tokenizer = read(with_added({{{"id", 280}, {"content", "<b>"}},
+                                          {{"id", 262}, {"content", ""}},
+                                          {{"id", 261}, {"content", "<a>"}},
+                                          {{"id", 270}, {"content", "he"}}}));
   EXPECT_EQ(tokenizer->encode("<a><b>he<|end|>"), (Ids{262, 261, 257, 0}));
 }
 

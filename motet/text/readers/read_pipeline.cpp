@@ -130,6 +130,7 @@ std::vector<AddedToken> read_added(const json& json, const std::string& where) {
   if (!json.contains("added_tokens") || json["added_tokens"].is_null()) return out;
   for (const auto& token : array_field(json, "added_tokens", where)) {
     const std::string content = string_field(token, "content", "", where);
+    if (content.empty()) continue;  // has no number in the reference either
     const int64_t id = integer_field(token, "id", -1, where);
     if (id < 0 || id >= kMostIds)
       fail(where, ": the added token ", quote(content), " has the id ", id, ", want 0 to ", kMostIds - 1);
@@ -153,18 +154,21 @@ void number_added(PipelineParts& parts, const std::string& where) {
   const std::vector<std::string>& pieces = parts.model.pieces;
   auto next = static_cast<int32_t>(pieces.size());
   std::map<std::string, int32_t> ids;
+  std::string said;
+  int64_t other = 0;
   for (AddedToken& token : parts.added) {
     const bool as_bytes = parts.model.start == BpeModel::Start::bytes,
                can_be_piece = !as_bytes || bytes_of_characters(token.content, bytes);
     const bool fills = static_cast<size_t>(token.id) < pieces.size() && pieces[static_cast<size_t>(token.id)].empty();
     const int32_t own = can_be_piece ? parts.model.id_of(as_bytes ? bytes : token.content) : -1;
     const int32_t id = own >= 0 ? own : fills ? token.id : ids.try_emplace(token.content, next).first->second;
-    if (own < 0 && id != token.id)
-      log_warn(text(where, ": the added token ", quote(token.content), " has the id ", id, " and not ", token.id,
-                    ", as in the tokenizers package, which numbers them on"));
+    if (id != token.id && other++ == 0)
+      said = text("the added token ", quote(token.content), " has the id ", id, " and not ", token.id);
     token.id = id;
     next = std::max(next, id + 1);
   }
+  if (other > 1) said += text(" and so have ", other - 1, " more");
+  if (other > 0) log_warn(text(where, ": ", said, ", as in the tokenizers package, which numbers them on"));
 }
 
 // An id has one meaning.

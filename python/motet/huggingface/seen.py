@@ -102,7 +102,7 @@ def _fitting(position_ids, batch, count):
 def _anew(positions, real, past):
     """Bool [B,T] of the new ones of positions [B,S]: which begin anew, or None where a look says that none does. A token goes
     on where it stands 1 to d positions behind the real token that is d places before it: padding between them may be counted
-    or not."""
+    or not. Behind a cache it also does at its own number, which generate() counts of all real tokens."""
     if real is None:
         line = positions[:, max(past - 1, 0) :]
         anew = line[:, 1:] - line[:, :-1] != 1
@@ -112,7 +112,11 @@ def _anew(positions, real, past):
         step, distance = positions[:, 1:] - positions.gather(1, last), places[:, 1:] - last
         anew = ((step < 1) | (step > distance)) & real[:, 1:] & real.gather(1, last)
         anew = anew[:, max(past - 1, 0) :]
-    anew = anew if past else torch.nn.functional.pad(anew, (1, 0))
+    if past:
+        counted = torch.arange(past, positions.shape[1], device=positions.device)
+        anew = anew & (positions[:, past:] != (counted if real is None else real.long().cumsum(1)[:, past:] - 1))
+    else:
+        anew = torch.nn.functional.pad(anew, (1, 0))
     return anew if torch.compiler.is_compiling() or anew.any() else None
 
 
