@@ -175,11 +175,12 @@ TEST(ChatTemplate, AttributesAreThoseOfPythonsValues) {
   shows("d.keys()|list", "['items', 'pop']");
 }
 
+void renders(const std::string& source, const std::string& text) {
+  EXPECT_EQ(ChatTemplate(source).render(Json::object()), text) << source;
+}
+
 // As transformers' environment of jinja2 3.1.
 TEST(ChatTemplate, NamesStayInTheBlockThatSetsThem) {
-  const auto renders = [](const std::string& source, const std::string& text) {
-    EXPECT_EQ(ChatTemplate(source).render(Json::object()), text) << source;
-  };
   renders("{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}[{{ x }}]", "1[]");
   renders("{% set n = 2 %}{% for x in [] %}{% else %}{% set n = 5 %}{{ n }}{% endfor %}{{ n }}", "52");
   renders("{% for x in [1, 2] %}{{ x }}{% break %}{% else %}e{% endfor %}", "1e");
@@ -197,9 +198,6 @@ TEST(ChatTemplate, NamesStayInTheBlockThatSetsThem) {
 
 // As transformers' environment of jinja2 3.1.
 TEST(ChatTemplate, WhiteSpaceIsThatOfUnicode) {
-  const auto renders = [](const std::string& source, const std::string& text) {
-    EXPECT_EQ(ChatTemplate(source).render(Json::object()), text) << source;
-  };
   renders("a\u3000{{- 1 -}}\u00a0\x1c b", "a1b");
   renders("x\n\u3000{% if 1 %}b{% endif %}", "x\nb");
   renders("\u3000{% if 1 %}b{% endif %}", "b");
