@@ -358,6 +358,13 @@ def test_mistakes_are_one_line(folder):
     assert wrong("run", "T1", "--arms", "two, talking,two") == "motet: --arms: T1: unknown arm 'two': known: one, two, talking"
     named = good(motet(folder, "run", "T1", "--dry-run", "--arms", "two, talking,one")).stdout
     assert named == good(motet(folder, "run", "T1", "--dry-run")).stdout and "two, talking" in named
+    path, whole = folder / "experiment.toml", (folder / "experiment.toml").read_text()
+    path.write_text(whole.replace('metric = "validation_loss"', 'metric = "validation_los"'))
+    for words in [], ["--dry-run"]:
+        said = wrong("run", "T1", *words, code=1)
+        assert said == "motet: T1, one: unknown metric 'validation_los': nearest is 'validation_loss'; known: validation_loss"
+    assert not (folder / "results.json").exists(), "no cell was trained"
+    path.write_text(whole)
     assert wrong("run", "T1", "--cells", "3/2") == "motet: --cells: '3/2', want a part such as 1/2"
     known = "nearest is 'cpu'; known: auto, cpu, cuda, cuda:N"
     for nothing_left in [], ["--cells", "3/3"]:

@@ -14,6 +14,10 @@ constexpr int64_t kRowsAtOnce = 16;
 
 std::string top_name(const std::string& of, int64_t rank) { return text(of, "{top ", rank, "}"); }
 
+std::string rounded_name(const std::string& of, int64_t bits, LogitRounding::Per scale) {
+  return text(of, "{", bits, " bits, ", word_of(logit_scales(), scale), "}");
+}
+
 void add_order(std::map<std::string, double>& out, const std::string& of, const OrderStatistics& s) {
   for (size_t i = 0; i < s.largest.size(); ++i) out[top_name(of, OrderStatistics::kRanks[i])] = s.largest[i];
   out[of + "{median}"] = s.median, out[of + "{kurtosis}"] = s.kurtosis;
@@ -73,9 +77,9 @@ std::map<std::string, double> looked(ModelImpl& model, const TokenSequence& vali
   out["loss{all bits}"] = nats_of_windows(model, tokens, {});
   for (const int64_t bits : look.bits)
     for (const LogitRounding::Per scale : look.scales) {
-      const std::string how = text("{", bits, " bits, ", word_of(logit_scales(), scale), "}");
-      out["loss" + how] = nats_of_windows(model, tokens, {.rounding = {bits, scale}});
-      out["rise" + how] = out["loss" + how] - out["loss{all bits}"];
+      const double loss = nats_of_windows(model, tokens, {.rounding = {bits, scale}});
+      out[rounded_name("loss", bits, scale)] = loss;
+      out[rounded_name("rise", bits, scale)] = loss - out["loss{all bits}"];
     }
   return out;
 }
@@ -90,8 +94,7 @@ std::vector<std::string> metrics_of(const Look& look) {
   out.emplace_back("loss{all bits}");
   for (const int64_t bits : look.bits)
     for (const LogitRounding::Per scale : look.scales)
-      for (const char* what : {"loss", "rise"})
-        out.push_back(text(what, "{", bits, " bits, ", word_of(logit_scales(), scale), "}"));
+      for (const char* what : {"loss", "rise"}) out.push_back(rounded_name(what, bits, scale));
   return out;
 }
 

@@ -360,7 +360,11 @@ class TemplateParser {
     while (!is(")")) {
       const bool keyword = tokens_[token_].kind == TokenKind::name && tokens_[token_ + 1].text == "=" &&
                            tokens_[token_ + 1].kind == TokenKind::sign;
-      out->names.push_back(keyword ? take_name() : "");
+      const std::string name = keyword ? take_name() : "";
+      if (!keyword && !out->names.empty() && !out->names.back().empty())
+        stop("an argument without a name stands behind " + quote(out->names.back()));
+      if (keyword && std::ranges::find(out->names, name) != out->names.end()) stop(quote(name) + " is given twice");
+      out->names.push_back(name);
       if (keyword) expect("=");
       out->parts.push_back(expression(depth + 1));
       if (!take(",")) break;
@@ -385,11 +389,13 @@ class TemplateParser {
         if (!knows_test(name)) stop("the test " + quote(name) + " is not supported");
         out = make_with(Kind::test, name, std::move(out));
         out->negated = negated;
-        if (take("("))
+        if (take("(")) {
           out = with_arguments(std::move(out), depth);
-        else if (begins_argument())
-          out->names.emplace_back(), out->parts.push_back(postfix(primary(depth), depth)),
-              out = measured(std::move(out));
+        } else if (begins_argument()) {
+          out->names.emplace_back();
+          out->parts.push_back(postfix(primary(depth), depth));
+          out = measured(std::move(out));
+        }
       } else {
         return out;
       }

@@ -122,6 +122,8 @@ TEST(ChatTemplate, ArgumentsThatWouldBeIgnoredAreRefused) {
   EXPECT_EQ(refused("'a b c'.split(maxsplit=1)"), "t: line 1: split() takes no 'maxsplit' here");
   EXPECT_EQ(refused("range(stop=3)"), "t: line 1: range() takes no 'stop' here");
   EXPECT_EQ(refused("raise_exception(message='no')"), "t: line 1: no");
+  EXPECT_EQ(refused("''|default(boolean=true, 'b')"), "t: line 1: an argument without a name stands behind 'boolean'");
+  EXPECT_EQ(refused("d|tojson(indent=1, indent=2)"), "t: line 1: 'indent' is given twice");
   EXPECT_EQ(refused("1 is string 2"), "t: line 1: the test string takes no argument and got 1");
   EXPECT_EQ(refused("d is defined(1)"), "t: line 1: the test defined takes no argument and got 1");
   EXPECT_EQ(refused("d|tojson(ensure_ascii=true)"), "t: line 1: tojson with ensure_ascii is not supported");
