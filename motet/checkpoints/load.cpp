@@ -141,11 +141,9 @@ WeightType usual_weights(const Checkpoint& c, at::Device device) {
 
 WeightType stored_weights(const Checkpoint& c) {
   if (c.in_8_bits) return WeightType::int8;
-  Model shapes = built(c, at::kMeta);
-  const std::map<std::string, LinearImpl*> matrices = matrices_of(*shapes);
   std::set<at::ScalarType> types;
   for (const Row& row : c.rows)
-    if (matrices.contains(row.ours[0])) types.insert(c.tensors.all.at(row.stored).dtype);
+    if (const StoredTensor& t = c.tensors.all.at(row.stored); t.shape.size() > 1) types.insert(t.dtype);
   for (const WeightType type : {WeightType::bfloat16, WeightType::float16})
     if (types == std::set{dtype_of(type)}) return type;
   return WeightType::float32;

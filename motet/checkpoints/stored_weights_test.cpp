@@ -133,6 +133,10 @@ TEST_F(StoredWeights, OfSeveralTypesAreFloat32) {
   EXPECT_EQ(stored_weights(mixed), WeightType::bfloat16);
   mixed.tensors.all.at("lm_head.weight").dtype = at::kHalf;
   EXPECT_EQ(stored_weights(mixed), WeightType::float32);
+  Checkpoint composed = stored({}, {{"mechanism", "dcmha"}}, at::kBFloat16);
+  EXPECT_EQ(stored_weights(composed), WeightType::bfloat16);
+  composed.tensors.all.at("model.layers.0.self_attn.compose_gate").dtype = at::kFloat;  // kept as a matrix is
+  EXPECT_EQ(stored_weights(composed), WeightType::float32);
 }
 
 // 16 bits of the other kind do not hold them; 8 are made of the same numbers.

@@ -101,7 +101,7 @@ std::vector<Scaling> scaling(const std::vector<Comparison>& comparisons, const R
     const std::vector<size_t> seeds = common_seeds(losses, plain);
     out.push_back(laws_of(comparisons, i, run, seeds));
     Scaling& own = out.back();
-    if (i == baseline) own.factor = 1;
+    if (i == baseline && own.sizes.size() >= 2) own.factor = 1;  // of fewer there is no law
     if (i == baseline || seeds.empty() || plain.empty()) continue;
     const Scaling reference = laws_of(comparisons, baseline, run, seeds);
     const auto factors = [&](const std::vector<size_t>& of) {

@@ -148,6 +148,7 @@ TEST(Scaling, ABaselineThatDoesNotLearnFromItsSizeGivesNoFactor) {
 TEST(Scaling, OneFinishedSizeIsNamedAsThat) {
   const std::vector<Scaling> laws = scaling(made_of({1e9, 2e9}, {1e9, 2e9}, {{3}, {NAN}}, {{2.9}, {NAN}}), one_token());
   EXPECT_EQ(scaling_summary(laws, "mha"), "No compute factors: one size of mha has finished, want two.");
+  EXPECT_TRUE(std::isnan(laws[0].factor)) << "nor is its own 1";
 }
 
 TEST(Scaling, WithoutACommonSeedThereIsNoFactorAndItIsSaid) {

@@ -33,7 +33,7 @@ int64_t LinearImpl::prepared_bytes(WeightType type) const {
   return is_kept_in(type) || !w.is_cpu() ? 0 : arena_bytes(type, w.size(0), w.size(1));
 }
 
-void LinearImpl::prepare(WeightType type, WeightArena& arena) {
+void LinearImpl::prepare(Prepared, WeightType type, WeightArena& arena) {
   if (is_kept_in(type)) return;  // 8 bits of what 8 bits stand for can be others
   drop_prepared();
   const Matrix made = kept_in(type, weight, arena);

@@ -17,7 +17,7 @@ class LinearImpl : public Preparable {
   /// empty meanwhile, and what is kept, widened, becomes the parameter when it is dropped. What is kept in this type
   /// already stays. Throws Error unless W is float32. A forward pass with gradients throws Error while W is kept in
   /// fewer bits.
-  void prepare(WeightType, WeightArena&) override;
+  void prepare(Prepared, WeightType, WeightArena&) override;
   int64_t prepared_bytes(WeightType) const override;
   void drop_prepared() override;
 

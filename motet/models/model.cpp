@@ -32,16 +32,15 @@ void fill(const std::string& module, Tensor weight, const ModelConfig& config, c
   }
 }
 
-// What the parts of a kind keep for inference, on the CPU in one piece of memory.
-template <class Part>
-void prepare_each(const ModelImpl& model, WeightType type) {
-  std::vector<Part*> parts;  // in the order in which a token reads them
+// What the parts keep for inference, on the CPU in one piece of memory.
+void prepare_each(const ModelImpl& model, Prepared what, WeightType type) {
+  std::vector<Preparable*> parts;  // in the order in which a token reads them
   for (const auto& module : model.modules())
-    if (auto* part = dynamic_cast<Part*>(module.get())) parts.push_back(part);
+    if (auto* part = dynamic_cast<Preparable*>(module.get())) parts.push_back(part);
   int64_t bytes = 0;
-  for (Part* part : parts) bytes += part->prepared_bytes(type);
+  for (Preparable* part : parts) bytes += part->prepared_bytes(type);
   WeightArena arena(bytes);
-  for (Part* part : parts) part->prepare(type, arena);
+  for (Preparable* part : parts) part->prepare(what, type, arena);
 }
 
 }  // namespace
@@ -167,9 +166,9 @@ Tensor ModelImpl::forward(const Tensor& ids, const Tensor& documents, const Tens
   return logits(hidden(ids, positions(ids, documents), {}, types));
 }
 
-void ModelImpl::prepare(WeightType type) { prepare_each<Preparable>(*this, type); }
+void ModelImpl::prepare(WeightType type) { prepare_each(*this, Prepared::all, type); }
 
-void ModelImpl::keep_matrices(WeightType type) { prepare_each<LinearImpl>(*this, type); }
+void ModelImpl::keep_matrices(WeightType type) { prepare_each(*this, Prepared::matrices, type); }
 
 std::vector<Tensor> ModelImpl::attention_inputs(const Tensor& ids) {
   std::vector<Tensor> inputs;

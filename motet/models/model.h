@@ -84,8 +84,8 @@ class ModelImpl : public torch::nn::Module {
   /// Where the first non-finite number appears: "embedding", "layer 3", "output", or "" when all are finite.
   std::string first_non_finite(const Tensor& ids_BT, const Tensor& documents_BT = {});
 
-  /// Makes the model ready for inference: matrices of linear layers and of the embedding in this type, on the CPU in
-  /// one piece of memory, and what mechanisms lay out for few rows. From then on nothing writes the model, so that
+  /// Makes the model ready for inference: matrices of linear layers, of the embedding and of DCMHA's generator in this
+  /// type, on the CPU in one piece of memory, and what mechanisms lay out for few rows. From then on nothing writes the model, so that
   /// threads may share it, until train() or to() drops that form again (layers/preparable.h). Matrices that are kept in
   /// this type already stay as they are. Throws Error unless the parameters are float32.
   void prepare(WeightType = WeightType::float32);

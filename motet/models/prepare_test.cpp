@@ -68,6 +68,26 @@ TEST(Prepare, FewerBitsAreCloseAndKeptAlone) {
   }
 }
 
+// It reads the hidden state as a linear layer does, and is as large as one where there are many heads.
+TEST(Prepare, AGeneratorIsKeptInTheTypeOfTheMatrices) {
+  for (const char* name : {"dcmha", "dcmha:groups=2", "dcmha:low_rank=false", "differential_v1:compose=true"})
+    for (const bool all : {true, false}) {
+      SCOPED_TRACE(text(name, " ", all));
+      Model model = model_of(name), rounded = model_of(name);
+      for (auto& item : rounded->named_parameters())
+        if (item.key().ends_with("compose_hidden") || item.key().ends_with("compose_gate"))
+          item.value().set_data(item.value().detach().to(at::kBFloat16).to(at::kFloat));
+      const Tensor exact = inferred(*model);
+      EXPECT_FALSE(inferred(*rounded).equal(exact));
+      for (Model m : {model, rounded})
+        if (all)
+          m->prepare(WeightType::bfloat16);
+        else
+          m->keep_matrices(WeightType::bfloat16);
+      EXPECT_TRUE(inferred(*model).equal(inferred(*rounded)));
+    }
+}
+
 // What reads a copy that was made before shows the old parameters.
 TEST(Prepare, TrainDropsWhatWasPrepared) {
   for (const std::string& name : variants()) {
@@ -103,7 +123,7 @@ TEST(Prepare, PassesWithGradientsReadTheParameters) {
 }
 
 TEST(Prepare, DroppedBitsComeBackAsParametersThatLearn) {
-  Model model = model_of("dcmha");
+  Model model = model_of("mha");
   model->prepare(WeightType::int8);
   const Tensor before = inferred(*model);
   model->train();

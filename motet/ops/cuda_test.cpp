@@ -164,7 +164,7 @@ std::vector<StepCase> generators(const cuda::StepKernels& kernels) {
         if (maps) inputs.push_back(drawn_at_random({branches, hidden, 2 * by.rank * by.heads}, type, 10).mul(0.3));
         const auto parts = [=](const TensorVector& t, const auto& run) {
           DcmhaGenerator g = by;
-          g.rows_XC = t[1];
+          g.rows_XC = {t[1]};
           if (maps) g.up_QKM = t[2];
           TensorVector found;
           for (const DcmhaMaps& of : run(t[0], g))

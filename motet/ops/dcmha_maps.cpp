@@ -21,21 +21,29 @@ struct MapArguments {
   const DcmhaGenerator& by;
 
   int64_t gates() const { return by.gates ? by.branches * by.heads : 0; }
+  const Tensor& rows_XC() const { return by.rows_XC.values_NK; }
 };
 
 std::string why_not(const MapArguments& a) {
   if (a.by.groups != 1) return "more than one group of heads";
-  if (!a.by.rows_XC.is_contiguous() || (a.by.maps && !a.by.up_rows_PMK.defined()))
+  if (!a.rows_XC().is_contiguous() || (a.by.maps && !a.by.up_rows_PMK.defined()))
     return "the generator is not prepared";
   return why_not_rows(a.x_BTC);
+}
+
+Weight rows_of(Weight w, int64_t first, int64_t count) {
+  w.data = static_cast<const char*>(w.data) + first * w.K * bytes_of(w.type);
+  if (w.scale) w.scale += first;
+  w.N = count;
+  return w;
 }
 
 // A few products and no call of torch between them.
 Maps run_rows(const MapArguments& a) {
   const DcmhaGenerator& by = a.by;
   const Tensor& x = a.x_BTC;
-  const int64_t rows = x.size(0) * x.size(1), inputs = x.size(2), half = by.rank * by.heads,
-                width = (by.rows_XC.size(0) - a.gates()) / by.branches;
+  const int64_t rows = x.size(0) * x.size(1), half = by.rank * by.heads,
+                width = (a.rows_XC().size(0) - a.gates()) / by.branches;
   const auto floats = [&](at::IntArrayRef shape) { return at::empty(shape, x.options()); };
   const Tensor hidden_PMK = floats({by.branches, rows, width});
   const auto hidden = [&](int64_t i) { return hidden_PMK.mutable_data_ptr<float>() + i * rows * width; };
@@ -47,10 +55,11 @@ Maps run_rows(const MapArguments& a) {
   }
   const auto add_products = [&](int64_t i, std::vector<LinearTask>& tasks) {  // what branch i reads of x
     const DcmhaMaps& of = result[static_cast<size_t>(i)];
-    const float* const weight = by.rows_XC.const_data_ptr<float>();
-    const float* const gates = weight + (by.branches * width + i * by.heads) * inputs;
-    if (by.maps) tasks.push_back({{.data = weight + i * width * inputs, .N = width, .K = inputs}, hidden(i)});
-    if (by.gates) tasks.push_back({{.data = gates, .N = by.heads, .K = inputs}, of.gate_BTN.mutable_data_ptr<float>()});
+    const Weight all = as_weight(by.rows_XC);
+    if (by.maps) tasks.push_back({rows_of(all, i * width, width), hidden(i)});
+    if (by.gates)
+      tasks.push_back(
+          {rows_of(all, by.branches * width + i * by.heads, by.heads), of.gate_BTN.mutable_data_ptr<float>()});
   };
   const auto finish = [&](int64_t i, int64_t first, int64_t count) {  // rows of branch i
     const DcmhaMaps& of = result[static_cast<size_t>(i)];
@@ -93,7 +102,7 @@ Maps run_rows(const MapArguments& a) {
 DcmhaProducts products(const MapArguments& a) {
   const DcmhaGenerator& by = a.by;
   DcmhaProducts made{.batch = a.x_BTC.size(0), .count = a.x_BTC.size(1)};
-  const Tensor made_BTX = ops::linear(a.x_BTC, {{by.rows_XC}});
+  const Tensor made_BTX = ops::linear(a.x_BTC, {by.rows_XC});
   const std::vector<Tensor> parts = made_BTX.split_with_sizes({made_BTX.size(2) - a.gates(), a.gates()}, 2);
   if (parts[0].size(2)) {
     const Tensor hidden_SQK =
@@ -152,10 +161,10 @@ Maps cuda_dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const cuda::Step
 const KernelTable& dcmha_maps_table() { return dcmha_maps_kernels().names(); }
 
 std::vector<DcmhaMaps> ops::dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const char* kernel) {
-  for (const auto& [name, t] : {std::pair("rows", by.rows_XC), {"up", by.up_QKM}, {"up_rows", by.up_rows_PMK}})
+  for (const auto& [name, t] : {std::pair("rows", by.rows_XC.values_NK), {"scale", by.rows_XC.scale_N}, {"up", by.up_QKM}, {"up_rows", by.up_rows_PMK}})
     check_device("dcmha_maps", t, name, x);
-  TORCH_CHECK_VALUE(x.dim() == 3 && by.rows_XC.size(1) == x.size(2), "dcmha_maps: x has shape ", x.sizes(),
-                    " and the generator's rows ", by.rows_XC.sizes(), ", want [B,T,C] and [X,C]");
+  TORCH_CHECK_VALUE(x.dim() == 3 && by.rows_XC.values_NK.size(1) == x.size(2), "dcmha_maps: x has shape ", x.sizes(),
+                    " and the generator's rows ", by.rows_XC.values_NK.sizes(), ", want [B,T,C] and [X,C]");
   return dcmha_maps_kernels()(x, {x, by}, kernel);
 }
 

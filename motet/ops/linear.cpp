@@ -3,7 +3,6 @@
 #include "motet/core/instructions.h"
 #include "motet/ops/checks.h"
 #include "motet/ops/cuda.h"
-#include "motet/ops/number_type.h"
 #include "motet/ops/ops.h"
 #include "motet/ops/table.h"
 #include "motet/ops/threads.h"
@@ -65,14 +64,10 @@ std::string why_not_tiles(const LinearArguments& a) {
 #endif
 }
 
-Weight plain(const LinearLayer& layer) {
-  const auto& [values, scale, kept, mapped] = layer.weight_NK;
-  return {.type = number_type(values),
-          .data = values.const_data_ptr(),
-          .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
-          .bias = layer.bias_N.defined() ? layer.bias_N.const_data_ptr<float>() : nullptr,
-          .N = values.size(0),
-          .K = values.size(1)};
+Weight with_bias(const LinearLayer& layer) {
+  Weight w = as_weight(layer.weight_NK);
+  if (layer.bias_N.defined()) w.bias = layer.bias_N.const_data_ptr<float>();
+  return w;
 }
 
 using Tasks = std::span<const LinearTask>;
@@ -84,7 +79,7 @@ Outputs run_plain(const LinearArguments& a, const Kernel& kernel) {
   for (const LinearLayer& layer : a.layers) {
     shape.back() = layer.weight_NK.values_NK.size(0);
     made.push_back(at::empty(shape, a.x.options()));
-    tasks.push_back({plain(layer), made.back().mutable_data_ptr<float>()});
+    tasks.push_back({with_bias(layer), made.back().mutable_data_ptr<float>()});
   }
   kernel(Tasks(tasks.data(), tasks.size()), a.x.const_data_ptr<float>(), a.x.numel() / a.x.size(-1));
   return made;

@@ -66,6 +66,14 @@ Matrix kept_in(WeightType type, const Tensor& weight, WeightArena& arena) {
   return {values, scale, true};
 }
 
+Weight as_weight(const Matrix& w) {
+  return {.type = number_type(w.values_NK),
+          .data = w.values_NK.const_data_ptr(),
+          .scale = w.scale_N.defined() ? w.scale_N.const_data_ptr<float>() : nullptr,
+          .N = w.values_NK.size(0),
+          .K = w.values_NK.size(1)};
+}
+
 Tensor widened(const Matrix& w) {
   if (!w.kept) return w.values_NK;
   refuse_gradients(w);

@@ -23,6 +23,8 @@ struct Matrix {
 /// Error for another dtype, and for a finite number that float16 has not.
 Matrix kept_in(WeightType, const Tensor& weight_NK, WeightArena&);
 Matrix on_device(const Matrix&, at::Device);
+/// As the kernels take it, without a bias.
+Weight as_weight(const Matrix&);
 /// What W takes of an arena.
 int64_t arena_bytes(WeightType, int64_t rows, int64_t columns);
 

@@ -30,7 +30,7 @@ struct DcmhaGenerator {
   int64_t heads = 0, groups = 1, rank = 0;  // N, G, R
   int64_t branches = 0;                     // P of this side: pre and post, or one of them
   bool maps = true, gates = true, gelu_by_tanh = false;
-  Tensor rows_XC;      // hidden [G,P,K] of the maps, then gates [P,N]
+  Matrix rows_XC;      // hidden [G,P,K] of the maps, then gates [P,N]
   Tensor up_QKM;       // [G P, K, 2 R N/G], down before up; undefined without maps
   Tensor up_rows_PMK;  // of one group, transposed: prepared for few rows (motet/layers/preparable.h), or undefined
 };

@@ -66,7 +66,7 @@ Rotation turned_by(const Tensor& x, bool interleaved, int64_t tables = 1) {
 DcmhaGenerator generator(const Tensor& x, bool by_tanh) {
   DcmhaGenerator g{.heads = 4, .rank = 2, .branches = 2, .gelu_by_tanh = by_tanh};
   const int64_t hidden = 2 * g.rank * g.heads;
-  g.rows_XC = like(x, {2 * hidden + 2 * g.heads, x.size(2)}, 6) * 0.3;
+  g.rows_XC = {like(x, {2 * hidden + 2 * g.heads, x.size(2)}, 6) * 0.3};
   g.up_QKM = like(x, {2, hidden, 2 * g.rank * g.heads}, 7) * 0.3;
   g.up_rows_PMK = g.up_QKM.transpose(1, 2).contiguous();
   return g;
@@ -75,7 +75,8 @@ DcmhaGenerator generator(const Tensor& x, bool by_tanh) {
 Tensor joined(const std::vector<DcmhaMaps>& all) {
   std::vector<Tensor> parts;
   for (const DcmhaMaps& of : all)
-    for (const Tensor& t : {of.down_BTRN, of.up_BTRN, of.gate_BTN}) parts.push_back(t.flatten());
+    for (const Tensor& t : {of.down_BTRN, of.up_BTRN, of.gate_BTN})
+      if (t.defined()) parts.push_back(t.flatten());
   return at::cat(parts);
 }
 
@@ -180,14 +181,33 @@ TEST(Ops, GatesAloneNeedNoPreparedGenerator) {
   at::NoGradGuard no_grad;
   const Tensor x = like(at::empty(0, at::kFloat), {2, 3, 24}, 15);
   DcmhaGenerator g{.heads = 4, .rank = 2, .branches = 2, .maps = false, .gates = true};
-  g.rows_XC = like(x, {24, 8}, 16).t();
+  const Tensor weight_XC = like(x, {24, 8}, 16).t();
+  g.rows_XC = {weight_XC};
   for (const DcmhaMaps& of : ops::dcmha_maps(x, g)) EXPECT_FALSE(of.down_BTRN.defined() || of.up_BTRN.defined());
   const Tensor got = at::cat({ops::dcmha_maps(x, g)[0].gate_BTN, ops::dcmha_maps(x, g)[1].gate_BTN}, 2);
   // Each compares sums of 24 products in another order, which are up to about 10.
-  EXPECT_LE((got - at::tanh(at::matmul(x, g.rows_XC.t()))).abs().max().item<double>(), 4e-6);
-  g.rows_XC = g.rows_XC.contiguous();
+  EXPECT_LE((got - at::tanh(at::matmul(x, weight_XC.t()))).abs().max().item<double>(), 4e-6);
+  g.rows_XC = {weight_XC.contiguous()};
   const std::vector<DcmhaMaps> rows = ops::dcmha_maps(x, g, "rows");
   EXPECT_LE((got - at::cat({rows[0].gate_BTN, rows[1].gate_BTN}, 2)).abs().max().item<double>(), 4e-6);
+}
+
+TEST(Ops, AGeneratorInFewerBitsIsThatOfItsWideNumbers) {
+  at::NoGradGuard no_grad;
+  for (const WeightType type : {WeightType::bfloat16, WeightType::float16, WeightType::int8})
+    for (const bool gates : {true, false}) {
+      SCOPED_TRACE(text(name(type), " ", gates));
+      const Tensor x = like(at::empty(0, at::kFloat), {1, 3, 24}, 15);
+      DcmhaGenerator wide = generator(x, false), kept = wide;
+      const Tensor rows = wide.rows_XC.values_NK.narrow(0, 0, gates ? 40 : 32).contiguous();
+      WeightArena arena(arena_bytes(type, rows.size(0), rows.size(1)));
+      wide.gates = kept.gates = gates;
+      kept.rows_XC = kept_in(type, rows, arena);
+      wide.rows_XC = {widened(kept.rows_XC)};
+      const Tensor wanted = joined(ops::dcmha_maps(x, wide, "rows"));
+      for (const char* kernel : {"rows", "torch"})
+        EXPECT_LE((joined(ops::dcmha_maps(x, kept, kernel)) - wanted).abs().max().item<double>(), 1e-4) << kernel;
+    }
 }
 
 TEST(Ops, GradientsMatchDifferences) {

@@ -61,7 +61,8 @@ DcmhaGenerator Composer::generator(bool key) const {
   std::vector<Tensor> columns;
   if (made.maps) columns.push_back(own(hidden_CGPK, 2).flatten(1));
   if (made.gates) columns.push_back(own(gate_CPH, 1).flatten(1));
-  made.rows_XC = at::cat(columns, 1).t();
+  const Tensor rows_XC = at::cat(columns, 1).t();
+  made.rows_XC = {at::GradMode::is_enabled() ? rows_XC : rows_XC.contiguous()};  // as the kernels for inference want it
   if (made.maps) made.up_QKM = own(up_GPKRN, 1).flatten(3).flatten(0, 1);
   return made;
 }
@@ -70,14 +71,23 @@ bool Composer::generates(bool key) const {
   return !places(key).empty() && (hidden_CGPK.defined() || gate_CPH.defined());
 }
 
-void Composer::prepare() {
+int64_t Composer::prepared_bytes(WeightType type) const {
+  int64_t bytes = 0;
+  for (const bool key : {false, true})
+    if (generates(key))
+      if (const Tensor rows_XC = generator(key).rows_XC.values_NK; rows_XC.is_cpu())
+        bytes += arena_bytes(type, rows_XC.size(0), rows_XC.size(1));
+  return bytes;
+}
+
+void Composer::prepare(Prepared what, WeightType type, WeightArena& arena) {
   at::NoGradGuard no_grad;
   drop_prepared();
   for (const bool key : {false, true}) {
     if (!generates(key)) continue;
     DcmhaGenerator made = generator(key);
-    made.rows_XC = made.rows_XC.contiguous();
-    if (made.maps && sizes_.groups == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
+    made.rows_XC = kept_in(type, made.rows_XC.values_NK, arena);
+    if (what == Prepared::all && made.maps && sizes_.groups == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
     prepared_[key] = made;
   }
 }

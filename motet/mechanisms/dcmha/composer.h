@@ -33,8 +33,10 @@ class Composer {
 
   /// As the authors' training code (JAX) draws them; the first maps are near 0.
   void initialize(const Streams&);
-  /// What side() reads is laid out without gaps, for passes without gradients, until it is dropped.
-  void prepare();
+  /// What side() reads in passes without gradients until it is dropped, the rows that read x in this type, as a linear
+  /// layer's (layers/preparable.h).
+  int64_t prepared_bytes(WeightType) const;
+  void prepare(Prepared, WeightType, WeightArena&);
   void drop_prepared();
 
  private:

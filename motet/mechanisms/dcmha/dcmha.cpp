@@ -71,7 +71,9 @@ Dcmha::Dcmha(const Setting& s)
     static_post_GNN = register_parameter("compose_static_post", s.zeros({o.groups, own, own}));
 }
 
-void Dcmha::prepare(WeightType, WeightArena&) { composer_.prepare(); }
+int64_t Dcmha::prepared_bytes(WeightType type) const { return composer_.prepared_bytes(type); }
+
+void Dcmha::prepare(Prepared what, WeightType type, WeightArena& arena) { composer_.prepare(what, type, arena); }
 
 void Dcmha::drop_prepared() { composer_.drop_prepared(); }
 

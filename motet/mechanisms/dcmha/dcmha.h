@@ -28,7 +28,8 @@ class Dcmha : public Projected {
   std::vector<Diagnostic> diagnostics(const Tensor& x_BTC, const Queries&, const Keys&) override;
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
-  void prepare(WeightType, WeightArena&) override;
+  int64_t prepared_bytes(WeightType) const override;
+  void prepare(Prepared, WeightType, WeightArena&) override;
   void drop_prepared() override;
 
  private:

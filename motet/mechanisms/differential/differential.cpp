@@ -211,8 +211,10 @@ void Differential::initialize_extras(const Streams& random) {
   random.normal("compose_static", compose_static_HH, 0.1 / std::sqrt(static_cast<double>(sizes_.softmax_heads)));
 }
 
-void Differential::prepare(WeightType, WeightArena&) {
-  if (composer_) composer_->prepare();
+int64_t Differential::prepared_bytes(WeightType type) const { return composer_ ? composer_->prepared_bytes(type) : 0; }
+
+void Differential::prepare(Prepared what, WeightType type, WeightArena& arena) {
+  if (composer_) composer_->prepare(what, type, arena);
 }
 
 void Differential::drop_prepared() {

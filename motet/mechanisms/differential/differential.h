@@ -36,7 +36,8 @@ class Differential : public Projected {
   void initialize_extras(const Streams&) override;
   bool decays(const std::string& name) const override;
   std::string caveat() const override;
-  void prepare(WeightType, WeightArena&) override;
+  int64_t prepared_bytes(WeightType) const override;
+  void prepare(Prepared, WeightType, WeightArena&) override;
   void drop_prepared() override;
 
   Tensor lambda() const;  // V1: a number
