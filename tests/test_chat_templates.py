@@ -79,6 +79,162 @@ ZEPHYR = """{% for message in messages %}
 {% endif %}
 {% endfor %}"""
 MISTRAL = """{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"""
+QWEN3_CODER = r"""{% macro render_extra_keys(json_dict, handled_keys) %}
+    {%- if json_dict is mapping %}
+        {%- for json_key in json_dict if json_key not in handled_keys %}
+            {%- if json_dict[json_key] is mapping or (json_dict[json_key] is sequence and json_dict[json_key] is not string) %}
+                {{- '\n<' ~ json_key ~ '>' ~ (json_dict[json_key] | tojson | safe) ~ '</' ~ json_key ~ '>' }}
+            {%- else %}
+                {{-'\n<' ~ json_key ~ '>' ~ (json_dict[json_key] | string) ~ '</' ~ json_key ~ '>' }}
+            {%- endif %}
+        {%- endfor %}
+    {%- endif %}
+{% endmacro %}
+{%- if messages[0]["role"] == "system" %}
+    {%- set system_message = messages[0]["content"] %}
+    {%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set loop_messages = messages %}
+{%- endif %}
+{%- if not tools is defined %}
+    {%- set tools = [] %}
+{%- endif %}
+{%- if system_message is defined %}
+    {{- "<|im_start|>system\n" + system_message }}
+{%- else %}
+    {%- if tools is iterable and tools | length > 0 %}
+        {{- "<|im_start|>system\nYou are Qwen, a helpful AI assistant." }}
+    {%- endif %}
+{%- endif %}
+{%- if tools is iterable and tools | length > 0 %}
+    {{- "\n\n# Tools\n\n<tools>" }}
+    {%- for tool in tools %}
+        {%- if tool.function is defined %}
+            {%- set tool = tool.function %}
+        {%- endif %}
+        {{- "\n<function>\n<name>" ~ tool.name ~ "</name>" }}
+        {%- if tool.description is defined %}
+            {{- '\n<description>' ~ (tool.description | trim) ~ '</description>' }}
+        {%- endif %}
+        {{- '\n<parameters>' }}
+        {%- if tool.parameters is defined and tool.parameters is mapping and tool.parameters.properties is defined and tool.parameters.properties is mapping %}
+            {%- for param_name, param_fields in tool.parameters.properties|items %}
+                {{- '\n<parameter>' }}
+                {{- '\n<name>' ~ param_name ~ '</name>' }}
+                {%- if param_fields.type is defined %}
+                    {{- '\n<type>' ~ (param_fields.type | string) ~ '</type>' }}
+                {%- endif %}
+                {%- set handled_keys = ['name', 'type', 'description'] %}
+                {{- render_extra_keys(param_fields, handled_keys) }}
+                {{- '\n</parameter>' }}
+            {%- endfor %}
+        {%- endif %}
+        {%- set handled_keys = ['type', 'properties'] %}
+        {{- render_extra_keys(tool.parameters, handled_keys) }}
+        {{- '\n</parameters>' }}
+        {%- set handled_keys = ['type', 'name', 'description', 'parameters'] %}
+        {{- render_extra_keys(tool, handled_keys) }}
+        {{- '\n</function>' }}
+    {%- endfor %}
+    {{- "\n</tools>" }}
+{%- endif %}
+{%- for message in loop_messages %}
+    {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+"""
+HERMES = r"""{%- macro json_to_python_type(json_spec) %}
+{%- set basic_type_map = {
+    "string": "str",
+    "number": "float",
+    "integer": "int",
+    "boolean": "bool"
+} %}
+
+{%- if basic_type_map[json_spec.type] is defined %}
+    {{- basic_type_map[json_spec.type] }}
+{%- elif json_spec.type == "array" %}
+    {{- "list[" +  json_to_python_type(json_spec|items) + "]"}}
+{%- elif json_spec.type == "object" %}
+    {%- if json_spec.additionalProperties is defined %}
+        {{- "dict[str, " + json_to_python_type(json_spec.additionalProperties) + ']'}}
+    {%- else %}
+        {{- "dict" }}
+    {%- endif %}
+{%- elif json_spec.type is iterable %}
+    {{- "Union[" }}
+    {%- for t in json_spec.type %}
+      {{- json_to_python_type({"type": t}) }}
+      {%- if not loop.last %}
+        {{- "," }}
+    {%- endif %}
+    {%- endfor %}
+    {{- "]" }}
+{%- else %}
+    {{- "Any" }}
+{%- endif %}
+{%- endmacro %}
+
+
+{{- bos_token }}
+{{- '<|im_start|>system\n' }}
+{%- for tool in tools or [] %}
+    {%- if tool.function is defined %}
+        {%- set tool = tool.function %}
+    {%- endif %}
+    {{- '{"type": "function", "function": ' }}
+    {{- '{"name": "' + tool.name + '", ' }}
+    {{- '"description": "' + tool.name + '(' }}
+    {%- for param_name, param_fields in tool.parameters.properties|items %}
+        {{- param_name + ": " + json_to_python_type(param_fields) }}
+        {%- if not loop.last %}
+            {{- ", " }}
+        {%- endif %}
+    {%- endfor %}
+    {{- ")" }}
+    {{- '", "parameters": ' }}
+    {%- if tool.parameters.properties | length == 0 %}
+        {{- "{}" }}
+    {%- else %}
+        {{- tool.parameters|tojson }}
+    {%- endif %}
+    {{- "}" }}
+{%- endfor %}
+{{- '<|im_end|>\n' }}
+{%- for message in messages %}
+    {%- if message.role == "user" or message.role == "system" or (message.role == "assistant" and message.tool_calls is not defined) %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
+    {%- elif message.role == "assistant" %}
+        {{- '<|im_start|>' + message.role }}
+    {%- for tool_call in message.tool_calls %}
+       {{- '\n<tool_call>\n' }}           {%- if tool_call.function is defined %}
+                {%- set tool_call = tool_call.function %}
+            {%- endif %}
+            {{- '{' }}
+            {{- '"name": "' }}
+            {{- tool_call.name }}
+            {{- '"' }}
+            {{- ', '}}
+            {%- if tool_call.arguments is defined %}
+                {{- '"arguments": ' }}
+                {%- if tool_call.arguments is string %}
+                    {{- tool_call.arguments }}
+                {%- else %}
+                    {{- tool_call.arguments|tojson }}
+                {%- endif %}
+            {%- endif %}
+             {{- '}' }}
+            {{- '\n</tool_call>' }}
+    {%- endfor %}
+        {{- '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+"""
 PIECES = [
     "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.content|length %}{% endfor %}{{ ns.n }}",
     "  {% if true %}\n  a\n  {% endif %}\n  b {# c #}\n  d",
@@ -93,11 +249,13 @@ PIECES = [
     "{{ 1 if messages else 2 }}{{ 'x' if false }}{{ not 1 == 2 }}{{ 1 < 2 and 2 >= 2 or false }}{{ 'a' in 'abc' }}{{ 'z' not in ['a'] }}",
     "{%- set x = 'a' -%}  {{ x }}  {%- if x == 'a' %} yes {%- else %} no {% endif -%}  end\n",
     "{{ (messages | selectattr('role', 'equalto', 'system') | list | last).content if messages | selectattr('role', '==', 'system') | list else 'none' }}{{ messages | rejectattr('role', 'in', ['user', 'system']) | list | length }}{{ messages | selectattr('tool_calls') | list | length }}{{ messages | selectattr('tool_calls', 'defined') | map(attribute='role') | join(',') }}{{ tools | default([]) | map(attribute='function.name') | join }}",
+    "{% macro turn(m, sign='#', n=0) -%}\n  {{ sign }}{{ m.content | trim }}{{ turn(m, n=n - 1) if n }}\n{%- endmacro %}\n{% for m in messages %}{{ turn(m, n=loop.index) }}{{ turn(m, '!') | replace('H', 'h') }}{% endfor %}",
+    "{% for m in messages %}{% set text %}\n  {{ m.role }}: {{ m.content }}\n{% endset %}{% set a, b = loop.first, text | length %}{{ text | trim }}{{ a }}{{ b }}{% endfor %}{% set x | upper %}a{{ text }}{% endset %}{{ x }}",
     "{{ messages[0].content.startswith('H') }} {{ (messages | last).role }} {{ messages | first | length }} {{ messages[0].get('none', 'other') }}",
 ]
 TEMPLATES = {
     "chatml": CHATML, "smollm2": SMOLLM2, "llama2": LLAMA2, "llama3": LLAMA3, "llama31": LLAMA31, "zephyr": ZEPHYR,
-    "mistral": MISTRAL,
+    "mistral": MISTRAL, "qwen3 coder": QWEN3_CODER, "hermes": HERMES,
 } | {f"piece {i}": piece for i, piece in enumerate(PIECES)}  # fmt: skip
 
 
@@ -105,7 +263,7 @@ def chats():
     user = {"role": "user", "content": "  Hello there \n"}
     answer = {"role": "assistant", "content": "Hi! {{ not a tag }} caf\u00e9"}
     system = {"role": "system", "content": "Be brief."}
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"x": {"type": "int"}, "none": {}, "list": [1, 2]}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"x": {"type": "int"}, "none": {}, "list": [1, 2], "properties": {"p": {"type": ["string", "null"]}, "q": {"type": "object", "additionalProperties": {"type": "integer"}}}}}}
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1, "y": "z"}}}]}
     for messages in ([user], [user, answer], [user, answer, user], [system, user], [system, user, answer, user], [answer], [user, user], [user, call]):
         for prompt in (True, False):
@@ -168,7 +326,9 @@ def test_numbers_are_printed_as_python_prints_them(tmp_path):
 @pytest.mark.parametrize(
     "template, wanted",
     [
-        ("{% macro f() %}{% endmacro %}", "the statement 'macro' is not supported"),
+        ("{% macro f() %}{% endmacro %}{% call f() %}{% endcall %}", "the statement 'call' is not supported"),
+        ("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "more than 1000 levels deep"),
+        ("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}", "more than a million steps"),
         ("{% include 'x' %}", "the statement 'include' is not supported"),
         ("{{ x | attr('y') }}", "the filter 'attr' is not supported"),
         ("{{ [{}] | selectattr('x', 'divisibleby', 3) | list }}", "the test 'divisibleby' is not supported"),

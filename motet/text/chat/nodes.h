@@ -22,6 +22,7 @@ struct TemplateNode {
     text,
     print,
     set,
+    macro,
     condition,
     loop,
     leave,
@@ -29,6 +30,7 @@ struct TemplateNode {
     // expressions
     literal,
     name,
+    content,  // of a block `set`, before its filters
     list,
     dict,
     member,
@@ -44,16 +46,19 @@ struct TemplateNode {
   };
 
   Kind kind;
-  std::string text = {};     // text, name, operator, member, filter or test
+  std::string text = {};     // text, name, operator, member (of a set too), filter or test
   TemplateValue value = {};  // of a literal
-  // block, scope: statements. print, unary: [0]. set: value; condition: [if, then, else]; loop: [list, body, filter or
-  // null, else or null]; list: items; dict: key, value ...; member: [of]; index: [of, at]; slice: [of, begin, end,
-  // step]; call, filter, test: [of], arguments; binary: both; chain: operands; ternary: [then, if, else].
+  // block, scope: statements. print, unary: [0]. set: [value, body of a block]; macro: [body, defaults or null];
+  // condition: [if, then, else]; loop: [list, body, filter or null, else or null]; list: items; dict: key, value ...;
+  // member: [of]; index: [of, at]; slice: [of, begin, end, step]; call, filter, test: [of], arguments; binary: both;
+  // chain: operands; ternary: [then, if, else].
   std::vector<std::unique_ptr<TemplateNode>> parts = {};
-  // Of keyword arguments, "" for others; targets of set and loop; signs of a chain.
+  // Of keyword arguments, "" for others; targets of set and loop; parameters of a macro; signs of a chain; of a block
+  // with names of its own and of a scope: those that are undefined until it sets them, sorted.
   std::vector<std::string> names = {};
   bool negated = false;  // test
   bool counts = false;   // loop: its body names `loop`
+  bool calls = false;    // an expression below calls what may be a macro
   int line = 1;
   int depth = 1;  // of the tree below
 };
@@ -62,6 +67,7 @@ using TemplateNodePtr = std::unique_ptr<TemplateNode>;
 
 // Throws as ChatTemplate does.
 TemplateNodePtr parse_template(std::string_view source, const std::string& where);
+void find_unset_names(TemplateNode& root);  // gives the blocks of a tree their names
 
 // The kinds of pieces a template is cut into, and the tokens inside of tags.
 struct TemplatePiece {
@@ -79,14 +85,18 @@ struct TemplateToken {
 };
 std::vector<TemplateToken> template_tokens(const TemplatePiece& piece, const std::string& where);
 
-// Filters and methods on a value; throws Error without a place for an unknown name or wrong arguments.
+// Functions, filters and methods on a value; throws Error without a place for an unknown name or wrong arguments.
 TemplateValue apply_filter(const std::string& name, const TemplateValue& value,
                            const std::vector<TemplateValue>& arguments, const std::vector<std::string>& names);
 TemplateValue apply_method(const std::string& name, const TemplateValue& value,
                            const std::vector<TemplateValue>& arguments);
+TemplateValue apply_function(const std::string& name, const std::vector<TemplateValue>& arguments);
 bool apply_test(const std::string& name, const TemplateValue& value, const std::vector<TemplateValue>& arguments);
 bool knows_filter(const std::string& name);
 bool knows_test(const std::string& name);
+bool knows_function(const std::string& name);
+// Whether a function or a method takes arguments by these names.
+void check_call(const std::string& function, const std::vector<std::string>& names);
 
 // "not", "-" before a value; an operator but "and" and "or" between two. Throw Error without a place.
 TemplateValue apply_sign(const std::string& sign, const TemplateValue& value);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "motet/core/error.h"
 #include "motet/text/chat/nodes.h"
@@ -11,8 +13,9 @@ using Kind = TemplateNode::Kind;
 using TokenKind = TemplateToken::Kind;
 
 constexpr int kDeepest = 48, kDeepestTree = 400;
+constexpr size_t kMostArguments = 255;
 
-// Filters `safe` whose text is printed as it is.
+// Filters `safe` whose text is printed, or joined by `~`, as it is.
 int safes_at_end(const Node& tree) {
   if (tree.kind == Kind::filter && tree.text == "safe") return 1 + safes_at_end(*tree.parts[0]);
   if (tree.kind != Kind::ternary) return 0;
@@ -26,7 +29,7 @@ bool mentions(const Node& tree, const std::string& name) {
 
 // Whether a body sets a member of a namespace that the filter of its loop reads.
 bool sets_for(const Node& body, const Node& filter) {
-  return (body.kind == Kind::set && body.names.size() == 2 && mentions(filter, body.names[0])) ||
+  return (body.kind == Kind::set && !body.text.empty() && mentions(filter, body.names[0])) ||
          std::ranges::any_of(body.parts, [&](const auto& part) { return part && sets_for(*part, filter); });
 }
 
@@ -38,6 +41,13 @@ class TemplateParser {
   TemplateNodePtr run() {
     TemplateNodePtr out = block({}, 0);
     if (piece_ < pieces_.size()) stop(quote(tokens_[0].text) + " has nothing that it ends");
+    for (const auto& [filter, line] : filters_) {
+      line_ = line;
+      if (filter->calls) stop("a loop's filter that calls a macro beside a body with 'loop' is not supported");
+      for (const std::string& name : set_in_macros_)
+        if (mentions(*filter, name)) stop_at_filter();
+    }
+    find_unset_names(*out);
     return out;
   }
 
@@ -58,7 +68,12 @@ class TemplateParser {
     return measured(std::move(out));
   }
   TemplateNodePtr measured(TemplateNodePtr out) {
-    for (const auto& part : out->parts) out->depth = std::max(out->depth, part ? part->depth + 1 : 1);
+    for (const auto& part : out->parts) {
+      out->depth = std::max(out->depth, part ? part->depth + 1 : 1);
+      out->calls = out->calls || (part && part->calls);
+    }
+    const Node* const function = out->kind == Kind::call ? out->parts[0].get() : nullptr;
+    if (function && function->kind == Kind::name && !knows_function(function->text)) out->calls = true;
     if (out->depth > kDeepestTree) stop("an expression has more than 400 operators");
     return out;
   }
@@ -107,24 +122,66 @@ class TemplateParser {
     ++token_;
     if (word == "if") return condition(depth);
     if (word == "for") return loop(depth);
-    if (word == "set") return set();
+    if (word == "set") return set(depth);
+    if (word == "macro") return macro(depth);
     if (word == "generation") return generation(depth);
     if (word == "break" || word == "continue") {
       if (loops_ == 0) stop("'" + word + "' is outside of a loop");
       finish();
       return make(word == "break" ? Kind::leave : Kind::next);
     }
-    stop("the statement " + quote(word) + " is not supported; known: if, for, set, generation, break, continue");
+    stop("the statement " + quote(word) +
+         " is not supported; known: if, for, set, macro, generation, break, "
+         "continue");
   }
 
   // What transformers masks for training; here its text alone counts.
   TemplateNodePtr generation(int depth) {
+    TemplateNodePtr out = body("endgeneration", depth);
+    out->kind = Kind::scope;
+    return out;
+  }
+
+  // Up to the tag that ends a function of Python's, which a loop around it cannot be left from.
+  TemplateNodePtr body(const std::string& end, int depth) {
+    const int loops = std::exchange(loops_, 0);
+    TemplateNodePtr out = rest(end, depth);
+    loops_ = loops;
+    return out;
+  }
+
+  TemplateNodePtr rest(const std::string& end, int depth) {
     finish();
     ++piece_;
-    TemplateNodePtr out = block({"endgeneration"}, depth + 1);
-    out->kind = Kind::scope;
+    TemplateNodePtr out = block({end}, depth + 1);
     ++token_;
     finish();
+    return out;
+  }
+
+  TemplateNodePtr macro(int depth) {
+    TemplateNodePtr out = make(Kind::macro, take_name());
+    if (knows_function(out->text)) stop("a macro named as the function " + quote(out->text) + " is not supported");
+    expect("(");
+    out->parts.emplace_back();
+    while (!is(")")) {
+      if (!out->names.empty()) expect(",");
+      const std::string name = take_name();
+      if (out->names.size() == kMostArguments) stop("a macro has more than 255 parameters");
+      if (std::ranges::find(out->names, name) != out->names.end())
+        stop("the macro " + quote(out->text) + " has two parameters " + quote(name));
+      out->names.push_back(name);
+      const bool all_given = out->parts.size() > 1 && out->parts.back();
+      out->parts.push_back(take("=") ? expression(depth + 1) : nullptr);
+      if (all_given && !out->parts.back()) stop("the parameter " + quote(name) + " lacks a default behind one with it");
+    }
+    expect(")");
+    ++macros_;
+    out->parts[0] = body("endmacro", depth);
+    --macros_;
+    for (const char* special : {"caller", "varargs", "kwargs"})
+      if (mentions(*out, special) || std::ranges::find(out->names, special) != out->names.end())
+        stop(quote(special) + " in a macro is not supported");
     return out;
   }
 
@@ -175,21 +232,38 @@ class TemplateParser {
     }
     finish();
     out->counts = mentions(*body, "loop");
-    if (filter && out->counts && sets_for(*body, *filter))
-      stop("a loop's filter of what a body with 'loop' sets is not supported");
+    if (filter && out->counts && sets_for(*body, *filter)) stop_at_filter();
+    if (filter && out->counts) filters_.emplace_back(filter.get(), out->line);
     out->parts.push_back(std::move(body));
     out->parts.push_back(std::move(filter));
     out->parts.push_back(std::move(otherwise));
     return out;
   }
 
-  TemplateNodePtr set() {
+  TemplateNodePtr set(int depth) {
     TemplateNodePtr out = make(Kind::set);
     out->names.push_back(take_name());
-    if (take(".")) out->names.push_back(take_name());
-    if (is(",")) stop("'set' of several names is not supported");
-    if (!take("=")) stop("'set' without '=' is not supported");
+    if (take(".")) {
+      out->text = take_name();
+      if (macros_ > 0) set_in_macros_.insert(out->names[0]);
+    }
+    while (out->text.empty() && take(",")) out->names.push_back(take_name());
+    const bool several = out->names.size() > 1;
+    if (!take("=")) {
+      if (several) stop("'set' of several names without '=' is not supported");
+      out->parts.push_back(filters(make(Kind::content), depth));
+      for (const Node* part = out->parts[0].get(); part->kind != Kind::content; part = part->parts[0].get())
+        if (part->kind != Kind::filter) stop("'set' without '=' takes filters alone");
+      out->parts.push_back(rest("endset", depth));
+      return out;
+    }
     out->parts.push_back(expression(0));
+    if (several && is(",")) {
+      out->parts[0] = make_with(Kind::list, "", std::move(out->parts[0]));
+      while (take(",")) out->parts[0]->parts.push_back(expression(0));
+      out->parts[0] = measured(std::move(out->parts[0]));
+    }
+    if (is(",")) stop("tuples are not supported");
     finish();
     return out;
   }
@@ -252,7 +326,10 @@ class TemplateParser {
   }
   TemplateNodePtr joined_strings(int depth) {
     TemplateNodePtr out = product(depth);
-    while (take("~")) out = make_with(Kind::binary, "~", std::move(out), product(depth));
+    while (take("~")) {
+      out = make_with(Kind::binary, "~", std::move(out), product(depth));
+      for (const auto& part : out->parts) safes_ -= safes_at_end(*part);  // a plain text comes out
+    }
     return out;
   }
   TemplateNodePtr product(int depth) {
@@ -363,6 +440,7 @@ class TemplateParser {
       const std::string name = keyword ? take_name() : "";
       if (!keyword && !out->names.empty() && !out->names.back().empty())
         stop("an argument without a name stands behind " + quote(out->names.back()));
+      if (out->names.size() == kMostArguments) stop("a call has more than 255 arguments");
       if (keyword && std::ranges::find(out->names, name) != out->names.end()) stop(quote(name) + " is given twice");
       out->names.push_back(name);
       if (keyword) expect("=");
@@ -411,8 +489,12 @@ class TemplateParser {
            (token.kind != TokenKind::name || std::ranges::find(others, token.text) == others.end());
   }
 
-  // What is joined with such a text is escaped as HTML.
-  [[noreturn]] void stop_at_safe() { stop("the filter safe is only supported at the end of what is printed"); }
+  [[noreturn]] void stop_at_filter() { stop("a loop's filter of what a body with 'loop' sets is not supported"); }
+
+  // What + joins with such a text is escaped as HTML.
+  [[noreturn]] void stop_at_safe() {
+    stop("the filter safe is only supported at the end of what is printed or beside ~");
+  }
 
   // ---- tokens
 
@@ -438,7 +520,9 @@ class TemplateParser {
   size_t piece_ = 0;
   std::vector<TemplateToken> tokens_;
   size_t token_ = 0;
-  int line_ = 1, loops_ = 0, safes_ = 0;  // safes_: of a tag
+  int line_ = 1, loops_ = 0, macros_ = 0, safes_ = 0;  // safes_: of a tag
+  std::set<std::string> set_in_macros_;                // namespaces
+  std::vector<std::pair<const Node*, int>> filters_;   // of loops that count, and their lines
 };
 
 }  // namespace

@@ -1,10 +1,11 @@
 #include "motet/text/chat/template.h"
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
+#include <deque>
 #include <map>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "motet/core/error.h"
 #include "motet/core/utf8.h"
@@ -19,64 +20,100 @@ using Kind = TemplateNode::Kind;
 using Value = TemplateValue;
 
 const Value kUndefined(Value::value_t::discarded);
-const std::vector<std::string> kFunctions{"namespace", "range", "raise_exception", "strftime_now"};
-constexpr size_t kLongestDate = 256;
+constexpr int kDeepestRun = 1000;                    // of statements and expressions; without macros 500 is the most
 constexpr const char* kNamespace = "\x01namespace";  // its first member, of a kind that no variable is of
 
 bool is_namespace(const Value& value) {
   return value.is_object() && !value.empty() && value.front().is_binary() && value.begin().key() == kNamespace;
 }
 
-bool is_function(const std::string& name) {
-  return std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
-}
+struct Name {
+  Value value;
+  const Node* macro = nullptr;
+  size_t scope = 0;  // of the macro
+};
 
-// The name of an argument at its place, where a function or method takes it by name too; "" elsewhere.
-std::string parameter(const std::string& function, size_t place) {
-  static const std::map<std::string, std::vector<std::string>> all{
-      {"raise_exception", {"message"}}, {"strftime_now", {"format"}}, {"split", {"sep", "maxsplit"}}};
-  const auto found = all.find(function);
-  return found != all.end() && place < found->second.size() ? found->second[place] : "";
-}
+struct Scope {
+  std::map<std::string, Name> names = {};
+  size_t around = 0;            // where other names are looked for; 0, the first, has the variables
+  const Node* block = nullptr;  // its names are undefined until they are set
+};
 
 class Interpreter {
  public:
   Interpreter(const Value& variables, const std::string& where) : where_(where) {
     scopes_.emplace_back();
-    for (const auto& [name, value] : variables.items()) scopes_.back()[name] = value;
+    for (const auto& [name, value] : variables.items()) scopes_.back().names[name].value = value;
   }
 
   std::string run(const Node& root) {
+    open(&root);
     execute(root);
     return std::move(out_);
   }
 
  private:
   enum class Flow { on, leave, next };
+  // What a value is wanted for: there is more that can be asked of a namespace or a macro than what it is.
+  enum class Look { value, member, existence };
+
+  // Of statements and expressions inside of one another.
+  class Level {
+   public:
+    Level(Interpreter& of, const Node& node) : of_(of) {
+      of.step(node);
+      if (++of.level_ > kDeepestRun) of.stop(node, "macros that call one another are more than 1000 levels deep");
+    }
+    ~Level() { --of_.level_; }
+
+   private:
+    Interpreter& of_;
+  };
 
   [[noreturn]] void stop(const Node& node, const std::string& what) { fail(where_, ": line ", node.line, ": ", what); }
 
-  void step(const Node& node) {
-    if (++steps_ > kMostTemplateSteps) stop(node, "the template takes more than a million steps");
+  void step(const Node& node, size_t count = 1) {
+    steps_ += static_cast<int64_t>(count);
+    if (steps_ > kMostTemplateSteps) stop(node, "the template takes more than a million steps");
   }
 
   void moves(const Node& node, const Value& value) {
-    if (value.is_string()) work_ += value.get_ref<const std::string&>().size();
-    if (value.is_structured()) work_ += value.size() * 4 * sizeof(Value);
+    if (value.is_string()) moves(node, value.get_ref<const std::string&>().size());
+    if (value.is_structured()) moves(node, value.size() * 4 * sizeof(Value));
+  }
+
+  void moves(const Node& node, size_t bytes) {
+    work_ += bytes;
     if (work_ > 64 * kMostTemplateBytes) stop(node, "the template moves more than a gigabyte");
   }
 
   void write(const Node& node, const std::string& text) {
-    if (text.size() > kMostTemplateBytes - out_.size()) stop(node, "the text has more than 16 MB");
+    if (text.size() > kMostTemplateBytes - out_.size() - held_) stop(node, "the text has more than 16 MB");
+    moves(node, text.size());
     out_ += text;
   }
 
-  Value* find(const std::string& name) {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      const auto found = scope->find(name);
-      if (found != scope->end()) return &found->second;
+  // What is written by an action.
+  template <class Action>
+  std::string captured(Action action) {
+    std::string outside = std::exchange(out_, {});
+    held_ += outside.size();
+    action();
+    held_ -= outside.size();
+    return std::exchange(out_, std::move(outside));
+  }
+
+  // A scope inside of the innermost one.
+  void open(const Node* block) { scopes_.push_back({.around = scopes_.size() - 1, .block = block}); }
+
+  Name* find(const std::string& name) {
+    for (size_t i = scopes_.size() - 1;; i = scopes_[i].around) {
+      Scope& scope = scopes_[i];
+      const auto found = scope.names.find(name);
+      if (found != scope.names.end()) return &found->second;
+      if (scope.block && std::ranges::binary_search(scope.block->names, name)) return &unset_;
+      if (i == 0) return nullptr;
     }
-    return nullptr;
   }
 
   Flow execute_all(const Node& node) {
@@ -88,12 +125,12 @@ class Interpreter {
   }
 
   Flow execute(const Node& node) {
-    step(node);
+    const Level level(*this, node);
     switch (node.kind) {
       case Kind::block:
         return execute_all(node);
       case Kind::scope: {
-        scopes_.emplace_back();
+        open(&node);
         const Flow flow = execute_all(node);
         scopes_.pop_back();
         return flow;
@@ -105,7 +142,9 @@ class Interpreter {
         write(node, shown(evaluate(*node.parts[0])));
         return Flow::on;
       case Kind::set:
-        set(node);
+        return node.parts.size() > 1 ? set_block(node) : set(node);
+      case Kind::macro:
+        scopes_.back().names[node.text] = {.value = kUndefined, .macro = &node, .scope = scopes_.size() - 1};
         return Flow::on;
       case Kind::condition:
         if (truth_of(*node.parts[0])) return execute(*node.parts[1]);
@@ -131,18 +170,33 @@ class Interpreter {
     return out;
   }
 
-  void set(const Node& node) {
+  Flow set(const Node& node) {
     const Node& of = *node.parts[0];
-    const bool opens = node.names.size() == 1 && of.kind == Kind::call && of.parts[0]->kind == Kind::name &&
-                       of.parts[0]->text == "namespace";
-    Value value = opens ? new_namespace(of) : evaluate(of);
-    if (node.names.size() == 1) {
-      scopes_.back()[node.names[0]] = std::move(value);
-      return;
+    const bool opens = node.names.size() == 1 && node.text.empty() && of.kind == Kind::call &&
+                       of.parts[0]->kind == Kind::name && of.parts[0]->text == "namespace";
+    assign(node, opens ? new_namespace(of) : evaluate(of));
+    return Flow::on;
+  }
+
+  Flow set_block(const Node& node) {
+    Flow flow = Flow::on;
+    open(node.parts[1].get());
+    Value content = captured([&] { flow = execute_all(*node.parts[1]); });
+    Value value;
+    if (flow == Flow::on) {
+      content_ = std::move(content);
+      value = evaluate(*node.parts[0]);
     }
-    Value* target = find(node.names[0]);
-    if (!target || !is_namespace(*target)) stop(node, quote(node.names[0]) + " is no namespace");
-    (*target)[node.names[1]] = std::move(value);
+    scopes_.pop_back();
+    if (flow == Flow::on) assign(node, std::move(value));
+    return flow;
+  }
+
+  void assign(const Node& node, Value value) {
+    if (node.text.empty()) return bind(node, std::move(value));
+    Name* const target = find(node.names[0]);
+    if (!target || !is_namespace(target->value)) stop(node, quote(node.names[0]) + " is no namespace");
+    target->value[node.text] = std::move(value);
   }
 
   Value items_of(const Node& node, const Value& value) {
@@ -154,14 +208,17 @@ class Interpreter {
     }
   }
 
-  void bind(const Node& node, const Value& item) {
+  // The names of a loop or a set.
+  void bind(const Node& node, Value item) {
+    auto& names = scopes_.back().names;
     if (node.names.size() == 1) {
-      scopes_.back()[node.names[0]] = item;
+      names[node.names[0]] = {.value = std::move(item)};
       return;
     }
     if (!item.is_array() || item.size() != node.names.size())
-      stop(node, text("a loop over ", node.names.size(), " names got ", told(item)));
-    for (size_t i = 0; i < node.names.size(); ++i) scopes_.back()[node.names[i]] = item[i];
+      stop(node, text(node.kind == Kind::loop ? "a loop over " : "a 'set' of ", node.names.size(), " names got ",
+                      told(item)));
+    for (size_t i = 0; i < node.names.size(); ++i) names[node.names[i]] = {.value = std::move(item[i])};
   }
 
   Flow loop(const Node& node) {
@@ -170,7 +227,7 @@ class Interpreter {
     if (filter && node.counts) {
       Value kept = Value::array();
       for (const Value& item : all) {
-        scopes_.emplace_back();
+        open(nullptr);
         bind(node, item);
         if (truth_of(*filter)) kept.push_back(item);
         scopes_.pop_back();
@@ -180,12 +237,13 @@ class Interpreter {
     const size_t count = all.size();
     bool ended = false;  // a turn that no break or continue cut short, without which Jinja goes on to the else
     for (size_t i = 0; i < count; ++i) {
-      scopes_.emplace_back();
+      open(nullptr);
       bind(node, all[i]);
       if (filter && !node.counts && !truth_of(*filter)) {
         scopes_.pop_back();
         continue;
       }
+      scopes_.back().block = node.parts[1].get();
       Value state = {{"index", i + 1},
                      {"index0", i},
                      {"revindex", count - i},
@@ -197,7 +255,7 @@ class Interpreter {
                      {"depth0", 0}};
       if (i > 0) state["previtem"] = all[i - 1];
       if (i + 1 < count) state["nextitem"] = all[i + 1];
-      scopes_.back()["loop"] = std::move(state);
+      scopes_.back().names["loop"] = {.value = std::move(state)};
       const Flow flow = execute(*node.parts[1]);
       scopes_.pop_back();
       ended = ended || flow == Flow::on;
@@ -214,20 +272,23 @@ class Interpreter {
     return value;
   }
 
-  // A value where it stands, or in `made`: a list is not copied to look at one of its items. Good until a statement.
-  // of_member: what is wanted is one of its members, all that there is of a namespace.
-  const Value& view(const Node& node, Value& made, bool of_member = false) {
-    step(node);
+  // A value where it stands, or in `made`: a list is not copied to look at one of its items. Good until a statement,
+  // which a call of a macro is too.
+  const Value& view(const Node& node, Value& made, Look look = Look::value) {
+    const Level level(*this, node);
     const Value* stands = &made;
     if (node.kind == Kind::name) {
-      stands = find(node.text);
-      if (!stands && !is_function(node.text)) return kUndefined;
-      if (!stands) stands = &(made = "<function " + node.text + ">");
-      if (is_namespace(*stands) && !of_member)
+      const Name* const found = find(node.text);
+      const bool function = found ? found->macro != nullptr : knows_function(node.text);
+      if (!found && !function) return kUndefined;
+      if (found && function && look != Look::existence)
+        stop(node, "a macro is only supported where it is called, as in " + node.text + "()");
+      stands = function ? &(made = "<function " + node.text + ">") : &found->value;
+      if (is_namespace(*stands) && look == Look::value)
         stop(node, "a namespace is only supported by its members, as in " + node.text + ".name");
     } else if (node.kind == Kind::member || node.kind == Kind::index) {
       Value held;
-      const Value& of = view(*node.parts[0], held, true);
+      const Value& of = kept(node, *node.parts[0], held, Look::member);
       const Value key = node.kind == Kind::member ? Value(node.text) : evaluate(*node.parts[1]);
       const bool letter = of.is_string() && is_whole(key);
       const Value& found = letter ? made = item(node, items_of(node, of), key) : item(node, of, key);
@@ -243,6 +304,14 @@ class Interpreter {
     return *stands;
   }
 
+  // A part of a node, as it is before parts behind it are evaluated: a macro may change what a namespace holds.
+  const Value& kept(const Node& node, const Node& part, Value& made, Look look = Look::value) {
+    const Value& stands = view(part, made, look);
+    if (!node.calls || part.kind == Kind::name || &stands == &made) return stands;
+    moves(node, stands);
+    return made = Value(stands);
+  }
+
   bool truth_of(const Node& node) {
     Value made;
     return truth(view(node, made));
@@ -252,6 +321,8 @@ class Interpreter {
     switch (node.kind) {
       case Kind::literal:
         return node.value;
+      case Kind::content:
+        return content_;
       case Kind::list: {
         Value out = Value::array();
         for (const auto& part : node.parts) out.push_back(evaluate(*part));
@@ -305,7 +376,7 @@ class Interpreter {
 
   Value slice(const Node& node) {
     Value made;
-    const Value& of = view(*node.parts[0], made);
+    const Value& of = kept(node, *node.parts[0], made);
     if (!of.is_array() && !of.is_string()) stop(node, "a slice wants a list or a string and got " + told(of));
     const Value all = items_of(node, of);
     const auto size = static_cast<int64_t>(all.size());
@@ -341,73 +412,62 @@ class Interpreter {
 
   Value call(const Node& node) {
     const Node& function = *node.parts[0];
-    if (function.kind == Kind::name && function.text == "namespace")
-      stop(node, "namespace() is only supported as what a 'set' gives a name to");
     if (function.kind != Kind::name && function.kind != Kind::member)
       stop(node, "only functions and methods can be called");
-    for (size_t i = 0; i < node.names.size(); ++i)
-      if (!node.names[i].empty() && node.names[i] != parameter(function.text, i))
-        stop(node, function.text + "() takes no " + quote(node.names[i]) + " here");
-    const std::vector<Value> values = arguments(node);
+    if (function.kind == Kind::name) {
+      const Name* const found = find(function.text);
+      if (found && found->macro) return call_macro(node, *found);
+      if (found) stop(node, quote(function.text) + " is no function, but " + told(found->value));
+    }
+    located(node, [&] { check_call(function.text, node.names); });
     if (function.kind == Kind::member) {
       Value made;
-      const Value& of = view(*function.parts[0], made);
+      const Value& of = kept(node, *function.parts[0], made);
+      const std::vector<Value> values = arguments(node);
       return located(node, [&] { return apply_method(function.text, of, values); });
     }
-    if (function.text == "raise_exception") {
-      std::string message = values.empty() ? "the template refuses its input" : shown(values[0]).substr(0, 500);
-      std::replace(message.begin(), message.end(), '\n', ' ');
-      stop(node, message);
-    }
-    if (function.text == "range") return range(node, values);
-    if (function.text == "strftime_now") return date(node, values);
-    stop(node, "the function " + quote(function.text) + " is not supported; known: " + joined(kFunctions));
+    const std::vector<Value> values = arguments(node);
+    Value out = located(node, [&] { return apply_function(function.text, values); });
+    if (out.is_array()) step(node, out.size());
+    return out;
   }
 
-  // As transformers has it: the local time, without a zone, in the format of Python's strftime.
-  Value date(const Node& node, const std::vector<Value>& values) {
-    if (values.size() != 1 || !values[0].is_string()) stop(node, "strftime_now() wants one text");
-    const auto clock = std::chrono::system_clock::now().time_since_epoch();
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(clock);
-    const std::time_t now = seconds.count();
-    const auto fraction = std::chrono::duration_cast<std::chrono::microseconds>(clock - seconds).count();
-    std::string format = values[0].get<std::string>();
-    for (size_t at = 0; (at = format.find('%', at)) != format.npos && at + 1 < format.size();) {
-      const char letter = format[at + 1];
-      const std::string own = letter == 'f' ? std::to_string(1'000'000 + fraction).substr(1) : "";
-      const bool replaced = letter == 'f' || letter == 'z' || letter == 'Z';
-      if (replaced) format.replace(at, 2, own);
-      at += replaced ? own.size() : 2;
+  // A macro sees the names around it, not those around its call.
+  Value call_macro(const Node& call, const Name& found) {
+    const Node& macro = *found.macro;
+    const std::vector<std::string>& parameters = macro.names;
+    step(call, parameters.size());
+    Scope scope{.around = found.scope, .block = macro.parts[0].get()};
+    for (const std::string& name : parameters) scope.names[name].value = kUndefined;
+    std::vector<Value> values = arguments(call);
+    std::vector<bool> given(parameters.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const std::string& name = call.names[i];
+      if (name.empty() && i >= parameters.size())
+        stop(call, text("the macro ", quote(macro.text), " takes at most ", parameters.size(), " arguments and got ",
+                        values.size()));
+      const auto place =
+          name.empty() ? i : static_cast<size_t>(std::ranges::find(parameters, name) - parameters.begin());
+      if (place == parameters.size() || given[place])
+        stop(call, "the macro " + quote(macro.text) + " takes no " + quote(name) + " here");
+      given[place] = true;
+      scope.names[parameters[place]].value = std::move(values[i]);
     }
-    std::tm local{};
-    char text[kLongestDate];
-    const size_t size = std::strftime(text, sizeof text, format.c_str(), ::localtime_r(&now, &local));
-    if (size == 0 && !format.empty())
-      stop(node, "strftime_now() makes nothing, or more than " + std::to_string(kLongestDate - 1) + " bytes");
-    return std::string(text, size);
-  }
-
-  Value range(const Node& node, const std::vector<Value>& values) {
-    for (const Value& value : values) {
-      if (!is_whole(value)) stop(node, "range() wants integers and got " + told(value));
-    }
-    if (values.empty() || values.size() > 3) stop(node, "range() wants one to three integers");
-    const int64_t begin = values.size() > 1 ? whole_of(node, values[0]) : 0;
-    const int64_t end = whole_of(node, values[values.size() > 1 ? 1 : 0]);
-    const int64_t by = values.size() > 2 ? whole_of(node, values[2]) : 1;
-    if (by == 0 || std::abs(begin) > kMostTemplateSteps || std::abs(end) > kMostTemplateSteps ||
-        std::abs(by) > kMostTemplateSteps)
-      stop(node, "range() is too large or stands still");
-    Value out = Value::array();
-    for (int64_t i = begin; by > 0 ? i < end : i > end; i += by) {
-      step(node);
-      out.push_back(i);
-    }
+    scopes_.push_back(std::move(scope));
+    Value out = captured([&] {
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        if (given[i] || !macro.parts[i + 1]) continue;
+        Value value = evaluate(*macro.parts[i + 1]);
+        scopes_.back().names[parameters[i]].value = std::move(value);
+      }
+      execute(*macro.parts[0]);
+    });
+    scopes_.pop_back();
     return out;
   }
 
   template <class Action>
-  Value located(const Node& node, Action action) {
+  std::invoke_result_t<Action> located(const Node& node, Action action) {
     try {
       return action();
     } catch (const Error& error) {
@@ -416,13 +476,13 @@ class Interpreter {
   }
 
   int64_t whole_of(const Node& node, const Value& value) {
-    return located(node, [&] { return Value(whole(value)); }).get<int64_t>();
+    return located(node, [&] { return whole(value); });
   }
 
   Value filter(const Node& node) {
     Value made;
     const bool asks = node.kind == Kind::test && (node.text == "defined" || node.text == "undefined");
-    const Value& of = view(*node.parts[0], made, asks);
+    const Value& of = kept(node, *node.parts[0], made, asks ? Look::existence : Look::value);
     const std::vector<Value> values = arguments(node);
     return located(node, [&]() -> Value {
       if (node.kind == Kind::filter) return apply_filter(node.text, of, values, node.names);
@@ -439,7 +499,7 @@ class Interpreter {
   Value binary(const Node& node) {
     const std::string& sign = node.text;
     Value left, right;
-    const Value& a = view(*node.parts[0], left);
+    const Value& a = kept(node, *node.parts[0], left);
     if (sign == "and") return truth(a) ? evaluate(*node.parts[1]) : a;
     if (sign == "or") return truth(a) ? a : evaluate(*node.parts[1]);
     const Value& b = view(*node.parts[1], right);
@@ -459,10 +519,14 @@ class Interpreter {
   }
 
   const std::string& where_;
-  std::vector<std::map<std::string, Value>> scopes_;
+  std::deque<Scope> scopes_;  // which leaves names where they are
+  Name unset_{.value = kUndefined};
+  Value content_;  // of a block set
   std::string out_;
+  size_t held_ = 0;  // bytes that wait for what is captured now
   int64_t steps_ = 0;
   size_t work_ = 0;
+  int level_ = 0;
 };
 
 // Every line ends with \n, as Jinja reads them.

@@ -10,7 +10,7 @@ namespace motet {
 
 struct TemplateNode;
 
-// Text, {{ }}, {% if for set generation break continue %}, {# #} with the white-space rules of Hugging Face
+// Text, {{ }}, {% if for set macro generation break continue %}, {# #} with the white-space rules of Hugging Face
 // (trim_blocks, lstrip_blocks). Expressions: literals, operators, ternaries, slices, the common tests, filters and
 // string methods, namespace(), range(), raise_exception(), strftime_now().
 class ChatTemplate {

@@ -148,10 +148,14 @@ TEST(ChatTemplate, ValuesThatWouldBeOthersAreRefused) {
   EXPECT_EQ(refused("{{ [d]|map(attribute='x.y')|list }}"), "t: line 1: something undefined has no member 'y'");
   EXPECT_EQ(refused("{{ l|first.role }}"), "t: line 1: '.' is too much");
   EXPECT_EQ(refused("{{ -l|length }}"), "t: line 1: - wants a number and got '[1, 2]'");
-  for (const char* of : {"{{ 'a'|safe ~ '>' }}", "{% set x = 'a'|safe %}", "{{ ['a'|safe]|join('>')|safe }}"})
-    EXPECT_EQ(refused(of), "t: line 1: the filter safe is only supported at the end of what is printed") << of;
+  for (const char* of : {"{{ 'a'|safe + '>' }}", "{{ ('a'|safe) ~ '>' + 'a'|safe }}", "{% set x = 'a'|safe %}",
+                         "{{ ['a'|safe]|join('>')|safe }}"})
+    EXPECT_EQ(refused(of), "t: line 1: the filter safe is only supported at the end of what is printed or beside ~")
+        << of;
+  EXPECT_EQ(ChatTemplate("{{ ('a'|safe ~ '>' ~ ('b'|safe if l)) + '<' }}").render({{"l", {1}}}), "a>b<");
   EXPECT_EQ(ChatTemplate("{{ l|join('>')|safe|safe }}{{ '<'|safe if l else 'x' }}").render({{"l", {1, 2}}}), "1>2<");
-  EXPECT_EQ(refused("{% set x, y = l %}"), "t: line 1: 'set' of several names is not supported");
+  EXPECT_EQ(refused("{% set x, y = [1] %}"), "t: line 1: a 'set' of 2 names got '[1]'");
+  EXPECT_EQ(refused("{% set x = 1, 2 %}"), "t: line 1: tuples are not supported");
   EXPECT_EQ(refused("{{ 'a\\\nb' }}"), "t: line 1: the escape '\\\\n' is not supported");
   const std::string space = "{% set ns = namespace(a=1) %}",
                     members = "t: line 1: a namespace is only supported by its members, as in ns.name";
@@ -227,7 +231,8 @@ TEST(ChatTemplate, MistakesAreNamedWithTheirLine) {
     return message_of<Error>([&] { ChatTemplate(source, "t").render(Json::object()); });
   };
   EXPECT_EQ(refused("a\n{% import 'x' %}"),
-            "t: line 2: the statement 'import' is not supported; known: if, for, set, generation, break, continue");
+            "t: line 2: the statement 'import' is not supported; known: if, for, set, macro, generation, break, "
+            "continue");
   EXPECT_EQ(refused("{{ 1 + }}"), "t: line 1: an expression ends too early");
   EXPECT_EQ(refused("{{ x.y }}"), "t: line 1: something undefined has no member 'y'");
   EXPECT_EQ(refused("a\n{{ raise_exception('no\nend') }}"), "t: line 2: no end");
@@ -318,6 +323,138 @@ TEST(ChatTemplate, WhatIsMarkedAsGeneratedIsAPlainBlock) {
       "{% endgeneration %}\n{% else %}{{ m.content }}{% endif %}{% endfor %}";
   EXPECT_EQ(ChatTemplate(source).render(chat()), " Hi Ho\n");
   EXPECT_EQ(message_of<Error>([] { ChatTemplate("{% generation %}", "t"); }), "t: line 1: 'endgeneration' is missing");
+}
+
+const Json kVariables = {{"x", 7}, {"l", {1, 2, 3}}};
+
+// Macros and block sets: what is expected here is the text of transformers' environment of jinja2 3.1.
+void expect_text(const std::string& source, const std::string& text) {
+  EXPECT_EQ(ChatTemplate(source).render(kVariables), text) << source;
+}
+
+std::string macro_refusal(const std::string& source) {
+  return message_of<Error>([&] { ChatTemplate(source, "t").render(kVariables); });
+}
+
+TEST(ChatTemplate, AMacroTakesTheArgumentsOfItsCall) {
+  const std::string f = "{% macro f(a, b=1) %}[{{ a }},{{ b }}]{% endmacro %}";
+  expect_text(f + "{{ f() }}{{ f(2) }}{{ f(2, 3) }}{{ f(b=3) }}{{ f(b=3, a=4) }}", "[,1][2,1][2,3][,3][4,3]");
+  expect_text(f + "{{ f(u, u) }}{{ f(2)|length + 1 }}{{ f(1) ~ f(2) == '[1,1][2,1]' }}", "[,]6True");
+  expect_text("{% macro f(a) %}{{ a is defined }}{% endmacro %}{{ f() }}{{ f(u) }}{{ f(none) }}", "FalseFalseTrue");
+  expect_text("{% macro f(a, b=a, c=x) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(1) }} {{ f(b=2) }}", "117 27");
+  expect_text("{% macro f(x=x) %}[{{ x }}]{% endmacro %}{{ f() }}{{ x }}", "[]7");
+  expect_text("{% macro f(a=b, b=1) %}[{{ a }}{{ b }}]{% endmacro %}{{ f() }}{{ f(b=2) }}", "[1][22]");
+  EXPECT_EQ(macro_refusal(f + "\n{{ f(1, 2, 3) }}"), "t: line 2: the macro 'f' takes at most 2 arguments and got 3");
+  EXPECT_EQ(macro_refusal(f + "{{ f(1, a=2) }}"), "t: line 1: the macro 'f' takes no 'a' here");
+  EXPECT_EQ(macro_refusal(f + "{{ f(c=2) }}"), "t: line 1: the macro 'f' takes no 'c' here");
+}
+
+TEST(ChatTemplate, AMacroSeesTheNamesAroundItAndNotAroundItsCall) {
+  const std::string f = "{% macro f() %}{{ y }}{% endmacro %}", loop = "{% for i in [1] %}{% set y = 2 %}{{ f() }}";
+  expect_text(f + loop + "{% endfor %}", "");
+  expect_text("{% set y = 1 %}" + f + loop + "{{ y }}{% endfor %}", "12");
+  expect_text(f + "{% set y = 3 %}{{ f() }}{% set y = 4 %}{{ f() }}", "34");
+  expect_text(
+      "{% for i in l %}{% macro f() %}{{ i }}{{ loop.last }} {% endmacro %}{{ f() }}{% endfor %}{{ f is defined }}",
+      "1False 2False 3True False");
+  expect_text("{% macro f() %}{% set x = 3 %}{{ x }}{% endmacro %}{{ f() }}{{ x }}", "37");
+  expect_text("{% macro f(y) %}{% macro g() %}{{ y }}{% endmacro %}{{ g() }}{% endmacro %}{{ f(1) }}{{ g is defined }}",
+              "1False");
+  expect_text("{% if x %}{% macro f() %}a{% endmacro %}{% else %}{% macro f() %}b{% endmacro %}{% endif %}{{ f() }}",
+              "a");
+  expect_text("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}", "3210");
+  expect_text("{% set ns = namespace(n=1) %}{% macro f() %}{% set ns.n = ns.n + 1 %}{% endmacro %}{{ f() }}{{ ns.n }}",
+              "2");
+}
+
+TEST(ChatTemplate, ANameIsUndefinedUntilItsScopeSetsIt) {
+  const std::string f = "{% macro f() %}{{ x }}.{% endmacro %}{{ f() }}";
+  expect_text(f + "{% set x = 5 %}{{ f() }}", ".5.");
+  expect_text(f + "{% set x %}6{% endset %}{{ f() }}", ".6.");
+  expect_text("{{ x }}" + f + "{% set x = 5 %}", "77.");
+  expect_text(f + "{% if l %}{% set x = 5 %}{% endif %}{{ f() }}", "7.5.");
+  expect_text("{% for i in [1] %}{{ x }}{% endfor %}{% set x = 5 %}{{ x }}", "5");
+  expect_text("{% for i in [1, 2] %}" + f + "{% set x = i %}{% endfor %}{{ f() if f is defined }}", "..");
+  expect_text("{% for i in [1] if x %}{% set x = 5 %}{{ x }}{% endfor %}", "5");
+  expect_text("{% for i in [1, 2] %}{{ f is defined }}{% macro f() %}{% endmacro %}{% endfor %}", "FalseFalse");
+}
+
+// A namespace is all that a macro can change around it, and an operand is what it was before.
+TEST(ChatTemplate, OperandsStayWhileAMacroIsCalled) {
+  const std::string space =
+      "{% set ns = namespace(t='abc', l=[[1], 2]) %}{% macro f() %}{% set ns.t = 'xyz' %}"
+      "{% set ns.l = [] %}{% for i in l %}{% set ns.a = 1 %}{% set ns.b = 1 %}{% endfor %}b{% endmacro %}";
+  expect_text(space + "{{ ns.t ~ f() ~ ns.t }}", "abcbxyz");
+  expect_text(space + "{{ ns.t.replace(f(), '-') }}{{ ns.t|replace('x', f()) }}", "a-cbyz");
+  expect_text(space + "{{ ns.t|replace(f(), '-') }}{{ ns.t is eq f() }}", "a-cFalse");
+  expect_text(space + "{{ ns.l[0 if f()] }}{{ ns.l }}", "[1][]");
+  expect_text(space + "{{ ns.l[(0 if f()):] }}{{ ns.l }}", "[[1], 2][]");
+}
+
+TEST(ChatTemplate, ASetMayHoldABlock) {
+  expect_text("{% set y %}a{{ x }}{% set z = 1 %}{% endset %}[{{ y }}{{ z }}]", "[a7]");
+  expect_text("{% set y | upper | replace('A', 'b') %}a {{ x }}{% endset %}{{ y }}", "b 7");
+  expect_text("{% set ns = namespace(a=1) %}{% set ns.a | trim %}\n b {% endset %}{{ ns.a }}", "b");
+  expect_text("{% set y %}{% set y %}a{% endset %}{{ y }}b{% endset %}{{ y }}", "ab");
+  expect_text("{% set y | length %}{% endset %}{{ y + 1 }}", "1");
+  expect_text(
+      "{% for i in l %}{% set y %}{{ i }}{% if i == 2 %}{% continue %}{% endif %}{% endset %}{{ y }},{% endfor %}",
+      "1,3,");
+  EXPECT_EQ(macro_refusal("{% set y %}a"), "t: line 1: 'endset' is missing");
+  EXPECT_EQ(macro_refusal("{% set y is defined %}a{% endset %}"), "t: line 1: 'set' without '=' takes filters alone");
+  EXPECT_EQ(macro_refusal("{% set a, b %}ab{% endset %}"),
+            "t: line 1: 'set' of several names without '=' is not supported");
+}
+
+TEST(ChatTemplate, ASetMayHaveSeveralNames) {
+  expect_text("{% set a, b = 1, 2 %}{% set a, b = b, a %}{{ a }}{{ b }}", "21");
+  expect_text("{% set a, b, c = l %}{{ a }}{{ b }}{{ c }}", "123");
+}
+
+TEST(ChatTemplate, WhatAMacroMayNotBeIsSaid) {
+  const std::string f = "{% macro f(a) %}{{ a }}{% endmacro %}";
+  for (const char* of : {"{{ f }}", "{% set g = f %}", "{{ [f] }}", "{{ f.name }}", "{{ f(f) }}"})
+    EXPECT_EQ(macro_refusal(f + of), "t: line 1: a macro is only supported where it is called, as in f()") << of;
+  for (const std::string of : {"varargs", "kwargs", "caller"})
+    EXPECT_EQ(macro_refusal("{% macro f() %}{{ " + of + " }}{% endmacro %}"),
+              "t: line 1: '" + of + "' in a macro is not supported");
+  EXPECT_EQ(macro_refusal("{% macro range() %}{% endmacro %}"),
+            "t: line 1: a macro named as the function 'range' is not supported");
+  EXPECT_EQ(macro_refusal("{% macro f(a, a) %}{% endmacro %}"), "t: line 1: the macro 'f' has two parameters 'a'");
+  EXPECT_EQ(macro_refusal("{% macro f(a=1, b) %}{% endmacro %}"),
+            "t: line 1: the parameter 'b' lacks a default behind one with it");
+  EXPECT_EQ(macro_refusal("{% for i in l %}{% macro f() %}{% break %}{% endmacro %}{% endfor %}"),
+            "t: line 1: 'break' is outside of a loop");
+  EXPECT_EQ(macro_refusal("{% set range = 3 %}{{ range(3) }}"), "t: line 1: 'range' is no function, but '3'");
+  expect_text(f + "{% for i in l if f(i) != '2' %}{{ i }}{% endfor %}", "13");
+  EXPECT_EQ(macro_refusal(f + "\n{% for i in l if f(i) != '2' %}{{ loop.index }}{% endfor %}"),
+            "t: line 2: a loop's filter that calls a macro beside a body with 'loop' is not supported");
+  EXPECT_EQ(macro_refusal("{% macro f() %}{% set ns.n = 1 %}{% endmacro %}\n"
+                          "{% for i in l if ns.n %}{{ loop.index }}{{ f() }}{% endfor %}"),
+            "t: line 2: a loop's filter of what a body with 'loop' sets is not supported");
+}
+
+TEST(ChatTemplate, CallsWithoutAnEndAreRefused) {
+  const auto deep = "t: line 1: macros that call one another are more than 1000 levels deep";
+  for (const char* of :
+       {"{{ f(1) }}", "{{ f(f(1)) }}", "{% set y %}{{ f(1) }}{% endset %}", "{% if x|replace(f(1), '') %}{% endif %}"})
+    EXPECT_EQ(macro_refusal(text("{% macro f(a) %}", of, "{% endmacro %}{{ f(1) }}")), deep) << of;
+  EXPECT_EQ(macro_refusal("{% macro f(a=f()) %}{% endmacro %}{{ f() }}"), deep);
+  EXPECT_EQ(macro_refusal("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(40) }}"),
+            "t: line 1: the template takes more than a million steps");
+  const std::string large(1 << 20, 'y');
+  EXPECT_EQ(macro_refusal("{% macro f() %}" + large + "{{ f() }}{% endmacro %}{{ f() }}"),
+            "t: line 1: the text has more than 16 MB");
+  const std::string left = "{% for i in range(100000) %}{% set y %}" + large + "{% continue %}{% endset %}{% endfor %}";
+  EXPECT_EQ(macro_refusal(left), "t: line 1: the template moves more than a gigabyte");
+  std::string many = "p";
+  for (int i = 0; i < 255; ++i) many += ", p" + std::to_string(i);
+  EXPECT_EQ(macro_refusal("{% macro f(" + many + ") %}{% endmacro %}"),
+            "t: line 1: a macro has more than 255 parameters");
+  EXPECT_EQ(macro_refusal("{{ f(" + many + ") }}"), "t: line 1: a call has more than 255 arguments");
+  std::string calls = "{% macro f(" + many.substr(many.find(' ') + 1) + ") %}{% endmacro %}";
+  EXPECT_EQ(macro_refusal(calls + "{% for i in range(50000) %}{{ f() }}{% endfor %}"),
+            "t: line 1: the template takes more than a million steps");
 }
 
 TEST(ChatTemplate, CutOrChangedTemplatesNeverCrash) {

@@ -51,7 +51,7 @@ std::string repr(const Value& value) {
 }
 
 // As Python's repr writes it: the fewest digits that give the number back, an exponent below 1e-4 and from 1e16 on.
-std::string number_text(double value) {
+std::string python_number(double value) {
   const double size = std::abs(value);
   const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
   char buffer[40];
@@ -79,7 +79,7 @@ std::string shown(const Value& value) {
   if (value.is_null()) return "None";
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_float()) return number_text(value.get<double>());
+  if (value.is_number_float()) return python_number(value.get<double>());
   if (value.is_number()) return value.dump();
   if (value.is_binary()) return "<built-in method>";
   std::string out = value.is_array() ? "[" : "{";
