@@ -20,7 +20,8 @@ using Kind = TemplateNode::Kind;
 using Value = TemplateValue;
 
 const Value kUndefined(Value::value_t::discarded);
-constexpr int kDeepestRun = 1000;                    // of statements and expressions; without macros 500 is the most
+constexpr int kDeepestRun = 1000;  // of statements and expressions; without macros 500 is the most
+constexpr int kDeepestValue = 100;
 constexpr const char* kNamespace = "\x01namespace";  // its first member, of a kind that no variable is of
 
 bool is_namespace(const Value& value) {
@@ -77,9 +78,12 @@ class Interpreter {
     if (steps_ > kMostTemplateSteps) stop(node, "the template takes more than a million steps");
   }
 
-  void moves(const Node& node, const Value& value) {
+  void moves(const Node& node, const Value& value, int depth = 0) {
     if (value.is_string()) moves(node, value.get_ref<const std::string&>().size());
-    if (value.is_structured()) moves(node, value.size() * 4 * sizeof(Value));
+    if (!value.is_structured()) return;
+    if (depth == kDeepestValue) stop(node, text("a value is more than ", kDeepestValue, " levels deep"));
+    moves(node, value.size() * 4 * sizeof(Value));
+    for (const Value& part : value) moves(node, part, depth + 1);
   }
 
   void moves(const Node& node, size_t bytes) {

@@ -310,6 +310,18 @@ TEST(ChatTemplate, ListsThatAreCopiedAgainAndAgainAreRefused) {
             "t: line 1: the template moves more than a gigabyte");
 }
 
+// What copies, prints or compares a value goes down into it.
+TEST(ChatTemplate, ValuesThatGrowDeepAreRefused) {
+  const auto deep = [](int levels) {
+    return "{% set ns = namespace(l='x') %}{% for i in range(" + std::to_string(levels) +
+           ") %}{% set ns.l = [{'k': ns.l}] if i % 2 else [ns.l] %}{% endfor %}{{ ns.l|length }}";
+  };
+  EXPECT_EQ(ChatTemplate(deep(60)).render(Json::object()), "1");
+  for (const int levels : {70, 100000})
+    EXPECT_EQ(message_of<Error>([&] { ChatTemplate(deep(levels), "t").render(Json::object()); }),
+              "t: line 1: a value is more than 100 levels deep");
+}
+
 TEST(ChatTemplate, WhatAnExpressionNamesIsNotChanged) {
   const char* const source =
       "{% set a = [1, 2] %}{% set b = a %}{% set a = [3] %}{{ b[0] }}{{ a[-1] }}{{ [[7, 8], [9]][0][1] }}{{ 'xyz'[1] }}"
