@@ -428,6 +428,9 @@ def test_tokenize_refuses_in_one_line(trained, tmp_path):
     assert "is below 257" in refused(2, "tokenize", "--train", "--vocab-size", "3", "-p", "x")
     assert "want one of them" in refused(2, "tokenize", "-m", "bytes", "-p", "x", trained)
     assert "gives the text alone" in refused(2, "tokenize", "-m", "bytes", "-p", "97", "--decode", "--count")
+    assert "--decode: has no meaning for --lines" in refused(2, "tokenize", "-m", "bytes", "--lines", "--decode")
+    assert "'x.txt': has no meaning for --lines" in refused(2, "tokenize", "-m", "bytes", "--lines", "x.txt")
+    assert "--prompt: has no meaning for --chat-template" in refused(2, "tokenize", "--chat-template", trained, "-p", "x")
     out = tmp_path / "new.json"
     train = ["tokenize", "--train", "--vocab-size", "300", "--out", out]
     for name, what in ("a.jsonl", "lines of JSON"), ("a.txt.gz", "a packed file"):

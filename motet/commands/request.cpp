@@ -211,12 +211,31 @@ Model load_for_scoring(const Checkpoint& checkpoint, const EvalRequest& asked, a
   return model;
 }
 
+namespace {
+
+// A model of llama2.c is a file without its tokenizer.
+fs::path tokenizer_of(const fs::path& model) {
+  if (model.extension() != ".bin") return model;
+  const fs::path beside = model.parent_path() / "tokenizer.bin";
+  if (!fs::exists(beside))
+    fail(model.string(), ": a model of llama2.c holds no tokenizer, want its tokenizer.bin there");
+  return beside;
+}
+
+std::vector<std::string> stops_of(const nlohmann::json& request) {
+  const auto stops = request.value("stop", std::vector<std::string>());
+  if (std::ranges::find(stops, "") != stops.end()) fail_usage("--stop: an empty text, want one that can appear");
+  return stops;
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& folder, const ModelConfig& config) {
   if (const nlohmann::json task = task_of(folder); !task.is_null()) {
     const std::string name = task["name"];
     fail(folder.string(), ": a model of the task ", name, " has no text, want motet eval ", name);
   }
-  auto tokenizer = load_tokenizer(folder.string());
+  auto tokenizer = load_tokenizer(tokenizer_of(folder).string());
   if (tokenizer->vocabulary_size() > config.vocab_size)  // published models round their vocabulary up
     fail(folder.string(), ": the tokenizer has ", tokenizer->vocabulary_size(), " tokens, want at most the ",
          config.vocab_size, " of vocab_size in config.json");
@@ -228,7 +247,7 @@ GenerateOptions generate_options(const nlohmann::json& request, const SamplingRe
   const bool ends = !request.value("ignore_eos", false);
   return {
       .max_tokens = s.n_predict,
-      .writer = {.stop = request.value("stop", std::vector<std::string>()),
+      .writer = {.stop = stops_of(request),
                  .end_tokens = ends ? end_tokens(model.companions, *model.tokenizer) : std::vector<int32_t>(),
                  .sampler = {.temperature = s.temp,
                              .top_k = s.top_k,

@@ -97,6 +97,9 @@ TEST(Sampling, EachValueReachesItsOption) {
   EXPECT_FALSE(other.cache.recorded);
   EXPECT_EQ(generate_options(json::object(), read_request(sampling_options(), json::object()), none).writer.end_tokens,
             std::vector<int32_t>{5});
+  const json empty{{"stop", {"a", ""}}};
+  EXPECT_EQ(message_of<UsageError>([&] { generate_options(empty, read_request(sampling_options(), empty), none); }),
+            "--stop: an empty text, want one that can appear");
 }
 
 void put_model(const fs::path& folder) {
@@ -196,6 +199,29 @@ TEST(LoadTokenizer, MoreTokensThanTheModelHasAreRefused) {
     EXPECT_EQ(load_tokenizer(folder.path(), testing::tiny({}, {}, size))->vocabulary_size(), 3);
   EXPECT_EQ(message_of<Error>([&] { load_tokenizer(folder.path(), testing::tiny({}, {}, 2)); }),
             folder.path().string() + ": the tokenizer has 3 tokens, want at most the 2 of vocab_size in config.json");
+}
+
+TEST(LoadTokenizer, OfALlama2cModelItIsTheFileBesideIt) {
+  const TemporaryFolder folder;
+  const std::string model = folder / "stories.bin";
+  write_file_atomic(model, std::string(64, '\x01'));
+  const auto load = [&](const std::string& of) { return load_tokenizer(fs::path(of), testing::tiny({}, {}, 300)); };
+  EXPECT_EQ(message_of<Error>([&] { load(model); }),
+            model + ": a model of llama2.c holds no tokenizer, want its tokenizer.bin there");
+  std::string bytes(4, '\0');  // the length of the longest token
+  const auto add = [&](const std::string& token) {
+    bytes += std::string(4, '\0') + std::string{static_cast<char>(token.size()), 0, 0, 0} + token;
+  };
+  for (const char* token : {"<unk>", "<s>", "</s>"}) add(token);
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[7];
+    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
+    add(name);
+  }
+  for (const char* token : {" ", "a", "b"}) add(token);
+  write_file_atomic(folder / "tokenizer.bin", bytes);
+  for (const std::string& of : {model, folder.path().string()})
+    EXPECT_EQ(load(of)->encode("ab"), (std::vector<int32_t>{259, 260, 261})) << of;
 }
 
 }  // namespace

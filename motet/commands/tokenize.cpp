@@ -265,6 +265,13 @@ int train(const json& request) {
   return 0;
 }
 
+// What a mode that reads lines of standard input would ignore.
+void refuse_beside_input(const json& request, const std::string& what, std::initializer_list<const char*> flags) {
+  refuse_flags(request, what, flags);
+  if (const std::vector<std::string> paths = paths_of(request); !paths.empty())
+    fail_usage(quote(paths[0]), ": has no meaning for ", what, ", which reads standard input");
+}
+
 }  // namespace
 
 int run_tokenize(const json& request) {
@@ -279,6 +286,7 @@ int run_tokenize(const json& request) {
   if (request.value("decode", false) && (request.value("count", false) || request.value("output", "table") != "table"))
     fail_usage("--decode: gives the text alone, want it without --count and --output");
   if (request.contains("chat_template")) {
+    refuse_beside_input(request, "--chat-template", {"model", "prompt", "lines", "decode", "count", "repeats"});
     print_chats(request["chat_template"]);
     return 0;
   }
@@ -288,6 +296,7 @@ int run_tokenize(const json& request) {
   const EncodeOptions options{.add_special = request.value("add_special", false),
                               .parse_special = !request.value("plain", false)};
   if (request.value("lines", false)) {
+    refuse_beside_input(request, "--lines", {"prompt", "decode", "count", "repeats"});
     print_lines(*tokenizer, options);
     return 0;
   }

@@ -102,11 +102,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   const fs::path path = name;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    for (const char* file : {"tokenizer.json", "tokenizer.model", "encoder.json", "vocab.json"}) {
+    for (const char* file : {"tokenizer.json", "tokenizer.model", "encoder.json", "vocab.json", "tokenizer.bin"}) {
       if (fs::exists(path / file, ignored)) return load_tokenizer((path / file).string());
     }
     fail("cannot read ", quote(name),
-         ": the folder holds no tokenizer.json, tokenizer.model, encoder.json or vocab.json");
+         ": the folder holds no tokenizer.json, tokenizer.model, encoder.json, vocab.json or tokenizer.bin");
   }
   if (path.extension() == ".json") return load_json(path);
   if (path.extension() == ".bpe" || path.extension() == ".txt") {

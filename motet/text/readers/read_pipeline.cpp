@@ -209,7 +209,10 @@ std::unique_ptr<PipelineTokenizer> read_pipeline(const json& json, const std::st
 }
 
 nlohmann::json PipelineTokenizer::to_json() const {
-  if (!parts_.no_frame.empty()) fail("tokenizer.json: this tokenizer cannot be written as one: ", parts_.no_frame);
+  const auto refuse = [](const std::string& why) {
+    fail("tokenizer.json: this tokenizer cannot be written as one: ", why);
+  };
+  if (!parts_.no_frame.empty()) refuse(parts_.no_frame);
   nlohmann::json out = parts_.frame;
   const BpeModel& model = parts_.model;
   nlohmann::json vocabulary = nlohmann::json::object(), merges = nlohmann::json::array();
@@ -218,7 +221,8 @@ nlohmann::json PipelineTokenizer::to_json() const {
   }
   const auto known = static_cast<int32_t>(model.pieces.size());
   for (const auto& [left, right, merge] : model.merges.sorted()) {
-    if (left >= known || right >= known) continue;
+    if (left >= known || right >= known)
+      refuse("a character of the piece " + quote(model.pieces[static_cast<size_t>(merge.symbol)]) + " is no piece");
     merges.push_back({model.pieces[static_cast<size_t>(left)], model.pieces[static_cast<size_t>(right)]});
   }
   out["model"]["vocab"] = std::move(vocabulary);

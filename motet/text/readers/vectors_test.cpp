@@ -40,6 +40,13 @@ TokenizerVectors llama() {
   return out;
 }
 
+// Of pieces whose characters are pieces all.
+TokenizerVectors whole_llama() {
+  TokenizerVectors out = llama();
+  out.tokens.back() = "aba";
+  return out;
+}
+
 TokenizerVectors gpt2() {
   TokenizerVectors out{.kind = "gpt2", .pre = "smollm"};
   for (const char* token : {"a", "b", "1", "2", "ab", "12", "<|im_start|>"}) out.tokens.emplace_back(token);
@@ -70,7 +77,7 @@ TEST(Vectors, RulesOfSentencePieceAreInItsTokenizerJson) {
   for (const bool collapse : {false, true}) {
     for (const bool prefix : {false, true}) {
       for (const int32_t eos : {-1, 2}) {
-        TokenizerVectors vectors = llama();
+        TokenizerVectors vectors = whole_llama();
         vectors.collapse_spaces = collapse, vectors.add_space_prefix = prefix, vectors.eos = eos;
         const auto own = tokenizer_from_vectors(vectors, "f"), read = tokenizer_from_json(own->to_json());
         for (const char* text : {"  a  b ", "ab", "   ", "\n a  \n", ""})
@@ -78,15 +85,23 @@ TEST(Vectors, RulesOfSentencePieceAreInItsTokenizerJson) {
       }
     }
   }
-  TokenizerVectors vectors = llama();
+  TokenizerVectors vectors = whole_llama();
   vectors.collapse_spaces = true, vectors.eos = 2;
   const auto read = tokenizer_from_json(tokenizer_from_vectors(vectors, "f")->to_json());
   EXPECT_EQ(with_special(*read, "  a  b "), (Ids{1, 263, 259, 261, 2}));
 }
 
+// The format merges pieces alone; SentencePiece merges characters first.
+TEST(Vectors, APieceOfWhatIsNoPieceHasNoTokenizerJson) {
+  const auto tokenizer = tokenizer_from_vectors(llama(), "f");
+  EXPECT_EQ(tokenizer->encode("babc").back(), 265);
+  EXPECT_EQ(message_of<Error>([&] { tokenizer->to_json(); }),
+            "tokenizer.json: this tokenizer cannot be written as one: a character of the piece 'abc' is no piece");
+}
+
 // Of sentencepiece 0.2: the whole text is normalised, then the piece is found in it.
 TEST(Vectors, UserDefinedPiecesAreFoundInTheNormalisedText) {
-  TokenizerVectors vectors = llama();
+  TokenizerVectors vectors = whole_llama();
   vectors.parse_control = false, vectors.bos = -1;
   vectors.tokens.push_back("[X]"), vectors.scores.push_back(0), vectors.types.push_back(TokenizerVectors::user_defined);
   constexpr int32_t kSpace = 259, kA = 260, kWordA = 263, kX = 266;
