@@ -166,7 +166,7 @@ Converted convert_checkpoint(const Checkpoint& c, const Layout& to, const fs::pa
          ", and the model's pad_token_id is ", config["pad_token_id"].dump(),
          ", want model.first_position = pad_token_id + 1");
 
-  AtomicFolder folder(out);
+  AtomicFolder folder(out, AtomicFolder::Older::refused);
   if (!published.empty() && fs::exists(c.folder / kBuffers))
     add_published(tensors, safetensors_tensors((c.folder / kBuffers).string()), to, a, rows);
   for (TensorPromise& tensor : tensors)

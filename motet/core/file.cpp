@@ -208,10 +208,11 @@ void write_file_atomic(const fs::path& path, std::string_view bytes) {
   file.commit();
 }
 
-AtomicFolder::AtomicFolder(fs::path target) : target_(std::move(target)) {
+AtomicFolder::AtomicFolder(fs::path target, Older older) : target_(std::move(target)), older_(older) {
   if (!target_.has_filename()) target_ = target_.parent_path();  // "runs/a/" is "runs/a"
   temporary_ = temporary_sibling(target_);
   std::error_code error;
+  if (older_ == Older::refused && fs::exists(fs::symlink_status(target_, error))) fail_file("write", target_, EEXIST);
   if (fs::exists(target_, error) && !fs::is_directory(target_, error)) fail_file("write", target_, ENOTDIR);
   fs::create_directories(parent_of(target_), error);
   if (error) fail_file("write", target_, error.value());
@@ -228,7 +229,10 @@ void AtomicFolder::commit() {
     if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path());
   }
   sync_path(temporary_);
-  replace_folder(temporary_, target_);
+  if (older_ == Older::replaced)
+    replace_folder(temporary_, target_);
+  else if (::rename(temporary_.c_str(), target_.c_str()) != 0)  // over nothing or an empty folder alone
+    fail_file("write", target_, errno);
   sync_path(parent_of(target_));
 }
 

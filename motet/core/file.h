@@ -71,12 +71,14 @@ class AtomicFile {
 // The file holds exactly `bytes` afterwards, or what it held before and an Error is thrown.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
-// A folder that appears under its name, replacing an older one, when commit() is called, and never otherwise. Until
-// then its files are written below path(), a sibling that the destructor removes. Missing parent folders are made.
+// A folder that appears under its name when commit() is called, and never otherwise. Until then its files are written
+// below path(), a sibling that the destructor removes. Missing parent folders are made.
 class AtomicFolder {
  public:
-  // Throws Error when the parent cannot be made or written, or `target` exists and is no folder.
-  explicit AtomicFolder(std::filesystem::path target);
+  enum class Older { replaced, refused };
+  // Throws Error when the parent cannot be made or written, `target` exists and is no folder, or an older one of its
+  // name, or a link, is refused.
+  explicit AtomicFolder(std::filesystem::path target, Older = Older::replaced);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -84,11 +86,12 @@ class AtomicFolder {
   const std::filesystem::path& path() const { return temporary_; }
 
   // Brings all files to the disk and renames; an older folder is exchanged in one step and then removed. At most once;
-  // throws Error and leaves the older folder when it fails.
+  // throws Error and leaves the older folder when it fails, or when it has appeared meanwhile and is refused.
   void commit();
 
  private:
   std::filesystem::path target_, temporary_;
+  Older older_;
 };
 
 // A folder that no other process has locked while this lives. Some file systems have no locks: there nobody is refused.

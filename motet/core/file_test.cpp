@@ -223,6 +223,27 @@ TEST(AtomicFolder, ReplacesAnOlderFolderWhole) {
   EXPECT_EQ(folder.count(), 1);
 }
 
+// A folder that somebody else made meanwhile, or another process of the same kind, is not ours to remove.
+TEST(AtomicFolder, LeavesAnOlderFolderThatItRefuses) {
+  using Older = AtomicFolder::Older;
+  const TemporaryFolder folder;
+  {
+    AtomicFolder first(folder / "one", Older::refused), second(folder / "one", Older::refused);
+    put((first.path() / "a").string(), "first");
+    put((second.path() / "b").string(), "second");
+    first.commit();
+    EXPECT_EQ(message_of<Error>([&] { second.commit(); }),
+              "cannot write '" + folder / "one" + "': Directory not empty");
+  }
+  EXPECT_EQ(read_file(folder / "one/a"), "first");
+  EXPECT_FALSE(fs::exists(folder / "one/b"));
+  fs::create_symlink(folder / "nowhere", folder / "link");
+  for (const char* name : {"one", "link"})
+    EXPECT_EQ(message_of<Error>([&] { AtomicFolder target(folder / name, Older::refused); }),
+              "cannot write '" + folder / name + "': File exists");
+  EXPECT_EQ(folder.count(), 2);
+}
+
 TEST(AtomicFolder, LeavesNothingWithoutCommit) {
   const TemporaryFolder folder;
   {
