@@ -22,6 +22,9 @@ at::ScalarType stored_type(const TensorView& view) {
   return found->second;
 }
 
+// Of the tensors: what a computation takes, and what was recorded of it. Another word would leave a tensor out.
+const std::vector<std::string> kRoles{"input", "weight", "bias", "table", "mask", "cotangent", "output", "mid", "grad"};
+
 Tensor loaded(const SafetensorsFile& file, const std::string& name) {
   const TensorView* view = file.find(name);
   if (!view) fail("tensor ", quote(name), " is missing");
@@ -54,7 +57,9 @@ GoldenFile::GoldenFile(const SafetensorsFile& stored, at::ScalarType type, at::D
   for (const auto& [name, overrides] : variants_.items())
     if (!overrides.is_object()) fail("variants.", name, " is no JSON object");
   for (const auto& [name, role] : roles_.items()) {
-    const std::string kind = Spec(role, "roles." + name).word();
+    const Spec said(role, "roles." + name);
+    const std::string kind = said.word();
+    if (std::ranges::find(kRoles, kind) == std::end(kRoles)) said.refuse(joined(kRoles));
     if (!stored.find(name)) fail("tensor ", quote(name), " with the role ", quote(kind), " is missing");
   }
   if (!names_with_role("grad").empty() || stored.metadata().contains("grad_of"))

@@ -283,6 +283,10 @@ TEST(Verify, DamagedFileGetsOneLine) {
   Copy missing("plain_mha.safetensors");
   missing.tensors.erase("v");
   EXPECT_EQ(complaint(missing), "tensor 'v' with the role 'input' is missing");
+  Copy misspelt("plain_mha.safetensors");
+  misspelt.change("roles", [](json& all) { all["grad.v"] = "gradient"; });
+  EXPECT_EQ(complaint(misspelt),
+            "roles.grad.v is 'gradient', want input, weight, bias, table, mask, cotangent, output, mid, grad");
   Copy bare("plain_mha.safetensors");
   bare.metadata.erase("spec");
   EXPECT_EQ(complaint(bare), "the metadata has no 'spec', so this is no golden file");

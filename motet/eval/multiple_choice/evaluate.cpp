@@ -10,6 +10,7 @@
 #include "motet/core/interrupt.h"
 #include "motet/core/log.h"
 #include "motet/core/progress.h"
+#include "motet/data/hash.h"
 #include "motet/eval/multiple_choice/item_file.h"
 #include "motet/ops/device.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr int64_t kProbe = 4096;  // numbers of each parameter by which a model is recognised
 
 std::vector<std::string> files_of(const std::vector<std::string>& paths) {
   std::vector<std::string> out;
@@ -75,16 +74,16 @@ std::string hash_of_items(const std::vector<ScoredItem>& items) {
 std::string hash_of_model(ModelImpl& model) {
   std::string bytes = model_options().write(model.config().options).dump() + model.config().attention.dump();
   const auto append = [&](const std::string& name, const Tensor& t) {
-    const Tensor some = t.detach().flatten().slice(0, 0, kProbe).to(at::kCPU).contiguous();
-    const auto own = host_bytes(some);
-    bytes.append(name).append(reinterpret_cast<const char*>(own.data()), own.size());
+    const Tensor here = t.detach().to(at::kCPU).contiguous();
+    const auto own = host_bytes(here);
+    bytes += text(name, " ", hash64({reinterpret_cast<const char*>(own.data()), own.size()}), "\n");
   };
   const std::map<std::string, LinearImpl*> matrices = matrices_of(model);
   for (const auto& item : model.named_parameters()) {
     const auto found = matrices.find(item.key());
     const Matrix w = found == matrices.end() ? Matrix() : found->second->operands().weight_NK;
     const bool halves = w.kept && !w.scale_N.defined();  // which score as float32 does
-    append(item.key(), halves ? w.values_NK.flatten().slice(0, 0, kProbe).to(at::kFloat) : item.value());
+    append(item.key(), halves ? w.values_NK.to(at::kFloat) : item.value());
     if (w.scale_N.defined()) append(item.key(), w.values_NK), append(item.key(), w.scale_N);
   }
   return c10::sha1(bytes).str();
@@ -123,7 +122,7 @@ std::vector<ChoiceResult> evaluate_choices(ModelImpl& model, const Tokenizer& to
                   {"batch_size", options.batch_size},
                   {"dtype", dtype_of(model)},
                   {"items", hash_of_items(items)},
-                  {"model", hash_of_model(model)}};
+                  {"model", options.items.empty() ? "" : hash_of_model(model)}};
   ItemFile file(options.items, head, sizes,
                 [&](size_t i, const json& line) { return i < order.size() && is_line_of(line, *order[i]); });
   std::vector<json> lines = file.done();
