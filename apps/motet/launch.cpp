@@ -138,7 +138,7 @@ class Launch {
 }  // namespace
 
 int launch(int64_t processes, const std::vector<std::string>& arguments) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, on_signal);
+  handle_ending_signals(on_signal);
   std::signal(SIGCHLD, SIG_DFL);  // who ignores it is not told how children ended, and what starts this may
   return Launch(processes, arguments).wait();
 }

@@ -126,7 +126,7 @@ void on_early_interrupt(int signal) { ::_exit(exit_code_of_signal(signal)); }
 }  // namespace motet
 
 int main(int count, char** values) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, motet::on_early_interrupt);
+  motet::handle_ending_signals(motet::on_early_interrupt);
   int code;
   try {
     code = motet::run({values, values + count});

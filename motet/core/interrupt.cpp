@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <iterator>
-
 #include "motet/core/error.h"
 
 namespace motet {
@@ -21,30 +19,32 @@ void say_and_end_on_signal(int signal) {
   end_on_signal(signal);
 }
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-
 }  // namespace
 
-void install_interrupt_handler() {
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESETHAND;  // the second signal finds the default action, which ends the process
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+void handle_ending_signals(void (*handler)(int signal), int flags) {
+  for (const int signal : kEndingSignals) {
+    struct sigaction action = {};
+    sigaction(signal, nullptr, &action);
+    if (signal == SIGHUP && action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = handler, action.sa_flags = flags;
+    sigaction(signal, &action, nullptr);
+  }
 }
 
-void let_next_signal_end() {
-  for (const int signal : kSignals) std::signal(signal, end_on_signal);
-}
+// The second signal finds the default action, which ends the process.
+void install_interrupt_handler() { handle_ending_signals(on_signal, SA_RESETHAND); }
+
+void let_next_signal_end() { handle_ending_signals(end_on_signal); }
 
 InterruptEnds::InterruptEnds(bool says) {
   check_interrupt();
-  struct sigaction action = {};
-  action.sa_handler = says ? say_and_end_on_signal : end_on_signal;
-  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
+  for (size_t i = 0; i < std::size(kEndingSignals); ++i) sigaction(kEndingSignals[i], nullptr, &before_[i]);
+  handle_ending_signals(says ? say_and_end_on_signal : end_on_signal);
 }
 
 InterruptEnds::~InterruptEnds() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  for (size_t i = 0; i < std::size(kEndingSignals); ++i) sigaction(kEndingSignals[i], &before_[i], nullptr);
 }
 
 void resume_after_interrupt() {

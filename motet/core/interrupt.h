@@ -1,16 +1,23 @@
-// Ctrl-C, SIGTERM and SIGUSR1 (which batch systems send before the end): a flag that long work looks at.
+// Signals that ask a program to end: a flag that long work looks at.
 #pragma once
 #include <csignal>
+#include <iterator>
 
 namespace motet {
 
-// From here on the first SIGINT, SIGTERM or SIGUSR1 sets the flag, and a second one of the same kind ends the process.
+// Ctrl-C, what systems send, what batch systems send before that, and what a terminal that closes sends.
+inline constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+
+// All of them go to `handler`, with flags of sigaction; but SIGHUP stays ignored where it is (nohup).
+void handle_ending_signals(void (*handler)(int signal), int flags = 0);
+
+// From here on the first of them sets the flag, and a second one of the same kind ends the process.
 void install_interrupt_handler();
 
-// From here on the next signal of any of the three ends the process, whatever the first one was.
+// From here on the next one of any kind ends the process, whatever the first one was.
 void let_next_signal_end();
 
-// What a shell reports of a program that this signal ended: 130 for SIGINT, 143 for SIGTERM, 138 for SIGUSR1.
+// What a shell reports of a program that this signal ended: 130 for SIGINT, 143 SIGTERM, 138 SIGUSR1, 129 SIGHUP.
 constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 
 // Whether the flag is set. Cheap, callable from any thread.
@@ -35,7 +42,7 @@ class InterruptEnds {
   InterruptEnds(const InterruptEnds&) = delete;
 
  private:
-  struct sigaction before_[3];
+  struct sigaction before_[std::size(kEndingSignals)];
 };
 
 // Throws Interrupted when the flag is set.

@@ -9,9 +9,10 @@ namespace motet {
 namespace {
 
 TEST(Interrupt, TheFirstSignalSetsTheFlag) {
-  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 138}}) {
+  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 138}, {SIGHUP, 129}}) {
     EXPECT_EXIT(
         {
+          std::signal(signal, SIG_DFL);  // as nobody ignores it who runs these tests
           install_interrupt_handler();
           check_interrupt();
           const bool before = interrupted();
@@ -42,9 +43,10 @@ TEST(Interrupt, ResumedWorkIsInterruptedAnew) {
 }
 
 TEST(Interrupt, WhereALibraryWaitsTheFirstSignalEndsTheProcess) {
-  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 138}})
+  for (const auto& [signal, wanted] : {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 138}, {SIGHUP, 129}})
     EXPECT_EXIT(
         {
+          std::signal(signal, SIG_DFL);
           install_interrupt_handler();
           const InterruptEnds at_once(true);
           std::raise(signal);
@@ -73,6 +75,24 @@ TEST(Interrupt, WhereALibraryWaitsTheFirstSignalEndsTheProcess) {
         ::_exit(thrown ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
+}
+
+// nohup starts a program that outlives its terminal.
+TEST(Interrupt, AHangupThatIsIgnoredStaysSo) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);
+        install_interrupt_handler();
+        std::raise(SIGHUP);
+        {
+          const InterruptEnds at_once(true);
+          std::raise(SIGHUP);
+        }
+        let_next_signal_end();
+        std::raise(SIGHUP);
+        ::_exit(interrupted() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST(Interrupt, TheSecondSignalEndsTheProcess) {

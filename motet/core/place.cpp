@@ -122,6 +122,9 @@ Place place_of(const Variables& variables) {
     out.local_size = local_size_of(read, l.local_size, out);
     break;
   }
+  if (const char* const size = kLaunchers[0].sizes[0];
+      out.launcher.empty() && read.has(size) && read.number(size, 1, kMostProcesses) > 1)
+    fail(size, " is set without ", kLaunchers[0].rank, ", want both or neither");
   if (out.size == 1) return {};
   const char* list = read.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST";
   const bool nodes = out.launcher == "Slurm" && read.has(list);

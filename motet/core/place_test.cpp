@@ -105,6 +105,10 @@ TEST(Place, WithoutLocalNumbersAllAreOfThisMachine) {
 
 TEST(Place, HalfOfItIsRefused) {
   EXPECT_EQ(message_of<Error>([] { place({{"RANK", "1"}}); }), "RANK is set without WORLD_SIZE, want both or neither");
+  EXPECT_EQ(message_of<Error>([] { place({{"WORLD_SIZE", "2"}}); }),
+            "WORLD_SIZE is set without RANK, want both or neither");
+  EXPECT_EQ(place({{"WORLD_SIZE", "1"}}).size, 1);
+  EXPECT_EQ(place({{"WORLD_SIZE", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}).size, 3);
   EXPECT_EQ(message_of<Error>([] { place({{"RANK", "2"}, {"WORLD_SIZE", "2"}}); }),
             "RANK is '2', want a number from 0 to 1");
   EXPECT_EQ(message_of<Error>([] { place({{"RANK", "1x"}, {"WORLD_SIZE", "2"}}); }),

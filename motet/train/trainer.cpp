@@ -84,8 +84,6 @@ std::vector<Tensor> learned_parameters(const ModelImpl& model) {
   return all;
 }
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-
 // Whether a step that took the run from one part of its budget to another passed the end of a tenth.
 bool passed_a_tenth(double before, double now) {
   const auto tenths = [](double part) { return std::floor((part + 1e-9) * static_cast<double>(kTimesInARun)); };
@@ -211,12 +209,12 @@ void Trainer::take_numbers(StepRecord& record, const Tensor& loss, const Tensor&
   if (processes_->alone()) return;
   // What all have to know before they go on.
   std::vector<double> told{record.loss};
-  for (const int signal : kSignals) told.push_back(interrupt_signal() == signal);
+  for (const int signal : kEndingSignals) told.push_back(interrupt_signal() == signal);
   const Tensor all = at::tensor(told, at::kDouble);
   processes_->sum(all);
   record.loss = all[0].item<double>();
-  for (size_t i = 0; i < std::size(kSignals); ++i)
-    if (all[static_cast<int64_t>(i) + 1].item<double>() > 0) stop_signal_ = kSignals[i];
+  for (size_t i = 0; i < std::size(kEndingSignals); ++i)
+    if (all[static_cast<int64_t>(i) + 1].item<double>() > 0) stop_signal_ = kEndingSignals[i];
 }
 
 void Trainer::check_stop() const {
