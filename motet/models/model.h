@@ -85,9 +85,9 @@ class ModelImpl : public torch::nn::Module {
   std::string first_non_finite(const Tensor& ids_BT, const Tensor& documents_BT = {});
 
   /// Makes the model ready for inference: matrices of linear layers, of the embedding and of DCMHA's generator in this
-  /// type, on the CPU in one piece of memory, and what mechanisms lay out for few rows. From then on nothing writes the model, so that
-  /// threads may share it, until train() or to() drops that form again (layers/preparable.h). Matrices that are kept in
-  /// this type already stay as they are. Throws Error unless the parameters are float32.
+  /// type, on the CPU in one piece of memory, and what mechanisms lay out for few rows. From then on nothing writes the
+  /// model, so that threads may share it, until train() or to() drops that form again (layers/preparable.h). Matrices
+  /// that are kept in this type already stay as they are. Throws Error unless the parameters are float32.
   void prepare(WeightType = WeightType::float32);
   /// The same of the matrices alone: what is computed is otherwise what evaluation in training computes, to the bit.
   void keep_matrices(WeightType);

@@ -161,7 +161,10 @@ Maps cuda_dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const cuda::Step
 const KernelTable& dcmha_maps_table() { return dcmha_maps_kernels().names(); }
 
 std::vector<DcmhaMaps> ops::dcmha_maps(const Tensor& x, const DcmhaGenerator& by, const char* kernel) {
-  for (const auto& [name, t] : {std::pair("rows", by.rows_XC.values_NK), {"scale", by.rows_XC.scale_N}, {"up", by.up_QKM}, {"up_rows", by.up_rows_PMK}})
+  for (const auto& [name, t] : {std::pair("rows", by.rows_XC.values_NK),
+                                {"scale", by.rows_XC.scale_N},
+                                {"up", by.up_QKM},
+                                {"up_rows", by.up_rows_PMK}})
     check_device("dcmha_maps", t, name, x);
   TORCH_CHECK_VALUE(x.dim() == 3 && by.rows_XC.values_NK.size(1) == x.size(2), "dcmha_maps: x has shape ", x.sizes(),
                     " and the generator's rows ", by.rows_XC.values_NK.sizes(), ", want [B,T,C] and [X,C]");

@@ -87,7 +87,8 @@ void Composer::prepare(Prepared what, WeightType type, WeightArena& arena) {
     if (!generates(key)) continue;
     DcmhaGenerator made = generator(key);
     made.rows_XC = kept_in(type, made.rows_XC.values_NK, arena);
-    if (what == Prepared::all && made.maps && sizes_.groups == 1) made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
+    if (what == Prepared::all && made.maps && sizes_.groups == 1)
+      made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
     prepared_[key] = made;
   }
 }
