@@ -263,7 +263,7 @@ def chats():
     user = {"role": "user", "content": "  Hello there \n"}
     answer = {"role": "assistant", "content": "Hi! {{ not a tag }} caf\u00e9"}
     system = {"role": "system", "content": "Be brief."}
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"x": {"type": "int"}, "none": {}, "list": [1, 2], "properties": {"p": {"type": ["string", "null"]}, "q": {"type": "object", "additionalProperties": {"type": "integer"}}}}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"x": {"type": "int"}, "none": {}, "list": [1, 2], "properties": {"p": {"type": ["string", "number"]}, "q": {"type": "object", "additionalProperties": {"type": "integer"}}}}}}
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1, "y": "z"}}}]}
     for messages in ([user], [user, answer], [user, answer, user], [system, user], [system, user, answer, user], [answer], [user, user], [user, call]):
         for prompt in (True, False):

@@ -17,7 +17,7 @@ using testing::TemporaryFolder;
 
 class Evaluate : public ::testing::Test {
  protected:
-  Evaluate() : model(testing::fresh(testing::tiny({}, {}, 256, 64))) {
+  Evaluate() : model(testing::fresh(testing::tiny({}, {}, 300, 64))) {
     std::string lines;
     for (int i = 0; i < 11; ++i)
       lines += json{{"query", "Question " + std::string(static_cast<size_t>(i % 4), 'x')},
