@@ -94,12 +94,14 @@ def test_inspect_shows_the_same_model(small):
     assert narrow["stored.I8"] + narrow["stored.F32"] == model["stored.F32"] == model["parameters"]
 
 
-def test_weights_by_hand_are_widened(small):
-    """To the numbers that the bits stand for, which are not those of the source; and 16 bits are not 8."""
-    model, narrow = small
+@pytest.mark.parametrize("pair, apart", [("mha", 1e-6), ("dcmha", 1e-3)], indirect=["pair"])
+def test_weights_by_hand_are_widened(pair, apart):
+    """To the numbers that the bits stand for, which are not those of the source; and 16 bits are not 8. DCMHA's generator is
+    stored as it was, and rounded as it is loaded."""
+    model, narrow = pair
     score = lambda folder, *more: json.loads(run("eval", "-m", folder, *more, TEXT, "--json").stdout)[0]["nats_per_token"]  # noqa: E731
     nats = {kind: score(narrow, "--weights", kind) for kind in ("auto", "int8", "float32", "bfloat16")}
-    assert nats["auto"] == nats["int8"] == pytest.approx(nats["float32"], abs=1e-6)
+    assert nats["auto"] == nats["int8"] == pytest.approx(nats["float32"], abs=apart)
     assert len({nats["float32"], nats["bfloat16"], score(model)}) == 3
     assert score(narrow, "--dtype", "float64", "--weights", "float32") == pytest.approx(nats["float32"], abs=1e-6)
     assert "--dtype: bfloat16 of weights in int8, want float32 or --weights float32" in refused(2, "eval", "-m", narrow, "--dtype", "bfloat16", TEXT)
