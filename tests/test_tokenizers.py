@@ -345,20 +345,47 @@ def test_added_tokens_beside_a_sentencepiece_model_are_those_of_transformers(fil
         assert message in refused(1, "tokenize", "-m", folder, "-p", "ab")
 
 
-def test_added_tokens_beside_vocab_json_are_those_of_transformers(trained, tmp_path):
+MERGES_CLASSES = [
+    {"tokenizer_class": "GPT2Tokenizer"},
+    {"tokenizer_class": "GPT2TokenizerFast", "add_bos_token": True},
+    {"tokenizer_class": "CodeGenTokenizer"},
+    {"add_bos_token": True, "add_eos_token": True, "eos_token": "<|endoftext|>"},
+    {"tokenizer_class": "Qwen2Tokenizer", "add_bos_token": True},
+    {"tokenizer_class": "Qwen2TokenizerFast", "bos_token": None, "eos_token": "<|im_end|>"},
+]
+
+
+@pytest.mark.parametrize("own", MERGES_CLASSES, ids=lambda own: " ".join(map(str, own.values())))
+def test_added_tokens_beside_vocab_json_are_those_of_transformers(own, trained, tmp_path):
     transformers = pytest.importorskip("transformers")
     model = json.loads(trained.read_text())["model"]
     (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
     (tmp_path / "merges.txt").write_text("".join(" ".join(merge) + "\n" for merge in model["merges"]))
     added, config = ADDED_FILES["list"](len(model["vocab"]))
     (tmp_path / "added_tokens.json").write_text(json.dumps(added))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer", **config}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, **own}))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    texts = ["To be<|im_start|>or <tool> not", "<|endoftext|>a", *hard_texts(500, 7)]
+    texts = ["To be<|im_start|>or <tool> not", "<|endoftext|>a", "e\u0301 12345 I'LL\n\nx", *hard_texts(500, 7)]
     for path in (tmp_path, tmp_path / "merges.txt"):
         for text, row in zip(texts, described(path, texts)):
             assert row["ids"] == reference.encode(text, add_special_tokens=False), ascii(text)
+        for text, row in zip(texts[:9], described(path, texts[:9], "--add-special")):
+            assert row["ids"] == reference.encode(text), ascii(text)
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"tokenizer_class": "RobertaTokenizerFast"}, "vocab.json and merges.txt of tokenizer_class 'RobertaTokenizer' are not read, want GPT2Tokenizer, CodeGenTokenizer or Qwen2Tokenizer, or a tokenizer.json"),
+        ({"add_prefix_space": True}, "add_prefix_space is true, want false beside vocab.json, or a tokenizer.json"),
+    ],
+)
+def test_merges_that_transformers_would_read_otherwise_are_refused(config, message, tmp_path):
+    (tmp_path / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2}))
+    (tmp_path / "merges.txt").write_text("a b\n")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert f"tokenizer_config.json: {message}" in refused(1, "tokenize", "-m", tmp_path, "-p", "ab")
 
 
 @pytest.mark.parametrize(
@@ -439,19 +466,21 @@ def test_tokenize_refuses_in_one_line(trained, tmp_path):
     assert "--prompt" in refused(2, *train, "-p", "x")
     assert "the text is empty" in refused(1, *train, stdin="")
     assert not out.exists()
+    before = trained.read_bytes()
+    assert f"--out: {trained} exists, want a new file" in refused(2, "tokenize", "--train", "--vocab-size", "300", "--out", trained, stdin="x")
+    assert trained.read_bytes() == before
 
 
-def test_ctrl_c_is_not_the_end_of_the_input(trained, tmp_path):
-    kept = tmp_path / "kept.json"
-    kept.write_bytes(trained.read_bytes())
-    for arguments in (["--train", "--vocab-size", "300", "--out", kept], ["-m", "bytes"], ["-m", "bytes", "--lines"]):
+def test_ctrl_c_is_not_the_end_of_the_input(tmp_path):
+    new = tmp_path / "new.json"
+    for arguments in (["--train", "--vocab-size", "300", "--out", new], ["-m", "bytes"], ["-m", "bytes", "--lines"]):
         process = subprocess.Popen([MOTET, "tokenize", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env=environment())  # fmt: skip
         wait_until_reading(process)
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)
         assert process.returncode == 130 and out == b"" and b"interrupted" in error, (arguments, error)
-    assert kept.read_bytes() == trained.read_bytes()
+    assert not new.exists()
 
 
 def wait_until_reading(process):

@@ -58,6 +58,7 @@ struct TemplateNode {
   std::vector<std::string> names = {};
   bool negated = false;  // test
   bool counts = false;   // loop: its body names `loop`
+  bool tuple = false;    // list: in parentheses
   bool calls = false;    // an expression below calls what may be a macro
   int line = 1;
   int depth = 1;  // of the tree below

@@ -82,7 +82,7 @@ class TemplateParser {
 
   void open_piece() {
     tokens_ = template_tokens(pieces_[piece_], where_);
-    token_ = 0, safes_ = 0;
+    token_ = 0, safes_ = 0, tuples_ = 0;
     line_ = pieces_[piece_].line;
   }
 
@@ -213,10 +213,11 @@ class TemplateParser {
       out->names.push_back(take_name());
     } while (take(","));
     if (!take_word("in")) stop("'for' lacks 'in'");
-    out->parts.push_back(no_ternary(0));
+    out->parts.push_back(as_list(no_ternary(0)));
     TemplateNodePtr filter, otherwise;
     if (take_word("if")) filter = expression(0);
     if (take_word("recursive")) stop("'recursive' is not supported");
+    const bool unpacked = out->names.size() > 1 && unpack(*out->parts[0]);
     finish();
     ++piece_;
     ++loops_;
@@ -232,6 +233,7 @@ class TemplateParser {
     }
     finish();
     out->counts = mentions(*body, "loop");
+    if (unpacked && out->counts) stop("a loop over tuples whose body has 'loop' is not supported");
     if (filter && out->counts && sets_for(*body, *filter)) stop_at_filter();
     if (filter && out->counts) filters_.emplace_back(filter.get(), out->line);
     out->parts.push_back(std::move(body));
@@ -258,14 +260,29 @@ class TemplateParser {
       return out;
     }
     out->parts.push_back(expression(0));
+    if (several) out->parts[0] = as_list(std::move(out->parts[0]));
     if (several && is(",")) {
       out->parts[0] = make_with(Kind::list, "", std::move(out->parts[0]));
       while (take(",")) out->parts[0]->parts.push_back(expression(0));
       out->parts[0] = measured(std::move(out->parts[0]));
     }
-    if (is(",")) stop("tuples are not supported");
+    if (is(",")) stop_at_tuple();
     finish();
     return out;
+  }
+
+  // A tuple where a list of its items does the same.
+  TemplateNodePtr as_list(TemplateNodePtr of) {
+    tuples_ -= of->tuple;
+    of->tuple = false;
+    return of;
+  }
+  // Whether a list has tuples, whose items alone a loop of several names sees.
+  bool unpack(Node& list) {
+    bool some = false;
+    if (list.kind != Kind::list) return some;
+    for (TemplateNodePtr& item : list.parts) some = some || item->tuple, item = as_list(std::move(item));
+    return some;
   }
 
   // ---- expressions, the loosest first
@@ -305,6 +322,7 @@ class TemplateParser {
     }
     if (out->names.empty()) return std::move(out->parts[0]);
     if (out->names.size() > 1) return measured(std::move(out));
+    if (out->names[0].ends_with("in")) out->parts[1] = as_list(std::move(out->parts[1]));
     return make_with(Kind::binary, out->names[0], std::move(out->parts[0]), std::move(out->parts[1]));
   }
   std::string take_comparison() {
@@ -375,10 +393,13 @@ class TemplateParser {
         break;
     }
     if (token.text == "(") {
+      if (take(")")) return tuple(std::move(out));
       TemplateNodePtr inner = expression(depth + 1);
-      if (is(",")) stop("tuples are not supported");
+      if (take(")")) return inner;
+      out->parts.push_back(std::move(inner));
+      while (take(",") && !is(")")) out->parts.push_back(expression(depth + 1));
       expect(")");
-      return inner;
+      return tuple(std::move(out));
     }
     if (token.text == "[") {
       out->kind = Kind::list;
@@ -402,6 +423,13 @@ class TemplateParser {
     }
     stop(token.kind == TokenKind::end ? "an expression ends too early"
                                       : "the sign " + quote(token.text) + " begins no expression");
+  }
+
+  TemplateNodePtr tuple(TemplateNodePtr of) {
+    of->kind = Kind::list;
+    of->tuple = true;
+    ++tuples_;
+    return measured(std::move(of));
   }
 
   // .name [at] [a:b:c] (arguments)
@@ -489,6 +517,10 @@ class TemplateParser {
            (token.kind != TokenKind::name || std::ranges::find(others, token.text) == others.end());
   }
 
+  [[noreturn]] void stop_at_tuple() {
+    stop("a tuple is only supported behind 'in', as a 'set' of several names and in the list of a loop of several");
+  }
+
   [[noreturn]] void stop_at_filter() { stop("a loop's filter of what a body with 'loop' sets is not supported"); }
 
   // What + joins with such a text is escaped as HTML.
@@ -513,6 +545,7 @@ class TemplateParser {
   }
   void finish() {
     if (tokens_[token_].kind != TokenKind::end) stop(quote(tokens_[token_].text) + " is too much");
+    if (tuples_ > 0) stop_at_tuple();
   }
 
   const std::string& where_;
@@ -520,9 +553,9 @@ class TemplateParser {
   size_t piece_ = 0;
   std::vector<TemplateToken> tokens_;
   size_t token_ = 0;
-  int line_ = 1, loops_ = 0, macros_ = 0, safes_ = 0;  // safes_: of a tag
-  std::set<std::string> set_in_macros_;                // namespaces
-  std::vector<std::pair<const Node*, int>> filters_;   // of loops that count, and their lines
+  int line_ = 1, loops_ = 0, macros_ = 0, safes_ = 0, tuples_ = 0;  // the last two of a tag
+  std::set<std::string> set_in_macros_;                             // namespaces
+  std::vector<std::pair<const Node*, int>> filters_;                // of loops that count, and their lines
 };
 
 }  // namespace

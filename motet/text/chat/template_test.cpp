@@ -155,7 +155,16 @@ TEST(ChatTemplate, ValuesThatWouldBeOthersAreRefused) {
   EXPECT_EQ(ChatTemplate("{{ ('a'|safe ~ '>' ~ ('b'|safe if l)) + '<' }}").render({{"l", {1}}}), "a>b<");
   EXPECT_EQ(ChatTemplate("{{ l|join('>')|safe|safe }}{{ '<'|safe if l else 'x' }}").render({{"l", {1, 2}}}), "1>2<");
   EXPECT_EQ(refused("{% set x, y = [1] %}"), "t: line 1: a 'set' of 2 names got '[1]'");
-  EXPECT_EQ(refused("{% set x = 1, 2 %}"), "t: line 1: tuples are not supported");
+  for (const char* of :
+       {"{% set x = 1, 2 %}", "{% set x = (1, 2) %}", "{{ (1,) }}", "{{ ((1, 2),)[0] }}", "{{ l == () }}",
+        "{{ l in ([1], (1, 2)) }}", "{{ (1, 2) in l }}", "{% for x in [(1, 2)] %}{% endfor %}",
+        "{% for x, y in [((1, 2), 3)] %}{% endfor %}", "{% if (1, 2) %}{% endif %}"})
+    EXPECT_EQ(refused(of),
+              "t: line 1: a tuple is only supported behind 'in', as a 'set' of several names and in the list of a "
+              "loop of several")
+        << of;
+  EXPECT_EQ(refused("{% for x, y in [(1, 2)] %}{{ loop.index }}{% endfor %}"),
+            "t: line 1: a loop over tuples whose body has 'loop' is not supported");
   EXPECT_EQ(refused("{{ 'a\\\nb' }}"), "t: line 1: the escape '\\\\n' is not supported");
   const std::string space = "{% set ns = namespace(a=1) %}",
                     members = "t: line 1: a namespace is only supported by its members, as in ns.name";
@@ -166,6 +175,19 @@ TEST(ChatTemplate, ValuesThatWouldBeOthersAreRefused) {
   EXPECT_EQ(ChatTemplate(space + "{{ ns is defined }}{% set ns.items = 2 %}{{ ns.items }}{{ ns['a'] }}")
                 .render(Json::object()),
             "True21");
+}
+
+TEST(ChatTemplate, TuplesStandWhereAListDoesTheSame) {
+  const auto shows = [](const std::string& source, const std::string& text) {
+    EXPECT_EQ(ChatTemplate(source).render({{"r", "user"}}), text) << source;
+  };
+  shows("{{ r in ('user', 'tool') }}{{ r not in ('a', 'b',) }}{{ r in ('a',) }}{{ r in () }}", "TrueTrueFalseFalse");
+  shows("{{ 'use' in ('user') }}{{ 'use' in ('user',) }}{{ not r in (r, 1) or r in ((r, 2)) }}", "TrueFalseTrue");
+  shows("{% for x in ('a', 'b') %}{{ loop.index }}{{ x }}{% else %}-{% endfor %}", "1a2b");
+  shows("{% for x in () %}{{ x }}{% else %}-{% endfor %}", "-");
+  shows("{% for k, v in [('a', 1), ('b', 2)] if v > 1 %}{{ k }}{{ v }}{% endfor %}", "b2");
+  shows("{% for k, v in (('a', 1), ['b', 2]) %}{{ k }}{{ v }}{% endfor %}", "a1b2");
+  shows("{% set a, b = ('x', r) %}{{ a }}{{ b }}{{ r if r in (a, b) else '-' }}", "xuseruser");
 }
 
 // As transformers' environment of jinja2 3.1.

@@ -83,11 +83,30 @@ AddedFiles read_added_files(const fs::path& folder) {
   return out;
 }
 
-void set_tokens_around(TokenizerVectors& vectors, const AddedFiles& added) {
-  for (const auto& [role, otherwise, id] : {std::tuple("bos", "<s>", &vectors.bos), {"eos", "</s>", &vectors.eos}}) {
+TokenizerClass class_of_merges(const AddedFiles& added) {
+  static const std::map<std::string, TokenizerClass> kClasses = {
+      {"GPT2Tokenizer", {"gpt-2", nullptr, "<|endoftext|>", "<|endoftext|>"}},
+      {"CodeGenTokenizer", {"gpt-2", nullptr, "<|endoftext|>", "<|endoftext|>"}},
+      {"Qwen2Tokenizer", {"qwen2", {{"type", "NFC"}}, "", "<|endoftext|>"}},
+  };
+  const json given = added.config.value("tokenizer_class", json("GPT2Tokenizer"));
+  std::string name = given.is_string() ? given.get<std::string>() : given.dump();
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  const auto found = kClasses.find(name);
+  if (found == kClasses.end())
+    fail(added.config_where, ": vocab.json and merges.txt of tokenizer_class ", quote(name),
+         " are not read, want GPT2Tokenizer, CodeGenTokenizer or Qwen2Tokenizer, or a tokenizer.json");
+  if (bool_field(added.config, "add_prefix_space", false, added.config_where))
+    fail(added.config_where, ": add_prefix_space is true, want false beside vocab.json, or a tokenizer.json");
+  return found->second;
+}
+
+void set_tokens_around(TokenizerVectors& vectors, const AddedFiles& added, const TokenizerClass& of) {
+  for (const auto& [role, otherwise, id] : {std::tuple("bos", of.bos, &vectors.bos), {"eos", of.eos, &vectors.eos}}) {
     if (!bool_field(added.config, text("add_", role, "_token").c_str(), false, added.config_where)) continue;
     std::string name = content_of(added.config.value(text(role, "_token"), json()));
     if (name.empty()) name = otherwise;
+    if (name.empty()) continue;
     const auto found = std::ranges::find(vectors.tokens, name);
     if (found == vectors.tokens.end())
       fail(added.config_where, ": add_", role, "_token is true and ", role, "_token is ", quote(name),

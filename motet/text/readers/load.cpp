@@ -18,12 +18,15 @@ namespace fs = std::filesystem;
 
 constexpr size_t kFewPieces = 1000;
 
-// GPT-2's two files: ids of pieces, and merges behind a line "#version".
+// Ids of pieces, and merges behind a line "#version": GPT-2's two files, and those of its kin in transformers.
 std::unique_ptr<Tokenizer> read_gpt2(const fs::path& vocabulary_path, const fs::path& merges_path) {
   const std::string where = vocabulary_path.string();
   const nlohmann::json vocabulary = read_json(where);
   if (!vocabulary.is_object()) fail(where, ": no object of pieces and ids");
-  TokenizerVectors vectors{.kind = "gpt2", .pre = "gpt-2"};
+  AddedFiles added;  // OpenAI's files have none
+  if (vocabulary_path.filename() == "vocab.json") added = read_added_files(vocabulary_path.parent_path());
+  const TokenizerClass of = class_of_merges(added);
+  TokenizerVectors vectors{.kind = "gpt2", .pre = of.pre};
   vectors.tokens.resize(vocabulary.size());
   for (const auto& [piece, id] : vocabulary.items()) {
     if (!id.is_number_integer() || id < 0 || id >= vocabulary.size() || !vectors.tokens[id.get<size_t>()].empty()) {
@@ -44,9 +47,13 @@ std::unique_ptr<Tokenizer> read_gpt2(const fs::path& vocabulary_path, const fs::
     if (!row.empty() && !(line == 0 && row.starts_with("#version"))) vectors.merges.emplace_back(row);
     begin = end + 1;
   }
+  set_tokens_around(vectors, added, of);
   auto tokenizer = tokenizer_from_vectors(vectors, merges_path.string());
-  if (vocabulary_path.filename() != "vocab.json") return tokenizer;  // OpenAI's files, not those of transformers
-  const AddedFiles added = read_added_files(vocabulary_path.parent_path());
+  if (!of.normalizer.is_null()) {
+    nlohmann::json value = tokenizer->to_json();
+    value["normalizer"] = of.normalizer;
+    tokenizer = tokenizer_from_json(value, merges_path.string());
+  }
   return added.tokens.empty() ? std::move(tokenizer) : with_added(*tokenizer, added);
 }
 
