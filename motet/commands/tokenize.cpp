@@ -225,6 +225,7 @@ int train(const json& request) {
   for (const char* name : {"prompt", "model"})
     if (request.contains(name)) fail_usage("--", name, ": has no meaning with --train, want files or standard input");
   const std::string out = request.value("out", "tokenizer.json");
+  if (std::filesystem::exists(out)) fail_usage("--out: ", out, " exists, want a new file");
   std::vector<std::string> paths = paths_of(request);
   if (paths.empty()) paths = {"-"};
   for (const std::string& path : paths)

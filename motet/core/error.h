@@ -23,7 +23,7 @@ class UsageError : public Error {
   int exit_code() const override { return 2; }
 };
 
-// The user pressed Ctrl-C (exit code 130), or the process was asked to end (SIGTERM, 143; SIGUSR1, 138).
+// The user pressed Ctrl-C (exit code 130), or the process was asked to end (SIGHUP, 129; SIGTERM, 143; SIGUSR1, 138).
 class Interrupted : public Error {
  public:
   using Error::Error;

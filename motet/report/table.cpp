@@ -92,9 +92,13 @@ std::string csv_field(const std::string& field) {
   return out + "\"";
 }
 
-// Text as JSON has it, so that the file is UTF-8.
+// Text as JSON has it, so that the file is UTF-8; numbers that JSON has not as inf, -inf and nan.
 std::string csv_value(const nlohmann::json& value) {
   std::string storage;
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const auto number = value.get<double>();
+    return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+  }
   if (value.is_string()) return std::string(valid_utf8(value.get_ref<const std::string&>(), storage));
   return value.is_null() ? "" : value.dump();
 }

@@ -50,6 +50,13 @@ TEST(Table, CsvHasExactValuesAndQuotes) {
   EXPECT_EQ(render(example(), TableFormat::csv), "mechanism,loss_nats\nmha,1.5\n\"a|b,\"\"c\"\"\",\n");
 }
 
+TEST(Table, CsvHasNumbersThatJsonLacks) {
+  const Table table = {.columns = {{.name = "a"}, {.name = "b"}, {.name = "c"}},
+                       .rows = {{{"", HUGE_VAL}, {"", -HUGE_VAL}, {"", std::nan("")}}}};
+  EXPECT_EQ(render(table, TableFormat::csv), "a,b,c\ninf,-inf,nan\n");
+  EXPECT_EQ(render(table, TableFormat::jsonl), "{\"a\":null,\"b\":null,\"c\":null}\n");
+}
+
 TEST(Table, JsonIsAListAndJsonlALineEach) {
   EXPECT_EQ(
       render(example(), TableFormat::json),

@@ -62,6 +62,8 @@ GoldenFile::GoldenFile(const SafetensorsFile& stored, at::ScalarType type, at::D
     if (std::ranges::find(kRoles, kind) == std::end(kRoles)) said.refuse(joined(kRoles));
     if (!stored.find(name)) fail("tensor ", quote(name), " with the role ", quote(kind), " is missing");
   }
+  for (const TensorView& view : stored.tensors())
+    if (!roles_.contains(view.name)) fail("tensor ", quote(view.name), " has no role, want one of ", joined(kRoles));
   if (!names_with_role("grad").empty() || stored.metadata().contains("grad_of"))
     grad_of_ = Spec(metadata(stored, "grad_of"), "grad_of").word();
   for (const char* role : {"input", "weight", "bias"})

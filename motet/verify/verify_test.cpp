@@ -287,6 +287,9 @@ TEST(Verify, DamagedFileGetsOneLine) {
   misspelt.change("roles", [](json& all) { all["grad.v"] = "gradient"; });
   EXPECT_EQ(complaint(misspelt),
             "roles.grad.v is 'gradient', want input, weight, bias, table, mask, cotangent, output, mid, grad");
+  misspelt.change("roles", [](json& all) { all.erase("grad.v"); });
+  EXPECT_EQ(complaint(misspelt),
+            "tensor 'grad.v' has no role, want one of input, weight, bias, table, mask, cotangent, output, mid, grad");
   Copy bare("plain_mha.safetensors");
   bare.metadata.erase("spec");
   EXPECT_EQ(complaint(bare), "the metadata has no 'spec', so this is no golden file");
