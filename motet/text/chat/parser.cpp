@@ -260,11 +260,12 @@ class TemplateParser {
       return out;
     }
     out->parts.push_back(expression(0));
-    if (several) out->parts[0] = as_list(std::move(out->parts[0]));
     if (several && is(",")) {
       out->parts[0] = make_with(Kind::list, "", std::move(out->parts[0]));
       while (take(",")) out->parts[0]->parts.push_back(expression(0));
       out->parts[0] = measured(std::move(out->parts[0]));
+    } else if (several) {
+      out->parts[0] = as_list(std::move(out->parts[0]));
     }
     if (is(",")) stop_at_tuple();
     finish();

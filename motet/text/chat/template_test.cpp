@@ -158,7 +158,7 @@ TEST(ChatTemplate, ValuesThatWouldBeOthersAreRefused) {
   for (const char* of :
        {"{% set x = 1, 2 %}", "{% set x = (1, 2) %}", "{{ (1,) }}", "{{ ((1, 2),)[0] }}", "{{ l == () }}",
         "{{ l in ([1], (1, 2)) }}", "{{ (1, 2) in l }}", "{% for x in [(1, 2)] %}{% endfor %}",
-        "{% for x, y in [((1, 2), 3)] %}{% endfor %}", "{% if (1, 2) %}{% endif %}"})
+        "{% for x, y in [((1, 2), 3)] %}{% endfor %}", "{% if (1, 2) %}{% endif %}", "{% set x, y = (1,), 2 %}"})
     EXPECT_EQ(refused(of),
               "t: line 1: a tuple is only supported behind 'in', as a 'set' of several names and in the list of a "
               "loop of several")
