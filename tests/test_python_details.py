@@ -8,6 +8,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
 import torch  # noqa: E402
+from torch.utils import flop_counter  # noqa: E402
 
 import motet  # noqa: E402
 from motet import attention_interface  # noqa: E402
@@ -96,6 +97,48 @@ def test_none_says_nothing_of_what_is_seen(bias):
         torch.nn.init.normal_(module.relative_bias)
     x = torch.randn(1, 9, 16, dtype=torch.float64)
     torch.testing.assert_close(module(x, bias=None, documents=None), module(x))
+
+
+def test_a_layer_prints_its_options():
+    said = repr(motet.DCMHA(16, num_heads=2, layer=3, causal=False, where="post"))
+    assert "hidden_size=16, layer=3, causal=False, num_heads=2, where='post'" in said and "rank" not in said
+    assert "memory_size=8" in repr(motet.SoftmaxAttention(16, causal=False, memory_size=8))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("cls", [motet.SoftmaxAttention, motet.DCMHA, motet.DifferentialAttention, motet.CocaAttention])
+def test_a_trace_serves_other_lengths(cls):
+    layer = cls(16, num_heads=4)
+    traced = torch.jit.trace(layer, torch.randn(2, 5, 16))
+    x = torch.randn(3, 8, 16)
+    torch.testing.assert_close(traced(x), layer(x))
+
+
+# ---- what FlopCounterMode counts
+
+
+def counted(function):
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops()
+
+
+def test_plain_attention_counts_as_pytorchs_own():
+    q, k, v = (torch.randn(2, count, 4, 8, requires_grad=True) for count in (5, 7, 7))
+    heads = [(2, 4, count, 8) for count in (5, 7, 7)]
+    out = motet.composed_attention(q, k, v)
+    assert counted(lambda: motet.composed_attention(q, k, v, causal=True)) == flop_counter.sdpa_flop_count(*heads)
+    assert counted(out.sum().backward) == flop_counter.sdpa_backward_flop_count(heads[0], *heads)
+
+
+def test_each_part_of_a_mix_counts():
+    q, k, v = torch.randn(2, 5, 4, 8), torch.randn(2, 7, 4, 8), torch.randn(2, 7, 1, 3)
+    down, up, gate = torch.randn(2, 5, 3, 4), torch.randn(2, 5, 3, 4), torch.randn(2, 7, 4)
+    mixes = dict(pre_identity=True, pre_query_down=down, pre_query_up=up, pre_key_gate=gate, post_weight=torch.randn(4, 6))
+    have = counted(lambda: motet.composed_attention(q, k, v, **mixes))
+    assert have == 2 * 2 * 5 * 7 * (4 * 8 + 6 * 3 + 2 * 3 * 4 + 4 + 4 * 6)
+    pairs = counted(lambda: motet.composed_attention(q, k, v, pair_lambda=torch.tensor(0.5)))
+    assert pairs == 2 * 2 * 5 * 7 * (4 * 8 + 2 * 3 + 2)
 
 
 REFUSED = {

@@ -4,6 +4,7 @@ import inspect
 import torch
 
 import motet._library  # noqa: F401  registers torch.ops.motet
+import motet.flops  # noqa: F401  lets FlopCounterMode count it
 from motet.options import as_integer, nearest
 
 # The operator's own schema: the one place of its arguments and their defaults.

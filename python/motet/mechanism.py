@@ -288,6 +288,16 @@ class Mechanism(nn.Module):
         """Queries [B,T,Hs,D], likewise."""
         return self.rotary(q, positions, length)
 
+    def extra_repr(self):
+        """What print() shows beside the projections: the sizes, and options that are not at their defaults."""
+        said = {"hidden_size": self.hidden_size, "layer": self.layer, "causal": self.causal}
+        if self.memory_size != self.hidden_size:
+            said["memory_size"] = self.memory_size
+        for option in options.table(self.mechanism):
+            if self.options[option.name] != option.default:
+                said[option.name] = self.options[option.name]
+        return ", ".join(f"{name}={value!r}" for name, value in said.items())
+
     def refuse(self, name, value, want):
         raise ValueError(f"{type(self).__name__}: {name} is {value}, want {want}")
 
@@ -348,6 +358,8 @@ class Mechanism(nn.Module):
             positions = torch.arange(count, device=x.device)
         self._check_positions("positions", positions, x, count)
         length = count if length is None else length
+        if torch.jit.is_tracing():  # in which the sizes of tensors are tensors
+            length = int(length)
         if not isinstance(length, (int, torch.SymInt)) or isinstance(length, bool) or length < 0:
             self.refuse("length", repr(length), "a number of tokens")
         return positions, length
