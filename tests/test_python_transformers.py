@@ -187,6 +187,13 @@ def test_options_by_themselves_are_refused_at_loading(tmp_path):
         transformers.AutoConfig.from_pretrained(tmp_path, rope_theta=5.0, attention_options={"rope_base": 2.0})
 
 
+def test_a_name_that_nobody_knows_is_refused_at_loading(tmp_path):
+    huggingface.MotetForCausalLM(config()).save_pretrained(tmp_path)
+    for auto, cls in ((transformers.AutoModel, "MotetModel"), (transformers.AutoModelForCausalLM, "MotetForCausalLM")):
+        with pytest.raises(TypeError, match=f"^{cls}: unknown argument 'hiden_size'; nearest is 'hidden_size'$"):
+            auto.from_pretrained(tmp_path, hiden_size=4)
+
+
 # ---- decoding
 
 

@@ -51,6 +51,13 @@ class MotetPreTrainedModel(PreTrainedModel):
     _skip_keys_device_placement = [CACHE]
     _can_compile_fullgraph = True
 
+    def __init__(self, config, **unknown):
+        """Raises TypeError for what from_pretrained was given and neither transformers nor the configuration took."""
+        for name in unknown:
+            known = list(inspect.signature(MotetConfig).parameters)
+            raise TypeError(f"{type(self).__name__}: unknown argument {name!r}{nearest(name, known)}")
+        super().__init__(config)
+
     def _init_weights(self, module):
         if not initialize(module, self.config):
             super()._init_weights(module)
@@ -71,8 +78,8 @@ class MotetPreTrainedModel(PreTrainedModel):
 class MotetModel(MotetPreTrainedModel):
     """Token ids to hidden states behind the final norm: the trunk of both models, whose folders `motet` does not read."""
 
-    def __init__(self, config):
-        super().__init__(config)
+    def __init__(self, config, **unknown):
+        super().__init__(config, **unknown)
         config.check()
         self.embedding = Embedding(self, config)
         blocks = 1 if config.shared_layers else config.num_hidden_layers
@@ -192,8 +199,8 @@ class _ForTokens(MotetPreTrainedModel):
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
-    def __init__(self, config):
-        super().__init__(config)
+    def __init__(self, config, **unknown):
+        super().__init__(config, **unknown)
         if config.causal != self._causal:
             name = "MotetForCausalLM" if config.causal else "MotetForMaskedLM"
             raise ValueError(f"{type(self).__name__}: causal is {config.causal} in the configuration, want a {name}")
