@@ -11,6 +11,7 @@ import pytest
 
 import torch  # noqa: E402
 from torch.autograd import gradcheck  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 torch.ops.load_library(pathlib.Path(__file__).resolve().parent.parent / "build" / "libmotet_ops.so")
 MOTET = torch.ops.motet
@@ -339,6 +340,31 @@ def test_only_the_gradients_asked_for_are_made():
     given["pre_key_up"].requires_grad_()
     call(given)[0].sum().backward()
     assert [name for name, t in leaves(given).items() if t.grad is not None] == ["pre_key_up"]
+
+
+class Asked(TorchDispatchMode):
+    """Remembers of each call of the operator, below autograd, whether an input asks for a gradient: kernels are chosen so."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        named = named or {}
+        if function is attend.default:
+            given = (*arguments, *named.values())
+            self.calls.append(any(torch.is_tensor(value) and value.requires_grad for value in given))
+        return function(*arguments, **named)
+
+
+def test_a_parameter_asks_for_no_gradient_where_there_is_none():
+    given = problem(pre=["weight"], causal=True)
+    given["pre_weight"].requires_grad_()
+    with Asked() as asked:
+        call(given)
+        with torch.no_grad():
+            call(given)
+    assert asked.calls == [True, False]
 
 
 def test_lse_is_not_differentiable():

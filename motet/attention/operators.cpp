@@ -23,7 +23,8 @@ void run_attention(const c10::OperatorHandle&, Stack* stack) {
   const Problem p = checked_problem(a, "composed_attention");
   const c10::OptionalDeviceGuard guard(p.q_BTHD.device());
   // Below autograd no tensor says whether this call is recorded, but one that may be has an input that asks for it.
-  const bool trains = std::ranges::any_of(a.input, [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+  const bool trains = !c10::InferenceMode::is_enabled() &&
+                      std::ranges::any_of(a.input, [](const Tensor& t) { return t.defined() && t.requires_grad(); });
   Attended done = choose(p, trains ? Form::train : Form::attend, a.kernel).forward(p);
   torch::jit::push(*stack, done.out_BTHE.contiguous(), done.lse_BHT.contiguous());
 }
@@ -264,10 +265,13 @@ void batched_backward(const c10::OperatorHandle&, Stack*) {
 }
 
 void autograd_attention(const c10::OperatorHandle&, Stack* stack) {
-  const Arguments a = pop_arguments(*stack);
+  Arguments a = pop_arguments(*stack);
   std::vector<Tensor> inputs;
-  for (const Tensor& t : a.input)
-    if (t.defined()) inputs.push_back(t);
+  for (Tensor& t : a.input) {
+    if (!t.defined()) continue;
+    if (!at::GradMode::is_enabled() && t.requires_grad()) t = t.detach();  // a parameter that nobody asks here
+    inputs.push_back(t);
+  }
   refuse_transforms(inputs);
   const auto done = ComposedAttention::apply(at::TensorList(inputs), a);
   torch::jit::push(*stack, done[0], done[1]);
