@@ -122,7 +122,7 @@ std::vector<Diagnostic> Dcmha::diagnostics(const Tensor& x, const Queries& q, co
   return all;
 }
 
-// The authors' training code (JAX): README.md, Parameters.
+// The authors' training code (JAX); README.md has them in a table.
 void Dcmha::initialize_extras(const Streams& random) {
   Projected::initialize_extras(random);
   composer_.initialize(random);
