@@ -410,6 +410,7 @@ REFUSED = {
     "attention_mechanism is 'softmx', want one of coca,": lambda: motet.attention_layer(
         {**CONFIG, "attention_mechanism": "softmx"}, 0
     ),
+    "README.md is no JSON object, want the config.json": lambda: motet.attention_layer(ROOT / "README.md", 0),
     "the key attention_options is missing": lambda: motet.attention_layer({"attention_mechanism": "coca"}, 0),
     "num_kv_heads is 2, want 0": lambda: motet.TalkingHeadsAttention(16, num_kv_heads=2),
     "dynamic_weights is 'key', want 'none' while mixes is 'pre'": lambda: motet.TalkingHeadsAttention(
@@ -422,6 +423,12 @@ REFUSED = {
         X.view(1, 3, 4, 4), torch.zeros(1, 3, 3, 4), X.view(1, 3, 4, 4)
     ),
 }
+
+
+def test_a_folder_stands_for_its_config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    for place in (tmp_path, str(tmp_path / "config.json")):
+        assert motet.attention_layer(place, 1).options == motet.attention_layer(CONFIG, 1).options
 
 
 @pytest.mark.parametrize("words, call", REFUSED.items(), ids=range(len(REFUSED)))

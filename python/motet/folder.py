@@ -15,11 +15,23 @@ MODULES = {cls.mechanism: cls for cls in _CLASSES}  # by the engine's names
 
 
 def settings_of(config):
-    """The keys of a config.json: of a path, a dictionary, or an object with these attributes."""
+    """The keys of a config.json: of its path or its folder's, a dictionary, or an object with these attributes."""
     if hasattr(config, "attention_mechanism"):
         return vars(config)
-    settings = config if isinstance(config, dict) else json.loads(pathlib.Path(config).read_text(encoding="utf-8"))
+    settings = config if isinstance(config, dict) else _read(pathlib.Path(config))
     refuse_8_bits("attention_layer", settings)
+    return settings
+
+
+def _read(path):
+    """The config.json of a path to it or to its folder; ValueError for what is none."""
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise ValueError(f"attention_layer: {path} is no JSON object, want the config.json of a model that motet trained")
     return settings
 
 
@@ -35,8 +47,8 @@ def refuse_8_bits(where, settings):
 
 
 def attention_layer(config, layer, *, device=None, dtype=None):
-    """The attention of layer number `layer`, from 0, of a model that the engine trained: its `config.json`, as a path,
-    as json.load gave it, or as a motet.huggingface.MotetConfig. The tensors `model.layers.N.self_attn.*` of the folder
+    """The attention of layer number `layer`, from 0, of a model that the engine trained: its folder or `config.json`, as a
+    path, as json.load gave it, or as a motet.huggingface.MotetConfig. The tensors `model.layers.N.self_attn.*` of the folder
     load with load_state_dict; N is `layer`, or 0 when layers are shared.
 
     With layers="last" only the last layer has the mechanism, the others are plain attention to all keys. Raises
