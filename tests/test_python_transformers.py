@@ -500,6 +500,7 @@ REFUSED = {
     "motet: unknown argument 'atention_mask'; nearest is 'attention_mask'": lambda: made("coca")(ids(), atention_mask=PADDED),
     "motet: unknown argument 'document'; nearest is 'documents'": lambda: made("bert")(ids(), document=PADDED),
     "motet: unknown argument 'is_causal'": lambda: made("coca")(ids(), is_causal=False),
+    "motet: continuous batching .* want generate": lambda: made("coca").generate_batch([[1, 2]], progress_bar=False),
     "token types were given, want none": lambda: made("plain")(ids(), token_type_ids=torch.zeros(2, 9, dtype=torch.long)),
 }
 

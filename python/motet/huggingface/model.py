@@ -269,6 +269,10 @@ class MotetForCausalLM(_ForTokens, GenerationMixin):
             loss=loss, logits=logits, hidden_states=made.hidden_states, **{CACHE: getattr(made, CACHE)}
         )
 
+    def init_continuous_batching(self, *arguments, **named):
+        """Of generate_batch, whose keys lie in pages."""
+        raise ValueError("motet: continuous batching (generate_batch) is asked for, want generate(), or `motet serve`")
+
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *more, **named):
         wanted = generation_config.cache_implementation
         if wanted not in (None, "dynamic"):
