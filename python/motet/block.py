@@ -53,7 +53,7 @@ class Block(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
         c = settings_of(config)
-        self.parallel, self.post = c["block"] == "parallel", c.get("norm_place", "pre") == "post"
+        self.parallel, self.post = c["block"] == "parallel", c["norm_place"] == "post"
         self.self_attn = attention_layer(c, layer)
         if not self.post:
             self.input_layernorm = norm(c, c["hidden_size"])
@@ -88,19 +88,19 @@ class Embedding:
 
     def __init__(self, trunk, config):
         c = settings_of(config)
-        width, inner = c["hidden_size"], c.get("embedding_size") or c["hidden_size"]
-        self.first, self.context = c.get("first_position", 0), c["max_position_embeddings"]
+        width, inner = c["hidden_size"], c["embedding_size"] or c["hidden_size"]
+        self.first, self.context = c["first_position"], c["max_position_embeddings"]
         trunk.embed_tokens = nn.Embedding(c["vocab_size"], inner)
-        self.learned = c.get("positions") == "learned"
+        self.learned = c["positions"] == "learned"
         if self.learned:
             trunk.embed_positions = nn.Embedding(self.first + self.context, inner)
-        self.types = c.get("token_types", 0)
+        self.types = c["token_types"]
         if self.types:
             trunk.embed_types = nn.Embedding(self.types, inner)
-        self.normed = c.get("embedding_norm", False)
+        self.normed = c["embedding_norm"]
         if self.normed:
             trunk.embed_norm = norm(c, inner)
-        self.projected = bool(c.get("embedding_size"))
+        self.projected = bool(c["embedding_size"])
         if self.projected:
             trunk.embed_projection = nn.Linear(inner, width, bias=self.normed)
 
@@ -123,7 +123,7 @@ class MaskedHead(nn.Module):
     def __init__(self, config):
         super().__init__()
         c = settings_of(config)
-        width = c.get("embedding_size") or c["hidden_size"]
+        width = c["embedding_size"] or c["hidden_size"]
         self.dense = nn.Linear(c["hidden_size"], width)
         self.activation = _MODULES[ACTIVATIONS[c["hidden_act"]]]()
         self.norm = norm(c, width)

@@ -12,15 +12,17 @@ from motet import options
 
 _CLASSES = (CocaAttention, DCMHA, DifferentialAttention, KeySizeAttention, SoftmaxAttention, TalkingHeadsAttention)
 MODULES = {cls.mechanism: cls for cls in _CLASSES}  # by the engine's names
+_DEFAULTS = {option.name: option.default for option in options.MODEL if option.name in (*options.LEFT_OUT, "causal")}
 
 
 def settings_of(config):
-    """The keys of a config.json: of its path or its folder's, a dictionary, or an object with these attributes."""
+    """The keys of a config.json, those that it leaves out included: of its path or its folder's, a dictionary, or an object
+    with these attributes."""
     if hasattr(config, "attention_mechanism"):
         return vars(config)
     settings = config if isinstance(config, dict) else _read(pathlib.Path(config))
     refuse_8_bits("attention_layer", settings)
-    return settings
+    return {**_DEFAULTS, **settings}
 
 
 def _read(path):
@@ -56,7 +58,7 @@ def attention_layer(config, layer, *, device=None, dtype=None):
     """
     config = settings_of(config)
     mechanism, given = layer_options(config, layer)
-    sizes = {"causal": config.get("causal", True), "max_position": config.get("max_position_embeddings", 0)}
+    sizes = {"causal": config["causal"], "max_position": config.get("max_position_embeddings", 0)}
     return MODULES[mechanism](config["hidden_size"], layer=layer, device=device, dtype=dtype, **sizes, **given)
 
 
@@ -75,6 +77,6 @@ def layer_options(config, layer):
     if given.get("layers") == "last" and layer + 1 < count:
         shared = {option.name: option.default for option in options.COMMON if option.name in given}
         mechanism, given = "softmax", {name: default if name.startswith("window") else given[name] for name, default in shared.items()}
-    if config.get("positions") == "learned":  # a table that is added to the embedding: nothing rotates
+    if config["positions"] == "learned":  # a table that is added to the embedding: nothing rotates
         given["rope_fraction"] = 0.0
     return mechanism, given

@@ -85,6 +85,10 @@ MODEL = (  # [model] of the engine
            "standard deviation of the normal initialiser and of the embedding"),
 )
 
+# Of these the keys that the engine writes into config.json only where they are not at their default.
+LEFT_OUT = ("embedding_size", "embedding_norm", "positions", "first_position", "token_types", "norm_place", "shared_layers",
+            "head")
+
 COMMON = (
     Option("layers", "all", ("all", "last"),
            "last: the last layer alone has the mechanism and its window, the others plain softmax attention to all keys"),

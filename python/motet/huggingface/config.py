@@ -23,8 +23,6 @@ TWICE = {
     "attention_bias": "bias",
     "rope_theta": "rope_base",
 }
-_LATER = ("embedding_size", "embedding_norm", "positions", "first_position", "token_types", "norm_place", "shared_layers",
-          "head")  # the engine writes them where they are not at their default
 # What transformers reads of a configuration besides its fields, some of it in earlier releases alone: nothing of it changes
 # what a model computes.
 _THEIRS = (
@@ -167,7 +165,7 @@ class MotetConfig(PreTrainedConfig):
         """What save_pretrained writes: keys that `motet` reads, and no others."""
         kept = {*self._own_keys(), *_READ_PAST}
         written = {key: value for key, value in super().to_diff_dict().items() if key in kept}
-        for key in (*_LATER, "autocast", "pad_token_id", "bos_token_id", "eos_token_id"):
+        for key in (*options.LEFT_OUT, "autocast", "pad_token_id", "bos_token_id", "eos_token_id"):
             if key in written and written[key] == getattr(type(self), key):
                 del written[key]
         return written
