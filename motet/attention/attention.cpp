@@ -105,8 +105,7 @@ Attended composed_attention(const Queries& queries, const Keys& keys, const KeyS
     if (scale[i].defined()) p.input(i) = given[i];
   p.scales = scale;
   const Kernel& kernel = choose(p, Form::attend, {});
-  for (const Kernel* reads : {&kFused, &kFusedAmx, &kCuda})
-    if (kernel.name == reads->name) return kernel.forward(p);
+  if (kernel.reads_8_bits) return kernel.forward(p);
   return composed_attention(queries, widened_keys(keys, scales), attention);
 }
 

@@ -85,6 +85,8 @@ const Kernel kCuda{"cuda",
                    [](const Problem& p) { return cuda_forward(p, *library()); },
                    [](const Problem& p, const Backward& b) { return cuda_backward(p, b, *library()); },
                    [](const Problem& p) { return cuda_lse(p, *library()); },
-                   [](const Problem& p, const Tensor& lse) { return cuda_given_lse(p, lse, *library()); }};
+                   [](const Problem& p, const Tensor& lse) { return cuda_given_lse(p, lse, *library()); },
+                   nullptr,
+                   true};
 
 }  // namespace motet

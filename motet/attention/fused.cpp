@@ -70,7 +70,8 @@ constexpr Kernel row(const char* name, std::string (*why)(const Problem&),
           [](const Problem& p, const Backward& b) { return fused_backward(p, b, runtime<kInstructions>(p)); },
           lse<kInstructions>,
           given_lse<kInstructions>,
-          rather_not};
+          rather_not,
+          true};
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Kernel {
   Tensor (*lse)(const Problem&);
   Tensor (*given_lse)(const Problem&, const Tensor& lse_BHT);
   std::string (*rather_not)(const Problem&, Form) = nullptr;  // why a later row is the better one, unless named
+  bool reads_8_bits = false;                                  // keys with scales, as they are
 };
 
 extern const Kernel kCuda;      // everything but bias and float64, in our own CUDA kernels (cuda/)

@@ -7,7 +7,7 @@
 namespace motet {
 namespace {
 
-bool of_key(int branch) { return branch == kPreKey || branch == kPostKey; }
+Side side_of(int branch) { return branch == kPreKey || branch == kPostKey ? Side::key : Side::query; }
 
 // Of one group a token's bits do not depend on its company; torch makes the maps of several.
 std::vector<DcmhaMaps> maps_of(const Tensor& x, const DcmhaGenerator& by) {
@@ -37,15 +37,15 @@ Composer::Composer(torch::nn::Module& owner, const Setting& s, ComposerSizes siz
   if (n.gates) gate_CPH = owner.register_parameter("compose_gate", s.zeros({width_, branches, n.heads}));
 }
 
-std::vector<int64_t> Composer::places(bool key) const {
+std::vector<int64_t> Composer::places(Side side) const {
   std::vector<int64_t> places;
   for (size_t i = 0; i < sizes_.branches.size(); ++i)
-    if (of_key(sizes_.branches[i]) == key) places.push_back(static_cast<int64_t>(i));
+    if (side_of(sizes_.branches[i]) == side) places.push_back(static_cast<int64_t>(i));
   return places;
 }
 
-DcmhaGenerator Composer::generator(bool key) const {
-  const std::vector<int64_t> places = this->places(key);
+DcmhaGenerator Composer::generator(Side side) const {
+  const std::vector<int64_t> places = this->places(side);
   DcmhaGenerator made{.heads = sizes_.heads,
                       .groups = sizes_.groups,
                       .rank = sizes_.rank,
@@ -67,15 +67,15 @@ DcmhaGenerator Composer::generator(bool key) const {
   return made;
 }
 
-bool Composer::generates(bool key) const {
-  return !places(key).empty() && (hidden_CGPK.defined() || gate_CPH.defined());
+bool Composer::generates(Side side) const {
+  return !places(side).empty() && (hidden_CGPK.defined() || gate_CPH.defined());
 }
 
 int64_t Composer::prepared_bytes(WeightType type) const {
   int64_t bytes = 0;
-  for (const bool key : {false, true})
-    if (generates(key))
-      if (const Tensor rows_XC = generator(key).rows_XC.values_NK; rows_XC.is_cpu())
+  for (const Side side : {Side::query, Side::key})
+    if (generates(side))
+      if (const Tensor rows_XC = generator(side).rows_XC.values_NK; rows_XC.is_cpu())
         bytes += arena_bytes(type, rows_XC.size(0), rows_XC.size(1));
   return bytes;
 }
@@ -83,26 +83,24 @@ int64_t Composer::prepared_bytes(WeightType type) const {
 void Composer::prepare(Prepared what, WeightType type, WeightArena& arena) {
   at::NoGradGuard no_grad;
   drop_prepared();
-  for (const bool key : {false, true}) {
-    if (!generates(key)) continue;
-    DcmhaGenerator made = generator(key);
+  for (const Side side : {Side::query, Side::key}) {
+    if (!generates(side)) continue;
+    DcmhaGenerator made = generator(side);
     made.rows_XC = kept_in(type, made.rows_XC.values_NK, arena);
     if (what == Prepared::all && made.maps && sizes_.groups == 1)
       made.up_rows_PMK = made.up_QKM.transpose(1, 2).contiguous();
-    prepared_[key] = made;
+    prepared_[side] = made;
   }
 }
 
-void Composer::drop_prepared() {
-  for (std::optional<DcmhaGenerator>& side : prepared_) side.reset();
-}
+void Composer::drop_prepared() { prepared_.clear(); }
 
-Composer::Side Composer::side(const Tensor& x, bool key) const {
-  Side made;
-  if (!generates(key)) return made;
-  const bool ready = prepared_[key] && !at::GradMode::is_enabled();
-  const std::vector<DcmhaMaps> maps = maps_of(x, ready ? *prepared_[key] : generator(key));
-  const std::vector<int64_t> places = this->places(key);
+Composer::Maps Composer::maps(const Tensor& x, Side side) const {
+  Maps made;
+  if (!generates(side)) return made;
+  const auto ready = at::GradMode::is_enabled() ? prepared_.end() : prepared_.find(side);
+  const std::vector<DcmhaMaps> maps = maps_of(x, ready != prepared_.end() ? ready->second : generator(side));
+  const std::vector<int64_t> places = this->places(side);
   for (size_t i = 0; i < places.size(); ++i)
     (sizes_.branches[static_cast<size_t>(places[i])] < kPostQuery ? made.pre : made.post) = maps[i];
   return made;

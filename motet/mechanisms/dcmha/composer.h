@@ -1,6 +1,7 @@
 #pragma once
-#include <optional>
+#include <map>
 
+#include "motet/attention/parts.h"
 #include "motet/layers/streams.h"
 #include "motet/mechanisms/mechanism.h"
 #include "motet/ops/ops.h"
@@ -25,29 +26,29 @@ class Composer {
  public:
   Composer(torch::nn::Module& owner, const Setting&, ComposerSizes);
 
-  struct Side {
+  struct Maps {
     DcmhaMaps pre, post;  // of branches that are off: undefined
   };
   /// From x [B,T,C], for queries or keys.
-  Side side(const Tensor& x_BTC, bool key) const;
+  Maps maps(const Tensor& x_BTC, Side) const;
 
   /// As the authors' training code (JAX) draws them; the first maps are near 0.
   void initialize(const Streams&);
-  /// What side() reads in passes without gradients until it is dropped, the rows that read x in this type, as a linear
+  /// What maps() reads in passes without gradients until it is dropped, the rows that read x in this type, as a linear
   /// layer's (layers/preparable.h).
   int64_t prepared_bytes(WeightType) const;
   void prepare(Prepared, WeightType, WeightArena&);
   void drop_prepared();
 
  private:
-  bool generates(bool key) const;
-  DcmhaGenerator generator(bool key) const;     // the parameters of a side's branches
-  std::vector<int64_t> places(bool key) const;  // in sizes_.branches
+  bool generates(Side) const;
+  DcmhaGenerator generator(Side) const;     // the parameters of a side's branches
+  std::vector<int64_t> places(Side) const;  // in sizes_.branches
 
   ComposerSizes sizes_;
   int64_t width_;
   Tensor hidden_CGPK, up_GPKRN, gate_CPH;
-  std::optional<DcmhaGenerator> prepared_[2];  // of queries and keys
+  std::map<Side, DcmhaGenerator> prepared_;
 };
 
 }  // namespace motet

@@ -79,7 +79,7 @@ void Dcmha::drop_prepared() { composer_.drop_prepared(); }
 
 Keys Dcmha::keys(const Tensor& memory, const Positions& at) {
   Keys k = Projected::keys(memory, at);
-  const auto [pre, post] = composer_.side(memory, true);
+  const auto [pre, post] = composer_.maps(memory, Side::key);
   k.pre = {pre.down_BTRN, pre.up_BTRN, pre.gate_BTN, {}};
   k.post = {post.down_BTRN, post.up_BTRN, post.gate_BTN, {}};
   return k;
@@ -87,7 +87,7 @@ Keys Dcmha::keys(const Tensor& memory, const Positions& at) {
 
 Queries Dcmha::queries(const Tensor& x, const Positions& at) {
   Queries q = Projected::queries(x, at);
-  const auto [pre, post] = composer_.side(x, false);
+  const auto [pre, post] = composer_.maps(x, Side::query);
   q.pre = {pre.down_BTRN, pre.up_BTRN, pre.gate_BTN, {}};
   q.post = {post.down_BTRN, post.up_BTRN, post.gate_BTN, {}};
   return q;

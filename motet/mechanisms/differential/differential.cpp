@@ -148,7 +148,7 @@ DcmhaMaps Differential::subtracted(DcmhaMaps maps) const {
 Keys Differential::keys(const Tensor& memory, const Positions& at) {
   Keys k = Projected::keys(memory, at);
   if (composer_) {
-    const DcmhaMaps maps = subtracted(composer_->side(memory, true).post);
+    const DcmhaMaps maps = subtracted(composer_->maps(memory, Side::key).post);
     k.post = {maps.down_BTRN, maps.up_BTRN, {}, {}};
   }
   return k;
@@ -157,7 +157,7 @@ Keys Differential::keys(const Tensor& memory, const Positions& at) {
 Queries Differential::queries(const Tensor& x, const Positions& at) {
   Queries q = Projected::queries(x, at);
   if (composer_) {
-    const DcmhaMaps maps = subtracted(composer_->side(x, false).post);
+    const DcmhaMaps maps = subtracted(composer_->maps(x, Side::query).post);
     q.post = {maps.down_BTRN, maps.up_BTRN, {}, {}};
   } else if (options_.pairs == DifferentialOptions::Pairs::within) {
     q.lambda = lambda_of(x);
