@@ -1,7 +1,6 @@
 #include "motet/compare/sweep.h"
 
 #include <algorithm>
-#include <map>
 
 #include "motet/core/error.h"
 
@@ -11,20 +10,6 @@ namespace {
 const std::vector<std::string>& keys_of(const std::string& section) {
   static const std::vector<std::string> model{"norm_eps", "initializer_range"};
   return section == "train" ? own_training() : model;
-}
-
-// Where a key of own_training() has an effect; the others have one everywhere.
-const std::map<std::string, Condition>& read_where() {
-  static const Condition adam = where("optimizer", {"adamw", "adam", "muon"});  // muon: of what is no matrix of a layer
-  static const std::map<std::string, Condition> all{
-      {"muon_learning_rate", where("optimizer", {"muon"})},
-      {"momentum", where("optimizer", {"sgd", "muon"})},
-      {"beta1", adam},
-      {"beta2", adam},
-      {"epsilon", adam},
-      {"final_learning_rate", where("schedule", {"cosine", "linear", "wsd"})},
-      {"decay", where("schedule", {"wsd"})}};
-  return all;
 }
 
 std::string sweepable() {
@@ -55,13 +40,11 @@ const std::vector<std::string>& own_training() {
 }
 
 void check_has_effect(const std::string& key, const TrainOptions& train, const std::string& place) {
-  const auto found = read_where().find(key);
-  if (found == read_where().end()) return;
-  const Condition& needed = found->second;
-  const nlohmann::json is = train_options().write(train).at(needed.option);
-  if (std::ranges::find(needed.values, is) == needed.values.end())
-    fail_usage(place, "train.", key, ": has no effect with ", needed.option, " = ", is.get<std::string>(), ", want ",
-               words(needed));
+  const Option& option = find_option(train_options().table(), key, "train");
+  const nlohmann::json all = train_options().write(train);
+  if (!has_effect(option, all))
+    fail_usage(place, "train.", key, ": has no effect with ", option.where.option, " = ",
+               all.at(option.where.option).get<std::string>(), ", want ", words(option.where));
 }
 
 std::string Sweep::shown(size_t value) const { return nlohmann::json(values.at(value)).dump(); }
