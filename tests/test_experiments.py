@@ -124,6 +124,17 @@ def test_cells_run_once_and_the_report_is_what_they_say(folder):
     good(motet(folder, "report", "--check"))
 
 
+def test_flags_of_another_action_are_refused_before_anything_is_done(folder):
+    before = sorted(folder.parent.parent.rglob("*"))
+    for action, flag in [("report", "--dry-run"), ("list", "--check"), ("merge", "--json"), ("run", "--check"), ("report", "--scale=xs"),
+                         ("report", "--arms=one"), ("list", "--seeds=1"), ("merge", "--jobs=2"), ("report", "--device=cpu")]:
+        line = refused(2, "experiment", action, "T1", flag, "--folder", folder.parent, folder=folder.parent.parent)
+        name = "--output" if flag == "--json" else flag.split("=")[0]
+        assert line == f"motet: {name}: has no meaning for experiment {action}"
+    assert sorted(folder.parent.parent.rglob("*")) == before
+    good(motet(folder, "report", MOTET_THREADS="1"))
+
+
 def test_a_word_that_a_person_wrote_does_not_stay(folder):
     good(motet(folder, "run", "T1"))
     good(motet(folder, "report"))

@@ -505,6 +505,15 @@ int merge(const Action& action) {
   return 0;
 }
 
+// What an action does not read.
+void refuse_flags_of_others(const nlohmann::json& request, const std::string& action) {
+  const std::string what = "experiment " + action;
+  if (action != "run")
+    refuse_flags(request, what, {"data", "scale", "arms", "seeds", "cells", "minutes", "jobs", "device", "dry_run"});
+  if (action != "report") refuse_flags(request, what, {"check"});
+  if (action == "merge") refuse_flags(request, what, {"output"});
+}
+
 }  // namespace
 
 int run_experiment(const nlohmann::json& request) {
@@ -514,6 +523,7 @@ int run_experiment(const nlohmann::json& request) {
   std::vector<std::string> words = request.value("arguments", std::vector<std::string>());
   if (words.empty()) words = {"list"};
   const auto act = value_of(actions, words[0], "action");
+  refuse_flags_of_others(request, words[0]);
   words.erase(words.begin());
   if (!words.empty()) own["ids"] = words;
   const ExperimentRequest asked = read_request(experiment_options(), request);
