@@ -359,6 +359,9 @@ def test_what_is_wrong_is_told_once(tmp_path):
     assert message == f"motet: --out: {tmp_path / 'run'} already holds a run, want a new folder"
     message = refused(2, "train", *SMALL, "--processes", "2", "--set", "train.step=3")
     assert message.startswith("motet: unknown key 'train.step'"), message
+    for more in (["-t", "x"], ["--device", "tpu"], ["-o", "xml"], ["--shape", "width=3"], ["--repeats", "1"], ["--soak", "3"]):
+        refused(2, "bench", "processes", "--processes", "2", *more)
+    assert refused(2, "train", *SMALL, "--processes", "2", "-t", "0") == "motet: --threads: '0' is below 1"
     message = refused(2, "train", "--processes", "2", RANK="0", WORLD_SIZE="4", MASTER_ADDR="127.0.0.1")
     assert message == "motet: --processes: 2 inside torchrun, which started 4 already, want it left out"
     message = refused(1, "train", "--steps", "1", RANK="1")

@@ -107,9 +107,9 @@ int run(const std::vector<std::string>& arguments) {
   if (place.size > 1) ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
   log_level();  // refuses a wrong MOTET_LOG now, not in the first line that is logged
   for (const std::string& warning : environment_warnings()) log_warn(warning);
-  if (const int64_t count = together ? processes_to_launch(request.json, place) : 0; count > 0)
-    return launch(count, arguments);
-  resolve_threads(request.json, place);
+  const int64_t count = together ? processes_to_launch(request.json, place) : 0;
+  resolve_threads(request.json, place);  // a wrong number is refused once, and not by each process
+  if (count > 0) return launch(count, arguments);
   if (request.json.contains("json")) request.json["output"] = "json";
   request.json.erase("json");
   request.json["command"] = command_line(arguments);

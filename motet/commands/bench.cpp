@@ -6,6 +6,7 @@
 #include "motet/commands/bench_table.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
+#include "motet/commands/together.h"
 #include "motet/core/error.h"
 #include "motet/core/process.h"
 #include "motet/core/progress.h"
@@ -95,10 +96,10 @@ int bench_attention(const nlohmann::json& request) {
   return 0;
 }
 
-}  // namespace
+using Run = int (*)(const nlohmann::json&);
 
-int run_bench(const nlohmann::json& request) {
-  using Run = int (*)(const nlohmann::json&);
+// The benchmark that is asked for, with flags that it has.
+Run benchmark(const nlohmann::json& request) {
   static const Words<Run> all{{"attention", bench_attention}, {"memory", bench_memory},
                               {"train", bench_train},         {"checkpoint", bench_checkpoint},
                               {"processes", bench_processes}, {"infer", bench_infer},
@@ -129,7 +130,14 @@ int run_bench(const nlohmann::json& request) {
   for (const char* field : {"dtype", "mechanisms", "rivals", "recompute"})
     if (request.value("goals", false) && request.contains(field))
       fail_usage("--", field, " is given with --goals, which have their own");
-  return run(request);
+  return run;
+}
+
+}  // namespace
+
+int run_bench(const nlohmann::json& request) {
+  const Place place = request.value("what", "") == "processes" ? this_place() : Place{};
+  return read_by_each(place, [&] { return benchmark(request); })(request);
 }
 
 }  // namespace motet

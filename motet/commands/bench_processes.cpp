@@ -7,17 +7,24 @@
 #include "motet/ops/device.h"
 
 namespace motet {
+namespace {
 
-int bench_processes(const nlohmann::json& request) {
+TrainBench read_bench(const nlohmann::json& request, const Place& place) {
   const BenchRequest asked = read_request(bench_options(), request);
-  const int64_t repeats = repeats_of(asked, 7);
-  const Place place = this_place();
-  TrainBench bench{.shape = read_shape(asked.shape, train_shape_options()),
-                   .threads = request_threads(request),
-                   .device = parse_device(device_of(asked.device, place)),
-                   .turns = {.warmups = 2, .repeats = repeats}};
+  const TrainBench bench{.shape = read_shape(asked.shape, train_shape_options()),
+                         .threads = request_threads(request),
+                         .device = parse_device(device_of(asked.device, place)),
+                         .turns = {.warmups = 2, .repeats = repeats_of(asked, 7)}};
   output_format(request);  // refused before anything runs
   if (place.size < 2) fail_usage("bench processes: one process has nobody to share with, want --processes 2 or more");
+  return bench;
+}
+
+}  // namespace
+
+int bench_processes(const nlohmann::json& request) {
+  const Place place = this_place();
+  const TrainBench bench = read_by_each(place, [&] { return read_bench(request, place); });
   const auto processes = std::make_shared<Processes>(place, bench.device, Patience{});
   return together(*processes, [&] {
     const ProcessesTimes times = measure_processes(bench, processes);
@@ -48,7 +55,7 @@ int bench_processes(const nlohmann::json& request) {
       table.note = text("One training step of ", times.tokens, " tokens, float32, the same rows whoever makes it; all ",
                         "ways took turns step by step, and their\nfirst losses were compared. Threads are of a ",
                         "process. Exchanged: what each process sends, and receives, a step. Ratio: of tokens/s.\n");
-    add_setup(table, {.threads = bench.threads, .repeats = repeats, .device = bench.device}, request);
+    add_setup(table, {.threads = bench.threads, .repeats = bench.turns.repeats, .device = bench.device}, request);
     print_table(table, request);
     return 0;
   });

@@ -381,16 +381,7 @@ TrainOptions own_options(const nlohmann::json& request) {
 std::shared_ptr<Processes> processes_of(const nlohmann::json& request) {
   const Place place = this_place();
   if (place.size == 1) return std::make_shared<Processes>();
-  const auto read = [&] {
-    try {
-      return own_options(request);
-    } catch (const Error& error) {
-      if (place.rank == 0) throw;
-      if (place.local_size == place.size) throw ToldElsewhere(error.exit_code());  // the first one met the same
-      fail("rank ", place.rank, ": ", error.what());
-    }
-  };
-  const TrainOptions train = read();
+  const TrainOptions train = read_by_each(place, [&] { return own_options(request); });
   return std::make_shared<Processes>(place, parse_device(device_of(train.device, place)),
                                      Patience{.start = train.start_timeout, .silence = train.timeout});
 }

@@ -179,7 +179,16 @@ Processes::Processes(const Place& place, at::Device device, const Patience& pati
     motet::fail("rank ", rank, ": not all of the ", size(), " processes came within ", patience.start, " s (",
                 place_.launcher, "'s variables say ", size(), "), want all of them, or a larger train.start_timeout");
   }
-  c.group = made_group(c.store, place_, device);
+  try {
+    c.group = made_group(c.store, place_, device);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // the connection to one that has met this one, failed and ended meanwhile
+    const std::string news = lost();
+    if (news.empty()) throw;
+    if (tells(news)) motet::fail(news);
+    throw ToldElsewhere(1);
+  }
 }
 
 Processes::~Processes() = default;
