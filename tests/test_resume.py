@@ -269,6 +269,19 @@ def test_damaged_state_is_refused(copy):
     assert ": tensor exp_avg." in refused(1, "train", "--resume", copy)
 
 
+def test_lines_of_metrics_that_are_lost_or_damaged_are_told_of(copy):
+    path = copy / "metrics.jsonl"
+    whole = path.read_text()
+    path.write_text(whole.replace('"seconds":', '"secoods":', 1))
+    assert refused(1, "train", "--resume", copy).startswith(f"motet: {path}: is damaged: ")
+    lines = whole.splitlines(keepends=True)
+    path.write_text("".join(lines[: len(lines) // 2]) + '{"step":"x"}\n')
+    done = run("train", "--resume", copy, "-t", "1")
+    assert done.returncode == 0, done.stderr
+    told = re.findall(r"^motet: warning: (.*): ends at step (\d+) and the checkpoint is of step (\d+)", done.stderr, re.MULTILINE)
+    assert [(one[0], one[2]) for one in told] == [(str(path), "100")] and 0 < int(told[0][1]) < 100
+
+
 def test_a_run_that_diverges_as_it_goes_on_names_the_checkpoint_that_it_began_with(copy):
     checkpoint = last_checkpoint(copy)
     with safetensors.safe_open(checkpoint / "model.safetensors", "pt") as stored:

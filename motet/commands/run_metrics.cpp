@@ -61,8 +61,15 @@ RunMetrics::RunMetrics(const std::filesystem::path& run, const RunMachine& machi
       begin_(static_cast<double>(std::time(nullptr)) - seconds_before),
       lines_(run / "metrics.jsonl"),
       events_((remove_tensorboard_files(run), run)) {
-  std::ifstream in(run / "metrics.jsonl");
-  for (std::string line; read_line(in, line, "metrics.jsonl");) show(nlohmann::json::parse(line));
+  const std::string path = (run / "metrics.jsonl").string();
+  std::ifstream in(path);
+  for (std::string line; read_line(in, line, path);) {
+    try {
+      show(nlohmann::json::parse(line));
+    } catch (const nlohmann::json::exception& error) {
+      fail(path, ": is damaged: ", error.what());
+    }
+  }
 }
 
 void RunMetrics::write(const StepRecord& r) {

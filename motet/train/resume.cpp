@@ -6,6 +6,7 @@
 #include "motet/checkpoints/tensors.h"
 #include "motet/core/error.h"
 #include "motet/core/file.h"
+#include "motet/core/log.h"
 #include "motet/formats/json.h"
 #include "motet/formats/toml.h"
 
@@ -144,14 +145,19 @@ void tidy_run(const ResumePoint& point) {
   const bool evaluated = !point.state.at("evaluation_due").get<bool>();
   std::ifstream in(path);
   std::string kept;
+  int64_t last = 0;  // step of which there is a line
   for (std::string line; read_line(in, line, path.string());) {
     const json record = json::parse(line, nullptr, false);
-    if (record.is_discarded() || !record.contains("step")) break;  // cut off where the process ended
+    if (!record.contains("step") || !record["step"].is_number_integer()) break;  // cut off where the process ended
     const int64_t of = record["step"];
     if (of > step || (of == step && record.contains("validation_loss") && !evaluated)) break;
     kept += line + "\n";
+    if (record.contains("loss")) last = of;
   }
   in.close();
+  if (last < step)
+    log_warn(text(path.string(), ": ends at step ", last, " and the checkpoint is of step ", step,
+                  ": lines of the steps between them are lost"));
   write_file_atomic(path, kept);
 }
 
