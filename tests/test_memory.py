@@ -2,11 +2,13 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
-from conftest import ROOT, run
+from conftest import MOTET, ROOT, environment, run
 
 LIBRARY = pathlib.Path(__file__).resolve().parent.parent / "build" / "libmotet_ops.so"
 HEADS, WIDTH, RANK = 8, 64, 2
@@ -119,3 +121,13 @@ def test_a_training_on_books_holds_as_much_memory_as_on_a_page(tmp_path):
         assert done.returncode == 0, done.stderr
     small, large = (peak_of_training(tmp_path / name, tmp_path / f"run-{name}") for name in ("small", "large"))
     assert large - small < 300e6, f"{small / 1e6:.0f} MB on a page, {large / 1e6:.0f} MB on books"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_benchmark_of_memory_at_once(number):
+    """It takes most of a minute, of which one pass is the most."""
+    process = subprocess.Popen([MOTET, "bench", "memory", "-t", "1"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=10)
+    assert (process.returncode, out, errors) == (128 + number, "", "motet: interrupted\n")

@@ -6,6 +6,7 @@
 #include "motet/commands/request.h"
 #include "motet/compare/arms.h"
 #include "motet/core/error.h"
+#include "motet/core/interrupt.h"
 #include "motet/core/words.h"
 #include "motet/ops/device.h"
 
@@ -43,6 +44,7 @@ int bench_step_memory(const nlohmann::json& request, const BenchRequest& asked) 
                           {"of plain", Align::right, "", "beyond_of_plain"},
                           {"time", Align::right, "ms", "wall_ms"},
                           {"of plain", Align::right, "", "time_of_plain"}}};
+  const InterruptEnds nothing_is_saved(true);
   for (const TrainShape& s : shapes)
     for (const Arm& arm : parse_arms(asked.mechanisms.empty() ? "mha" : asked.mechanisms, {{"num_heads", s.heads}})) {
       StepMemory plain;
@@ -89,6 +91,7 @@ int bench_memory(const nlohmann::json& request) {
                           {"tensors", Align::right, "MiB", "tensor_bytes"},
                           {"beyond", Align::right, "MiB", "beyond_bytes"},
                           {"time", Align::right, "ms", "wall_ms"}}};
+  const InterruptEnds nothing_is_saved(true);  // a pass may take a minute
   for (const AttentionCase& one : cases) {
     const MemoryUse use = measure_memory(one, setup.device);
     const AttentionSize& n = one.size;
