@@ -89,6 +89,17 @@ std::string figure(const std::string& name) {
 
 std::string paragraph(const std::string& html) { return "<p>" + html + "</p>\n"; }
 
+// "-0.2 to -0.1" with proper minus signs; "-", which is no number, as it is.
+std::string with_minus_signs(const std::string& numbers) {
+  const std::string text = escaped_html(numbers);
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool minus = text[i] == '-' && (i == 0 || text[i - 1] == ' ') && i + 1 < text.size();
+    minus ? out += "&minus;" : out += text[i];
+  }
+  return out;
+}
+
 std::string cell(const std::vector<ReportColumn>& columns, const Marks& marks, size_t column, const ReportCell& value) {
   const bool numeric = column < columns.size() && columns[column].numeric;
   std::string attributes = numeric ? " class=\"number\"" : "";
@@ -100,10 +111,7 @@ std::string cell(const std::vector<ReportColumn>& columns, const Marks& marks, s
   if (column == 0)
     return "<th scope=\"row\"" + attributes + ">" + marks(value.text) + "<span>" + escaped_html(value.text) +
            "</span></th>";
-  const bool negative = numeric && value.text.size() > 1 && value.text[0] == '-';  // a proper minus sign
-  return "<td" + attributes + ">" +
-         (negative ? "&minus;" + escaped_html(std::string_view(value.text).substr(1)) : escaped_html(value.text)) +
-         "</td>";
+  return "<td" + attributes + ">" + (numeric ? with_minus_signs(value.text) : escaped_html(value.text)) + "</td>";
 }
 
 std::string explanations(const ReportData& data) {

@@ -64,6 +64,13 @@ TEST(HtmlReport, HasEverySectionThatHasContent) {
     EXPECT_TRUE(contains(page, said)) << said;
 }
 
+TEST(HtmlReport, EveryMinusOfANumberIsOne) {
+  ReportData data = small();
+  data.rows[0][1] = {"-"}, data.rows[1][1] = {"-0.2 to -0.1"};
+  const std::string page = html_report(data);
+  EXPECT_TRUE(contains(page, ">-</td>") && contains(page, ">&minus;0.2 to &minus;0.1</td>"));
+}
+
 TEST(HtmlReport, LeavesOutSectionsWithoutContent) {
   ReportData data;
   data.title = "Nothing";
