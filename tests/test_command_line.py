@@ -93,6 +93,7 @@ def test_help_loads_no_torch_and_its_time_is_shown(capsys):
         (["train", "--set", "train.decay=0.5"], "train.decay: 0.5 has no effect, want schedule = wsd"),
         (["compare", "--set", "train.decay_shape=sqrt"], "train.decay_shape: 'sqrt' has no effect, want schedule = wsd"),
         (["train", "--set", "train.schedule=constant", "--set", "train.final_learning_rate=0.5"], "train.final_learning_rate: 0.5 has no effect"),
+        (["compare", "--set", "model.attention.mechanism=coca"], "model.attention.mechanism: a comparison takes --mechanisms instead"),
         (["train", "--hidden-size", "-3"], "model.hidden_size: '-3' is below"),
         (["train", "--batch-size", "0"], "train.batch_size: '0' is below"),
         (["train", "--hidden-size", "30", "--num-heads", "4"], "30"),

@@ -319,6 +319,8 @@ def test_another_tokenizer_is_refused(plays, model, tmp_path):
     run("tokenize", "--train", "--vocab-size", 300, "--out", tokenizer, PLAYS)
     line = refused(1, "train", *TINY, plays, "--tokenizer", tokenizer, "--out", tmp_path / "r")
     assert "was prepared with another tokenizer, of 256 tokens, not 300" in line
+    line = refused(2, "train", *TINY, plays, "--tokenizer", "chars", "--out", tmp_path / "r")
+    assert line == "motet: data.tokenizer: 'chars' is made of a text, and prepared data has its own, want it left out"
     assert "was prepared with another tokenizer" in refused(1, "eval", "-m", model, plays)
     assert "want it alone" in refused(2, "train", *TINY, plays, PLAYS, "--out", tmp_path / "r")
     assert not (tmp_path / "r").exists()

@@ -30,8 +30,8 @@ bool has_option(const OptionTable& table, const std::string& name) {
 
 // Common keys that no contender knows are mistakes; the rest goes to those that have them.
 void spread(const nlohmann::json& common, std::vector<Arm>& arms) {
+  if (common.contains("mechanism")) fail_usage("model.attention.mechanism: a comparison takes --mechanisms instead");
   for (const auto& item : common.items()) {
-    if (item.key() == "mechanism") fail_usage("model.attention.mechanism: a comparison takes --mechanisms instead");
     bool known = false;
     for (Arm& arm : arms) {
       const OptionTable table = attention_options(find_mechanism(arm.attention["mechanism"]));
