@@ -133,6 +133,7 @@ def test_a_trained_encoder_goes_on_from_init_and_compares(trained, data, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "dcmha" in done.stdout and "Text by" not in done.stdout
     assert refused(2, "compare", *MASKED, "--prompt", "a", "--steps", "3", data) == "motet: --prompt: a model that is not causal continues no text"
+    assert "--n-predict: has no meaning for a model that is not causal" in refused(2, "compare", *MASKED, "-n", "5", "--steps", "3", data)
 
 
 def test_roberta_has_no_ordinary_token_for_padding(text, tmp_path):

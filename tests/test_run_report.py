@@ -235,6 +235,7 @@ def test_a_model_that_is_not_causal_has_a_report_without_a_text(tmp_path):
     page = (tmp_path / "r" / "report.html").read_text()
     assert "motet eval masked -m" in page and "motet generate" not in page
     assert "a model that is not causal continues no text" in refused(2, "train", *sizes, "-p", "A", "--out", tmp_path / "s")
+    assert "--n-predict: has no meaning for a model that is not causal" in refused(2, "train", *sizes, "-n", "5", "--out", tmp_path / "s")
 
 
 def test_a_reader_of_stdout_that_is_gone_takes_no_report_with_it(tmp_path):

@@ -252,6 +252,7 @@ def test_what_is_not_of_this_task_is_refused(recall, model, tmp_path):
     out = ["--steps", 3, "--out", tmp_path / "x"]
     assert "unknown task 'where-selekt': nearest is 'where-select'" in refused(2, "train", "--task", "where-selekt", *out)
     assert "--task and a text: want one of them" in refused(2, "train", "--task", "facts", "a.txt", *out)
+    assert "--n-predict: has no meaning for a task" in refused(2, "train", "--task", "facts", "-n", 5, *out)
     assert "--prompt: a task has no text" in refused(2, "train", "--task", "facts", "-p", "a", *out)
     assert "data.tokenizer: a task has no text" in refused(2, "train", "--task", "facts", "--tokenizer", "bytes", *out)
     assert "train.context: 64, want the 18 tokens" in refused(2, "train", "--task", "facts", "-c", 64, *out)

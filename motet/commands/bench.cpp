@@ -105,18 +105,21 @@ Run benchmark(const nlohmann::json& request) {
                               {"processes", bench_processes}, {"infer", bench_infer},
                               {"serve", bench_serve}};
   // What is not asked of all of them.
-  static const std::map<std::string, std::vector<std::string>> of_some{{"goals", {"attention", "train"}},
-                                                                       {"dtype", {"attention", "train"}},
-                                                                       {"mechanisms", {"memory", "train", "infer"}},
-                                                                       {"rivals", {"train", "infer", "serve"}},
-                                                                       {"recompute", {"train"}},
-                                                                       {"model", {"infer", "serve"}},
-                                                                       {"beside", {"serve"}},
-                                                                       {"soak", {"serve"}},
-                                                                       {"turn", {"serve"}},
-                                                                       {"processes", {"processes"}},
-                                                                       {"weights", {"infer", "serve"}},
-                                                                       {"cache_types", {"infer"}}};
+  static const std::map<std::string, std::vector<std::string>> of_some{
+      {"goals", {"attention", "train"}},
+      {"repeats", {"attention", "train", "checkpoint", "processes", "infer", "serve"}},
+      {"python", {"attention", "train", "infer", "serve"}},
+      {"dtype", {"attention", "train"}},
+      {"mechanisms", {"memory", "train", "infer"}},
+      {"rivals", {"train", "infer", "serve"}},
+      {"recompute", {"train"}},
+      {"model", {"infer", "serve"}},
+      {"beside", {"serve"}},
+      {"soak", {"serve"}},
+      {"turn", {"serve"}},
+      {"processes", {"processes"}},
+      {"weights", {"infer", "serve"}},
+      {"cache_types", {"infer"}}};
   const std::string what = request.value("what", "");
   const Run run = value_of(all, what, "benchmark");
   for (const auto& [field, takers] : of_some) {
@@ -127,6 +130,8 @@ Run benchmark(const nlohmann::json& request) {
     std::ranges::replace(flag, '_', '-');
     fail_usage("--", flag, " is given for ", what, ", want it for ", names);
   }
+  if (what == "attention" && !request.value("goals", false) && request.contains("python"))
+    fail_usage("--python: has no meaning for bench attention without --goals");
   for (const char* field : {"dtype", "mechanisms", "rivals", "recompute"})
     if (request.value("goals", false) && request.contains(field))
       fail_usage("--", field, " is given with --goals, which have their own");

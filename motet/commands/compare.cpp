@@ -248,6 +248,7 @@ int run_compare(const nlohmann::json& request) {
   if (!run.train.average.empty()) fail_usage("compare: train.average is of a single training, want it left out");
   if (request.contains("prompt") && !run.model.causal)
     fail_usage("--prompt: a model that is not causal continues no text");
+  if (!run.model.causal) refuse_flags(request, "a model that is not causal", {"n_predict"});
   CompareOptions options = options_of(asked, run, request_threads(request));
   const TextData data = load_run_data(run, nullptr, nullptr);
   options.companions = run_companions(run, data.tokenizer.get(), nullptr);

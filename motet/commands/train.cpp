@@ -262,6 +262,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   const std::string& prompt = asked.prompt;
   if (data.task) {
     if (!prompt.empty()) fail_usage("--prompt: a task has no text");
+    refuse_flags(request, "a task", {"n_predict"});
     if (run.train.objective == Objective::masked)
       fail_usage("train.objective: masked: of a task the answers are learned, want next");
     if (!start.model) fit_to_task(run.model, *data.task);
@@ -280,6 +281,7 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
   freeze(*shape, frozen);  // refuses patterns that name nothing
   if (!prompt.empty() && !config.causal()) fail_usage("--prompt: a model that is not causal continues no text");
   const TrainingPlan plan = training_plan(config, run.train, planned);
+  if (!config.causal()) refuse_flags(request, "a model that is not causal", {"n_predict"});
   if (request.value("dry_run", false)) {
     if (format == TableFormat::csv || format == TableFormat::markdown)
       fail_usage("--dry-run: shows a configuration, want -o table, json or jsonl");
