@@ -13,6 +13,8 @@ from conftest import MOTET, ROOT, environment, last_checkpoint, refused, run, sl
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
 safetensors_torch = pytest.importorskip("safetensors.torch", reason="safetensors is not installed: pip install safetensors")
+DATA = ROOT.parent / "shared" / "data"
+needs_data = pytest.mark.skipif(not (DATA / "model").is_dir(), reason="no model of llama2.c here")
 
 SIZES = dict(
     vocab_size=97,
@@ -159,7 +161,23 @@ def test_convert_refuses_in_one_line(tmp_path):
     assert "--to: unknown layout 'dcforme': nearest is 'dcformer'" in refused(2, "convert", source, "--to", "dcforme", "--out", tmp_path / "x")
     assert "holds the mechanism coca" in refused(1, "convert", source, "--to", "coca_llama", "--out", tmp_path / "x")
     assert "no such model folder" in refused(1, "convert", tmp_path / "none", "--out", tmp_path / "x")
+    assert "--seed: has no meaning for a conversion without --retrofit" in refused(2, "convert", source, "--out", tmp_path / "x", "--seed", "5")
+    line = refused(2, "inspect", source / "model.safetensors", "--mechanism", "dcmha")
+    assert line == "motet: --mechanism: has no meaning for tensors without a model"
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_data
+def test_a_model_of_llama2c_keeps_the_tokenizer_beside_it(tmp_path):
+    for name, file in (("model.bin", "stories260K.bin"), ("tokenizer.bin", "tok512.bin")):
+        shutil.copy(DATA / "model" / file, tmp_path / name)
+    done = run("convert", tmp_path / "model.bin", "--out", tmp_path / "x")
+    assert (done.returncode, done.stderr) == (0, "") and "from tokenizer.bin" in done.stdout
+    texts = [run("generate", "-m", tmp_path / name, "-p", "Once", "-n", "20", "--temp", "0").stdout for name in ("model.bin", "x")]
+    assert texts[0] == texts[1] and texts[0].startswith("Once")
+    (tmp_path / "tokenizer.bin").unlink()
+    done = run("convert", tmp_path / "model.bin", "--out", tmp_path / "y")
+    assert done.returncode == 0 and "warning: convert: no tokenizer.json: " in done.stderr and not (tmp_path / "y" / "tokenizer.json").exists()
 
 
 def test_a_pickle_gets_three_lines_of_python(tmp_path):

@@ -175,7 +175,10 @@ def test_what_cannot_be_prepared_is_named(tmp_path):
         (["prepare", "-m", "bytes", "--out", "x", "a", "--shard-tokens", "0"], "--shard-tokens"),
         (["prepare", "-m", "bytes", "--out", "x", "a", "--format", "json"], "nearest is 'jsonl'"),
         (["prepare", "-m", "bytes", "--out", "x", PLAYS, "--document-token", "<eos>"], "no token '<eos>'"),
+        (["prepare", "-m", "bytes", "--out", "x", "-", "--validation-text", "-"], "standard input is given twice"),
         (["check"], "want one of prepared data"),
+        *((["check", "x", flag, "1"], f"{flag}: has no meaning for data check") for flag in
+          ("--tokenizer", "--out", "--validation", "--validation-text", "--separator", "--text-field", "--document-token", "--shard-tokens")),
         (["train", "--set", "data.documents=apart"], "'apart' needs documents"),
         (["train", "--documents", "appart"], "nearest is 'apart'"),
     ],
@@ -303,6 +306,8 @@ def test_documents_apart_train_and_evaluate_otherwise(plays, tmp_path):
         scores[how] = json.loads(done.stdout)[0]
         assert scores[how]["text"].endswith("plays (validation)")
     assert scores["packed"]["nats_per_token"] != scores["apart"]["nats_per_token"]
+    line = refused(2, "eval", "-m", tmp_path / "apart", plays, "--validation", "0")
+    assert line == f"motet: --validation: {plays} has a validation part of its own, which is scored, want it left out"
     assert abs(scores["apart"]["bits_per_byte"] - scores["apart"]["nats_per_token"] / numpy.log(2)) < 1e-9
 
 

@@ -276,6 +276,7 @@ def test_the_mean_over_positions_is_the_score(model, tmp_path):
         (["--set", "model.attention.rank=1"], "model.attention.rank: comes from the checkpoint, want one of rope_base"),
         (["--set", "train.steps=1"], "--set: 'train.steps', want a key of model.attention.rope_base"),
         (["-c", "32,many"], "--ctx-size: "),
+        (["-c", "16", "--positions", "17"], "--positions: 17 parts of a window of 16 tokens, want at most 16"),
         (["--set", "model.attention.rope_scaling=dynamo"], "rope_scaling"),
     ]:
         assert line in refused(2, "eval", "-m", model, text, *words)

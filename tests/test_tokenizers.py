@@ -75,6 +75,16 @@ def trained(tmp_path_factory):
     return out
 
 
+def test_the_speed_is_that_of_the_tokens_that_are_asked_for(trained, tmp_path):
+    (tmp_path / "a").write_text("<|endoftext|>x\n" * 3)
+    counts = []
+    for more in ([], ["--plain"]):
+        (timed,) = json.loads(run("tokenize", "-m", trained, *more, "--repeats", "1", tmp_path / "a", "-o", "json").stdout)
+        assert timed["tokens"] == int(run("tokenize", "-m", trained, *more, "--count", tmp_path / "a").stdout)
+        counts.append(timed["tokens"])
+    assert counts[0] < counts[1]
+
+
 @pytest.mark.parametrize("more", [[], ["--count"]])
 def test_several_texts_are_one_list_of_json(more, tmp_path):
     for name, content in (("a", "one"), ("b", "two ä")):
@@ -458,8 +468,16 @@ def test_tokenize_refuses_in_one_line(trained, tmp_path):
     assert "--decode: has no meaning for --lines" in refused(2, "tokenize", "-m", "bytes", "--lines", "--decode")
     assert "'x.txt': has no meaning for --lines" in refused(2, "tokenize", "-m", "bytes", "--lines", "x.txt")
     assert "--prompt: has no meaning for --chat-template" in refused(2, "tokenize", "--chat-template", trained, "-p", "x")
+    assert "--plain: has no meaning for --chat-template" in refused(2, "tokenize", "--chat-template", trained, "--plain")
+    assert "--output: has no meaning for --lines, which writes lines of JSON" in refused(2, "tokenize", "-m", "bytes", "--lines", "-o", "csv")
+    assert "--repeats: has no meaning for --decode" in refused(2, "tokenize", "-m", "bytes", "-p", "97", "--decode", "--repeats", "2")
+    assert "--add-special: has no meaning for --decode" in refused(2, "tokenize", "-m", "bytes", "-p", "97", "--decode", "--add-special")
+    assert "--count: has no meaning for --repeats" in refused(2, "tokenize", "-m", "bytes", "-p", "97", "--count", "--repeats", "2")
+    assert "--output: csv of 2 texts, want one, or -o table, json or jsonl" in refused(2, "tokenize", "-m", "bytes", "-o", "csv", trained, trained)
     out = tmp_path / "new.json"
     train = ["tokenize", "--train", "--vocab-size", "300", "--out", out]
+    for flag in (["--count"], ["--decode"], ["--lines"], ["--add-special"], ["--plain"], ["--repeats", "2"], ["--chat-template", "x"]):
+        assert f"{flag[0]}: has no meaning for --train" in refused(2, *train, *flag)
     for name, what in ("a.jsonl", "lines of JSON"), ("a.txt.gz", "a packed file"):
         (tmp_path / name).write_text('{"text": "a"}')
         assert f"cannot use '{tmp_path / name}': {what}, want plain text" in refused(1, *train, tmp_path / name)

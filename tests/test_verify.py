@@ -3,7 +3,7 @@ import json
 import pathlib
 import struct
 
-from conftest import ROOT, run
+from conftest import ROOT, refused, run
 
 GOOD = ROOT / "tests/golden/op/plain_mha.safetensors"
 
@@ -44,6 +44,12 @@ def test_a_file_that_cannot_be_read_leaves_the_others(tmp_path):
     assert done.returncode == 1
     wrong, right = json.loads(done.stdout)
     assert wrong["result"] == "error" and "no safetensors file" in wrong["problem"] and right["result"] == "pass"
+
+
+def test_tokenizers_are_compared_in_no_dtype(tmp_path):
+    for flag, value in (("--dtype", "float32"), ("--device", "cuda"), ("--tolerance", "5")):
+        line = refused(2, "verify", tmp_path, "--tokenizers", tmp_path, flag, value)
+        assert line == f"motet: {flag}: has no meaning for --tokenizers"
 
 
 def test_the_dtype_is_what_is_computed_in():

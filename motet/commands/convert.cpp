@@ -42,11 +42,14 @@ Table list_of_layouts() {
   return table;
 }
 
-// The tokenizer of a .gguf, as tokenizer.json; nothing when there is none that can be written.
-ExtraFiles gguf_tokenizer(const Checkpoint& checkpoint, const std::string& source) {
-  if (checkpoint.format != "gguf") return {};
+// The tokenizer of a .gguf or beside a model of llama2.c, as tokenizer.json; nothing when there is none that can be
+// written.
+ExtraFiles own_tokenizer(const Checkpoint& checkpoint, const std::string& source) {
+  if (checkpoint.format != "gguf" && checkpoint.format != "llama2c") return {};
   try {
-    return {{"tokenizer.json", read_gguf_tokenizer(GgufFile(source))->to_json().dump()}};
+    const auto tokenizer =
+        checkpoint.format == "gguf" ? read_gguf_tokenizer(GgufFile(source)) : load_tokenizer(source, checkpoint.config);
+    return {{"tokenizer.json", tokenizer->to_json().dump()}};
   } catch (const Error& error) {
     log_warn(text("convert: no tokenizer.json: ", error.what()));
     return {};
@@ -77,6 +80,7 @@ int run_convert(const nlohmann::json& request) {
     return 0;
   }
   const ConvertRequest asked = read_request(convert_options(), request);
+  if (asked.retrofit.empty()) refuse_flags(request, "a conversion without --retrofit", {"seed"});
   const std::string source = request.value("path", "");
   if (source.empty()) fail_usage("convert: PATH is missing, want a model folder, a .gguf or a llama2.c .bin");
   if (asked.out.empty()) fail_usage("--out is missing, want a new folder");
@@ -98,7 +102,7 @@ int run_convert(const nlohmann::json& request) {
     log_warn(
         text("--retrofit ", retrofit, ": does not start equal, train the fresh t_proj first (docs/checkpoints.md)"));
   check_padding(checkpoint, to);
-  const ExtraFiles tokenizer = gguf_tokenizer(opened, source);
+  const ExtraFiles tokenizer = own_tokenizer(opened, source);
   const Converted made = convert_checkpoint(checkpoint, to, out,
                                             {.dtype = scalar_type(asked.dtype),
                                              .allow_overflow = request.value("allow_overflow", false),
@@ -116,7 +120,8 @@ int run_convert(const nlohmann::json& request) {
   row("folder", out.string(), out.string());
   const char* config = made.restored ? "as published" : "written";
   row("config.json", config, config);
-  if (!tokenizer.empty()) row("tokenizer", "from the .gguf", "gguf");
+  if (!tokenizer.empty())
+    row("tokenizer", opened.format == "gguf" ? "from the .gguf" : "from tokenizer.bin", opened.format);
   if (asked.weights) row("weights", name(*asked.weights), name(*asked.weights));
   row("tensors", std::to_string(made.tensors), made.tensors);
   row("numbers", short_count(static_cast<double>(made.numbers)), made.numbers);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "motet/checkpoints/companions.h"
 #include "motet/commands/commands.h"
 #include "motet/commands/request.h"
@@ -42,6 +44,9 @@ int prepare(const nlohmann::json& request, std::vector<std::string> inputs) {
       .validation = asked.validation,
       .document_token = asked.document_token,
       .threads = static_cast<int>(request.value("threads", processor_count()))};
+  const auto reads_input = [](const std::vector<std::string>& all) { return std::ranges::find(all, "-") != all.end(); };
+  if (reads_input(options.inputs) && reads_input(options.validation_inputs))
+    fail_usage("--validation-text: standard input is given twice, want it once");
   if (request.contains("separator")) options.documents.separator = request["separator"].get<std::string>();
   const Manifest manifest = prepare_data(choose_tokenizer(name, ""), options);
   if (name != "bytes")  // chat template and names of tokens go with the tokenizer
@@ -58,6 +63,9 @@ int prepare(const nlohmann::json& request, std::vector<std::string> inputs) {
 }
 
 int check(const nlohmann::json& request, const std::vector<std::string>& paths) {
+  refuse_flags(request, "data check",
+               {"tokenizer", "out", "validation", "validation_text", "separator", "text_field", "format",
+                "document_token", "shard_tokens"});
   if (paths.size() != 1) fail_usage("data check: ", paths.size(), " folders, want one of prepared data");
   if (!is_prepared_data(paths[0])) fail(paths[0], ": is no prepared data, want a folder of motet data prepare");
   const PreparedData data = open_prepared_data(paths[0]);

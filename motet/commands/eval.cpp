@@ -189,6 +189,7 @@ int run_eval(const json& request) {
   output_format(request);  // a wrong name is refused before the work
   request_threads(request);
   const EvalTexts scored = task ? EvalTexts() : open_eval_texts(files, asked);
+  if (request.contains("validation")) refuse_validation(scored);
   const at::Device device = parse_device(asked.device);
   Checkpoint checkpoint = open_checkpoint(folder);
   const std::vector<int64_t> windows = windows_of(asked.ctx_size);
@@ -210,6 +211,8 @@ int run_eval(const json& request) {
                                       .documents_apart = asked.documents == Documents::apart,
                                       .positions = asked.positions,
                                       .rounding = {asked.logit_bits, asked.logit_scale}};
+      if (const int64_t size = perplexity_context(*model, options); asked.positions > size)
+        fail_usage("--positions: ", asked.positions, " parts of a window of ", size, " tokens, want at most ", size);
       auto scores = score(*model, tokenizer, companions_of(checkpoint), scored, options);
       what = scores.first;
       all.push_back(std::move(scores.second));

@@ -86,7 +86,9 @@ int run_eval_masked(const json& request, const std::vector<std::string>& texts) 
     fail_usage("eval: masked of a causal model, which hides what follows, want motet eval perplexity");
   checkpoint.config = lengthened(checkpoint.config, given > checkpoint.config.context ? given : 0, json::object());
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
-  const Scored scored = read_texts(open_eval_texts(texts, asked), tokenizer);
+  const EvalTexts opened = open_eval_texts(texts, asked);
+  if (request.contains("validation")) refuse_validation(opened);
+  const Scored scored = read_texts(opened, tokenizer);
   Model model = load_for_scoring(checkpoint, asked, parse_device(asked.device));
   const auto all = static_cast<int64_t>(scored.tokens->size()) - 1;
   const int64_t window = given > 0 ? given : std::clamp<int64_t>(all, 1, checkpoint.config.context);

@@ -23,6 +23,12 @@ EvalTexts open_eval_texts(const std::vector<std::string>& paths, const EvalReque
   return texts;
 }
 
+void refuse_validation(const EvalTexts& texts) {
+  for (const OpenedSource& source : texts.sources)
+    if (source.prepared && source.prepared->validation)
+      fail_usage("--validation: ", source.name, " has a validation part of its own, which is scored, want it left out");
+}
+
 EvalTokens eval_tokens(const EvalTexts& texts, const std::shared_ptr<const Tokenizer>& tokenizer) {
   EvalTokens all;
   std::vector<std::shared_ptr<const TokenSequence>> parts;

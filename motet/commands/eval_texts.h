@@ -18,6 +18,9 @@ struct EvalTexts {
 /// where there are none.
 EvalTexts open_eval_texts(const std::vector<std::string>& paths, const EvalRequest&);
 
+/// Throws UsageError for a source with a validation part of its own, which --validation would not change.
+void refuse_validation(const EvalTexts&);
+
 struct EvalTokens {
   std::string name;
   std::shared_ptr<const TokenSequence> tokens;

@@ -155,6 +155,7 @@ int run_inspect(const nlohmann::json& request) {
     return kind == ModelFileKind::safetensors || kind == ModelFileKind::safetensors_index;
   };
   if (!folder && tensors_alone()) {
+    refuse_flags(request, "tensors without a model", {"mechanism"});
     add_tensors(lines, safetensors_tensors(path.string()));
   } else {
     const Checkpoint checkpoint = open_checkpoint(path, request.value("mechanism", ""));

@@ -185,7 +185,8 @@ void print_decoded(const Tokenizer& tokenizer, const std::string& text) {
 }
 
 // The lines of the text as texts of their own, encoded again and again; the best time counts.
-void print_speed(const Tokenizer& tokenizer, const std::string& text, const json& request) {
+void print_speed(const Tokenizer& tokenizer, const std::string& text, const EncodeOptions& options,
+                 const json& request) {
   const Option option{.name = "repeats", .type = OptionType::integer, .default_value = 3, .min = 1, .max = 1000};
   const auto repeats = checked(option, request["repeats"], "--repeats").get<int64_t>();
   const int threads = request.contains("threads") ? request["threads"].get<int>() : processor_count();
@@ -200,7 +201,7 @@ void print_speed(const Tokenizer& tokenizer, const std::string& text, const json
   for (int64_t i = 0; i < repeats; ++i) {
     check_interrupt();
     const auto start = std::chrono::steady_clock::now();
-    const auto ids = tokenizer.encode_all(lines, threads, {});
+    const auto ids = tokenizer.encode_all(lines, threads, options);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (i == 0 || seconds < best) best = seconds;
     tokens = 0;
@@ -224,6 +225,7 @@ int train(const json& request) {
   const auto wanted = checked(size, request["vocab_size"], "--vocab-size").get<int64_t>();
   for (const char* name : {"prompt", "model"})
     if (request.contains(name)) fail_usage("--", name, ": has no meaning with --train, want files or standard input");
+  refuse_flags(request, "--train", {"count", "decode", "lines", "add_special", "plain", "repeats", "chat_template"});
   const std::string out = request.value("out", "tokenizer.json");
   if (std::filesystem::exists(out)) fail_usage("--out: ", out, " exists, want a new file");
   std::vector<std::string> paths = paths_of(request);
@@ -266,9 +268,12 @@ int train(const json& request) {
   return 0;
 }
 
-// What a mode that reads lines of standard input would ignore.
+// What a mode that reads lines of standard input and writes lines of JSON would ignore.
 void refuse_beside_input(const json& request, const std::string& what, std::initializer_list<const char*> flags) {
   refuse_flags(request, what, flags);
+  if (const TableFormat format = output_format(request);
+      request.contains("output") && format != TableFormat::json && format != TableFormat::jsonl)
+    refuse_flags(request, what + ", which writes lines of JSON", {"output"});
   if (const std::vector<std::string> paths = paths_of(request); !paths.empty())
     fail_usage(quote(paths[0]), ": has no meaning for ", what, ", which reads standard input");
 }
@@ -284,10 +289,13 @@ int run_tokenize(const json& request) {
   }
   if (request.contains("prompt") && !paths_of(request).empty())
     fail_usage("--prompt: stands beside FILE, want one of them");
+  if (request.value("decode", false)) refuse_flags(request, "--decode", {"add_special", "plain", "repeats"});
+  if (request.contains("repeats")) refuse_flags(request, "--repeats", {"count"});
   if (request.value("decode", false) && (request.value("count", false) || request.value("output", "table") != "table"))
     fail_usage("--decode: gives the text alone, want it without --count and --output");
   if (request.contains("chat_template")) {
-    refuse_beside_input(request, "--chat-template", {"model", "prompt", "lines", "decode", "count", "repeats"});
+    refuse_beside_input(request, "--chat-template",
+                        {"model", "prompt", "lines", "decode", "count", "repeats", "add_special", "plain"});
     print_chats(request["chat_template"]);
     return 0;
   }
@@ -308,13 +316,16 @@ int run_tokenize(const json& request) {
   const TableFormat format = output_format(request);
   if (request.contains("repeats") && texts.size() > 1 && format != TableFormat::table)
     fail_usage("--repeats: of ", texts.size(), " texts, want one or -o table");
+  if (texts.size() > 1 && (format == TableFormat::csv || format == TableFormat::markdown))
+    fail_usage("--output: ", request["output"].get<std::string>(), " of ", texts.size(),
+               " texts, want one, or -o table, json or jsonl");
   if ((format == TableFormat::json || format == TableFormat::jsonl) && !request.contains("repeats")) {
     print_records(*tokenizer, texts, options, request);
     return 0;
   }
   for (const std::string& text : texts) {
     if (request.contains("repeats")) {
-      print_speed(*tokenizer, text, request);
+      print_speed(*tokenizer, text, options, request);
     } else if (request.value("decode", false)) {
       print_decoded(*tokenizer, text);
     } else {

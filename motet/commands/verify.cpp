@@ -107,6 +107,7 @@ std::string problem_lines(const std::vector<TokenizerReport>& reports) {
 
 int run_tokenizer_cases(const json& request) {
   const auto paths = request.at("paths").get<std::vector<std::string>>();
+  refuse_flags(request, "--tokenizers", {"dtype", "device", "tolerance"});
   if (paths.size() != 1) fail_usage("--tokenizers: goes with one folder, here are ", paths.size());
   output_format(request);
   const auto reports = verify_tokenizers(paths[0], request["tokenizers"]);
