@@ -306,8 +306,11 @@ def test_documents_apart_train_and_evaluate_otherwise(plays, tmp_path):
         scores[how] = json.loads(done.stdout)[0]
         assert scores[how]["text"].endswith("plays (validation)")
     assert scores["packed"]["nats_per_token"] != scores["apart"]["nats_per_token"]
-    line = refused(2, "eval", "-m", tmp_path / "apart", plays, "--validation", "0")
-    assert line == f"motet: --validation: {plays} has a validation part of its own, which is scored, want it left out"
+    told = f"motet: warning: --validation: {plays} has a validation part of its own, which is scored whatever is given here\n"
+    done = run("eval", "-m", tmp_path / "apart", plays, "--documents", "apart", "--validation", "0", "--json")
+    assert (json.loads(done.stdout)[0], done.stderr) == (scores["apart"], told)
+    done = run("eval", "-m", tmp_path / "apart", plays, PLAYS, "--validation", "0.1", "--json")
+    assert done.returncode == 0 and told not in done.stderr
     assert abs(scores["apart"]["bits_per_byte"] - scores["apart"]["nats_per_token"] / numpy.log(2)) < 1e-9
 
 

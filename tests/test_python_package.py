@@ -429,6 +429,9 @@ def test_a_folder_stands_for_its_config(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     for place in (tmp_path, str(tmp_path / "config.json")):
         assert motet.attention_layer(place, 1).options == motet.attention_layer(CONFIG, 1).options
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ValueError, match="is a run, want one of its checkpoints, .*/checkpoints/step_N"):
+        motet.attention_layer(tmp_path / "run", 0)
 
 
 @pytest.mark.parametrize("words, call", REFUSED.items(), ids=range(len(REFUSED)))

@@ -282,6 +282,17 @@ def test_lines_of_metrics_that_are_lost_or_damaged_are_told_of(copy):
     assert [(one[0], one[2]) for one in told] == [(str(path), "100")] and 0 < int(told[0][1]) < 100
 
 
+def test_a_key_that_nothing_reads_is_not_in_the_way_of_an_earlier_run(copy):
+    config, state = copy / "config.toml", last_checkpoint(copy) / "state.json"
+    config.write_text(re.sub(r"^momentum = .*", "momentum = 0.5", config.read_text(), flags=re.MULTILINE))
+    was = json.loads(state.read_text())
+    was["run"]["train"]["momentum"] = 0.5
+    state.write_text(json.dumps(was))
+    done = run("train", "--resume", copy, "-t", "1")
+    assert done.returncode == 0, done.stderr
+    assert "train.momentum: 0.25 has no effect" in refused(2, "train", "--resume", copy, "--set", "train.momentum=0.25")
+
+
 def test_a_run_that_diverges_as_it_goes_on_names_the_checkpoint_that_it_began_with(copy):
     checkpoint = last_checkpoint(copy)
     with safetensors.safe_open(checkpoint / "model.safetensors", "pt") as stored:

@@ -156,6 +156,7 @@ def test_the_command_that_evaluates_keeps_documents_apart(tmp_path):
     run("data", "prepare", texts, "--validation", "0.2", "-m", "bytes", "--out", data).check_returncode()
     run("train", data, "--documents", "apart", *TINY, "--out", folder).check_returncode()
     words = shlex.split(Page(folder / "report.html").code["Evaluate"])
+    assert "--validation" not in words  # the data has its own
     scored = json.loads(run(*words[1:], "-t", "1", "-o", "json").stdout)
     losses = [row["validation_loss"] for row in records(folder) if "validation_loss" in row]
     assert scored[0]["nats_per_token"] == pytest.approx(losses[-1], rel=1e-7)

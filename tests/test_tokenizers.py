@@ -485,7 +485,7 @@ def test_tokenize_refuses_in_one_line(trained, tmp_path):
     assert "the text is empty" in refused(1, *train, stdin="")
     assert not out.exists()
     before = trained.read_bytes()
-    assert f"--out: {trained} exists, want a new file" in refused(2, "tokenize", "--train", "--vocab-size", "300", "--out", trained, stdin="x")
+    assert f"--out: {trained} exists, want --out with a new file" in refused(2, "tokenize", "--train", "--vocab-size", "300", "--out", trained, stdin="x")
     assert trained.read_bytes() == before
 
 

@@ -237,11 +237,11 @@ int run_compare(const nlohmann::json& request) {
   const std::optional<Resumed> from = resumed(request);
   const CompareRequest asked = joined_request(request, from);
   const TableFormat format = output_format(request);
-  const RunConfig run =
-      read_run_config(request, from ? read_toml((from->folder / "config.toml").string()) : compare_defaults());
+  const RunConfig run = read_run_config(
+      request, from ? without_idle_keys(read_toml((from->folder / "config.toml").string())) : compare_defaults());
   if (from) {
     const nlohmann::json& was = from->results.comparison.at("run");
-    check_unchanged("compare", was, run.as_given(), {"data.text", "train.device"});
+    check_unchanged("compare", without_idle_keys(was), run.as_given(), {"data.text", "train.device"});
     check_no_new_options(was, run.as_given());
   }
   if (!run.task.is_null()) fail_usage("data.task: compare reads texts, want motet train --task or motet experiment");

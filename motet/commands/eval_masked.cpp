@@ -87,7 +87,7 @@ int run_eval_masked(const json& request, const std::vector<std::string>& texts) 
   checkpoint.config = lengthened(checkpoint.config, given > checkpoint.config.context ? given : 0, json::object());
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(folder, checkpoint.config);
   const EvalTexts opened = open_eval_texts(texts, asked);
-  if (request.contains("validation")) refuse_validation(opened);
+  if (request.contains("validation")) warn_of_validation(opened);
   const Scored scored = read_texts(opened, tokenizer);
   Model model = load_for_scoring(checkpoint, asked, parse_device(asked.device));
   const auto all = static_cast<int64_t>(scored.tokens->size()) - 1;

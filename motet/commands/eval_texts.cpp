@@ -1,6 +1,9 @@
 #include "motet/commands/eval_texts.h"
 
+#include <algorithm>
+
 #include "motet/core/error.h"
+#include "motet/core/log.h"
 
 namespace motet {
 
@@ -23,10 +26,11 @@ EvalTexts open_eval_texts(const std::vector<std::string>& paths, const EvalReque
   return texts;
 }
 
-void refuse_validation(const EvalTexts& texts) {
-  for (const OpenedSource& source : texts.sources)
-    if (source.prepared && source.prepared->validation)
-      fail_usage("--validation: ", source.name, " has a validation part of its own, which is scored, want it left out");
+void warn_of_validation(const EvalTexts& texts) {
+  const auto has_own = [](const OpenedSource& source) { return source.prepared && source.prepared->validation; };
+  if (!texts.sources.empty() && std::ranges::all_of(texts.sources, has_own))
+    log_warn(text("--validation: ", texts.sources[0].name,
+                  " has a validation part of its own, which is scored whatever is given here"));
 }
 
 EvalTokens eval_tokens(const EvalTexts& texts, const std::shared_ptr<const Tokenizer>& tokenizer) {

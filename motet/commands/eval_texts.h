@@ -18,8 +18,8 @@ struct EvalTexts {
 /// where there are none.
 EvalTexts open_eval_texts(const std::vector<std::string>& paths, const EvalRequest&);
 
-/// Throws UsageError for a source with a validation part of its own, which --validation would not change.
-void refuse_validation(const EvalTexts&);
+/// Warns where all sources have a validation part of their own, of which --validation changes nothing.
+void warn_of_validation(const EvalTexts&);
 
 struct EvalTokens {
   std::string name;

@@ -227,7 +227,8 @@ int train(const json& request) {
     if (request.contains(name)) fail_usage("--", name, ": has no meaning with --train, want files or standard input");
   refuse_flags(request, "--train", {"count", "decode", "lines", "add_special", "plain", "repeats", "chat_template"});
   const std::string out = request.value("out", "tokenizer.json");
-  if (std::filesystem::exists(out)) fail_usage("--out: ", out, " exists, want a new file");
+  if (std::filesystem::exists(out))
+    fail_usage(request.contains("out") ? "--out: " : "", out, " exists, want --out with a new file");
   std::vector<std::string> paths = paths_of(request);
   if (paths.empty()) paths = {"-"};
   for (const std::string& path : paths)

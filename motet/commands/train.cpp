@@ -374,9 +374,9 @@ int train(const nlohmann::json& request, const std::shared_ptr<Processes>& proce
 // The options of this process, before it knows whether the others see the same.
 TrainOptions own_options(const nlohmann::json& request) {
   const std::string given = request.value("resume", ""), run = given == "auto" ? request.value("out", "") : given;
-  const bool more = !run.empty() && !stored_checkpoints(run).empty();
-  const std::filesystem::path config = std::filesystem::path(run) / "config.toml";
-  return read_run_config(request, more ? base_of(read_toml(config.string()), request) : train_defaults()).train;
+  if (run.empty() || stored_checkpoints(run).empty()) return read_run_config(request, train_defaults()).train;
+  const nlohmann::json stored = without_idle_keys(read_toml((std::filesystem::path(run) / "config.toml").string()));
+  return read_run_config(request, base_of(stored, request)).train;
 }
 
 // Waits for the others, if what launched this process says that there are some.

@@ -1,5 +1,6 @@
 #include "motet/commands/train_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -192,6 +193,18 @@ std::vector<std::pair<std::string, std::string>> evaluated_texts(const RunConfig
   return together ? std::vector{std::pair(std::string(), all)} : each;
 }
 
+// Whether all of it is prepared data with a validation part of its own, of which --validation changes nothing.
+bool has_own_validation(const std::vector<std::string>& paths) {
+  const auto has = [](const std::string& path) {
+    try {
+      return is_prepared_data(path) && open_prepared_data(path).validation;
+    } catch (const Error&) {  // it may be gone by now
+      return false;
+    }
+  };
+  return !paths.empty() && std::ranges::all_of(paths, has);
+}
+
 // `context`: of the model, which may be longer than that of the run.
 void add_commands(ReportData& report, const std::filesystem::path& run, const RunConfig& config, int64_t context,
                   const TrainPresentation& shown) {
@@ -204,7 +217,10 @@ void add_commands(ReportData& report, const std::filesystem::path& run, const Ru
                               : text(" --minutes ", 2 * train.minutes);
   const std::string task = config.task.is_null() ? "" : config.task.at("name").get<std::string>() + " ";
   std::string options;
-  if (task.empty()) options += text(" --validation ", json(config.data.validation).dump());
+  std::vector<std::string> paths = config.texts;
+  for (const MixtureSource& source : config.mixture) paths.push_back(source.path);
+  if (task.empty() && !has_own_validation(paths))
+    options += text(" --validation ", json(config.data.validation).dump());
   if (config.data.documents == Documents::apart) options += " --documents apart";
   if (task.empty() && context > train.context) options += text(" -c ", train.context);
   if (train.matmul_precision == Precision::high) options += " --precision high";

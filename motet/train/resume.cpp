@@ -72,7 +72,7 @@ ResumePoint open_run(const fs::path& run) {
   point.state = read_state(all.back());
   if (point.state.value("version", 0) != kStateVersion)
     fail(state.string(), ": is of another version of Motet, want version ", kStateVersion);
-  point.config = read_toml((run / "config.toml").string());
+  point.config = without_idle_keys(read_toml((run / "config.toml").string()));
   return point;
 }
 
@@ -102,7 +102,7 @@ void check_unchanged(const std::string& command, const json& was, const json& is
 }
 
 void check_same_run(const ResumePoint& point, const RunConfig& run) {
-  const json &was = point.state.at("run"), is = run.resolved();
+  const json was = without_idle_keys(point.state.at("run")), is = run.resolved();
   check_unchanged("train", was, is, kFree);
   check_budget(was, is);
 }

@@ -133,6 +133,16 @@ nlohmann::json take_task(nlohmann::json& data) {
 
 }  // namespace
 
+nlohmann::json without_idle_keys(nlohmann::json config) {
+  if (!config.contains("train") || !config["train"].is_object()) return config;
+  nlohmann::json& train = config["train"];
+  nlohmann::json all = train_options().write({});
+  all.update(train);
+  for (const Option& option : train_options().table())
+    if (!has_effect(option, all)) train.erase(option.name);
+  return config;
+}
+
 RunConfig read_run_config(const nlohmann::json& request, const nlohmann::json& base) {
   nlohmann::json config = base;
   bool context_given = false;

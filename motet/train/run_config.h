@@ -34,6 +34,10 @@ struct RunConfig {
   nlohmann::json resolved() const;                     // everything, as config.toml shows it
 };
 
+/// A configuration that is stored without the keys of [train] that the optimizer or schedule does not read, which
+/// earlier versions took.
+nlohmann::json without_idle_keys(nlohmann::json config);
+
 /// Defaults under `base`, under the TOML file request["config"], under request["set"] ([["model.hidden_size","64"],
 /// ...]) and request["texts"]. A budget replaces those below it, whatever its unit, and a
 /// text, mixture or task what another said; a task's train.context is that of an episode and its answer. Throws

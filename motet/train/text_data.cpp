@@ -73,7 +73,7 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const std::vector<OpenedSource>& 
   std::string texts;
   bool any_prepared = false;
   for (const OpenedSource& source : sources) texts += source.corpus.text, any_prepared |= source.prepared.has_value();
-  if (any_prepared && texts.empty() && run.data.tokenizer == "chars")
+  if (any_prepared && !tokenizer && texts.empty() && run.data.tokenizer == "chars")
     fail_usage("data.tokenizer: 'chars' is made of a text, and prepared data has its own, want it left out");
   if (any_prepared && !tokenizer && run.data.tokenizer != "auto") tokenizer = named_tokenizer(run, texts);
   for (const OpenedSource& source : sources)

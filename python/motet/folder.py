@@ -27,7 +27,10 @@ def settings_of(config):
 
 def _read(path):
     """The config.json of a path to it or to its folder; ValueError for what is none."""
-    path = path / "config.json" if path.is_dir() else path
+    if path.is_dir():
+        run, path = path, path / "config.json"
+        if not path.exists() and (run / "checkpoints").is_dir():
+            raise ValueError(f"attention_layer: {run} is a run, want one of its checkpoints, {run / 'checkpoints'}/step_N")
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
