@@ -14,7 +14,7 @@ namespace {
 // Sizes for all mechanisms without --shape: short rows in a batch, and one long row.
 constexpr AttentionSize kSizes[] = {{4, 128, 8, 64}, {1, 512, 8, 64}};
 
-// Terms of a gradient that is one number: their sum is compared at this size at least.
+// Terms of a gradient that is one number: their sum is compared at this size at least, each of n numbers at an n-th.
 constexpr double kSumTerms = 64;
 
 // The definition keeps about this many [B,H,T,T] tensors for its backward pass (dcmha); above this memory it is left
@@ -31,8 +31,8 @@ std::vector<std::string> result_names(const Arguments& a) {
 double largest(const Tensor& t) { return t.abs().max().item<double>(); }
 double norm(const Tensor& t) { return t.norm().item<double>(); }
 
-// How far a result in a dtype may be from float64: `share` of the rival's error + `units` of the reference's size, and
-// where it is one number, which may be right by chance in the rival, `number_units`.
+// How far a result in a dtype may be from float64: `share` of the rival's error + `units` of the reference's size, or,
+// where it is n numbers, which may be right by chance in the rival, an n-th of `number_units` if that is more.
 struct Rounding {
   Forward rival;
   double (*size)(const Tensor&);
@@ -106,11 +106,12 @@ void check_operator(const AttentionCase& what, at::Device device, const std::fun
     const auto distance = [&](const std::vector<Tensor>& from) {
       return rounding.size(from[i].to(at::kCPU, at::kDouble) - want[i]);
     };
-    // One number for the whole call, such as lambda's gradient, is what is left of thousands of terms that cancel.
-    const bool number = want[i].numel() == 1;
-    const double size = std::max(rounding.size(want[i]), number ? kSumTerms : 0);
-    const double error = distance(have),
-                 bound = rounding.share * distance(plain) + (number ? rounding.number_units : rounding.units) * size;
+    // One number for the whole call, such as lambda's gradient, is what is left of thousands of terms that cancel, and
+    // so are the few of one query's gates: the fewer they are, the likelier all are right by chance in the rival.
+    const auto numbers = static_cast<double>(want[i].numel());
+    const double size = std::max(rounding.size(want[i]), kSumTerms / numbers),
+                 units = std::max(rounding.units, rounding.number_units / numbers);
+    const double error = distance(have), bound = rounding.share * distance(plain) + units * size;
     if (!(error <= bound))
       fail("bench attention: ", what.mechanism, " in ", at::toString(type), ": ", names[i], " is ", error,
            " from the float64 definition, want at most ", bound, "; no time is shown for a wrong result");
