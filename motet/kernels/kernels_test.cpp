@@ -55,7 +55,7 @@ TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
 // However the rows of two layers fall into three stripes: a stripe may hold one row of a layer, its first or its last.
 TEST(LinearKernel, EveryRowIsComputedWhereverAStripeEnds) {
   const int64_t K = 1024;  // so that four rows of sixteen are worth a task
-  for (const int64_t M : {1, 16})
+  for (const int64_t M : {1, 2, 3, 4, 16})
     for (int64_t N = 1; N <= 24; ++N) {
       const Kept first(WeightType::float32, N, K), second(WeightType::bfloat16, 25 - N, K);
       const std::vector<float> x = drawn(M * K, 13);

@@ -91,6 +91,15 @@ HWY_INLINE void sums_of_lanes(Vec a, Vec b, Vec c, Vec d, float* HWY_RESTRICT su
 #endif
 }
 
+// Rows of W far apart meet rows of x at addresses that a compiler would each keep in a register, of which there are too
+// few: of pointers that it does not know it adds distances to two.
+template <class T>
+HWY_INLINE void in_two_registers(const T*& w, const float*& x) {
+#if HWY_ARCH_X86
+  asm("" : "+r"(w), "+r"(x));
+#endif
+}
+
 // A compiler would load what several products use once for each of them, and loads, not products, would be the limit.
 HWY_INLINE void in_a_register(Vec& v) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
@@ -100,23 +109,32 @@ HWY_INLINE void in_a_register(Vec& v) {
 #endif
 }
 
+// The rows of W of a tile. adjacent: one after another, and the next tile's behind them; asked_again: those are asked
+// for once more, into L1, because a CPU may drop what it is asked for. apart: each begins a piece of W of its own and
+// is followed there by the next tile's, so that a CPU reads on in several places by itself and nothing is asked for.
+enum class Rows { adjacent, asked_again, apart };
+
 // What products ask of memory meanwhile for those behind them: lines of 64 bytes, into L2. Lines that are asked into L1
 // take the buffers in which its own misses wait, and products and memory take turns.
 struct Fetch {
-  const char *next, *end;
-  int64_t step;  // bytes, with every two vectors of a product
+  const char *next = nullptr, *end = nullptr;
+  int64_t step = 0;   // bytes, with every two vectors of a product
+  int64_t apart = 1;  // rows of W from one of a tile to its next
 };
 
-// Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile. kAgain: the next
-// tile's rows are asked for once more, into L1, because a CPU may drop what it is asked for.
-template <bool kAgain, int kM, int kN, class T>
+// Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile.
+template <Rows kRows, int kM, int kN, class T>
 HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const float* x, int64_t K, int64_t begin,
                              int64_t end, Fetch& fetch) {
+  const int64_t apart = kRows == Rows::apart ? fetch.apart * K : K;
   const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINED {
+    const T* from_w = w + k;
+    const float* from_x = x + k;
+    if constexpr (kRows == Rows::apart) in_two_registers(from_w, from_x);
     Vec b[kN];
-    each<kN>([&](auto n) MOTET_INLINED { b[n] = load_w(w + n * K + k); });
+    each<kN>([&](auto n) MOTET_INLINED { b[n] = load_w(from_w + n * apart); });
     each<kM>([&](auto m) MOTET_INLINED {
-      Vec a = load_x(x + m * K + k);
+      Vec a = load_x(from_x + m * K);
       if constexpr (kN > 1) in_a_register(a);
       each<kN>([&](auto n) MOTET_INLINED {
         constexpr int at = (m() * kN + n()) * kSums + i() % kSums;
@@ -129,9 +147,12 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
   constexpr Count<1> second;
   int64_t k = begin;
   const char *line = fetch.next, *until = line;
+  if constexpr (kRows == Rows::apart)  // two at once want more registers than there are
+    for (; k + kLanes <= end; k += kLanes) step(all, all, k, first);
   for (; k + kStep * kLanes <= end; k += kStep * kLanes) {
-    for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
-    if constexpr (kAgain)
+    if constexpr (kRows != Rows::apart)
+      for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
+    if constexpr (kRows == Rows::asked_again)
       each<kN>([&](auto n) MOTET_INLINED {
         const T* const next = w + (kN + n) * K + k;
         __builtin_prefetch(next);
@@ -148,9 +169,9 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
   }
 }
 
-// y[m * N + n] of a tile from its sums.
+// y[m * N + n * apart] of a tile from its sums.
 template <int kM, int kN>
-HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N) {
+HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N, int64_t apart) {
   each<kN>([&](auto n) MOTET_INLINED {
     const auto of = [&](int m) MOTET_INLINED {
       const int at = (m % kM * kN + n()) * kSums;
@@ -162,18 +183,22 @@ HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N) {
       constexpr int m = four() * 4;
       sums_of_lanes(of(m), of(m + 1), of(m + 2), of(m + 3), sums + m);
     });
-    each<kM>([&](auto m) MOTET_INLINED { y[m * N + n] = sums[m]; });
+    each<kM>([&](auto m) MOTET_INLINED { y[m * N + n * apart] = sums[m]; });
   });
 }
 
 // kN rows of W times kM rows of x. Each product is summed in the same order whatever kM and kN are.
-template <bool kAgain, int kM, int kN, class T>
+template <Rows kRows, int kM, int kN, class T>
 HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
   Vec sum[kM * kN * kSums];
   each<kM * kN * kSums>([&](auto i) MOTET_INLINED { sum[i] = hn::Zero(Floats()); });
-  add_products<kAgain, kM, kN>(sum, w, x, K, 0, K, fetch);
-  finish<kM, kN>(sum, y, N);
+  add_products<kRows, kM, kN>(sum, w, x, K, 0, K, fetch);
+  finish<kM, kN>(sum, y, N, kRows == Rows::apart ? fetch.apart : 1);
 }
+
+// From the first row of W of a tile to that of the next.
+template <Rows kRows, int kN>
+constexpr int kToNext = kRows == Rows::apart ? 1 : kN;
 
 // Rows that a tile cannot hold in L1 are multiplied in pieces: those of x stay there for a few tiles, whose sums wait
 // in memory meanwhile. The order of additions is the same.
@@ -187,9 +212,9 @@ constexpr bool in_pieces(int64_t M, int64_t K) {
   return M >= kLeastM && K >= numbers<T>(35 << 10, std::min<int64_t>(M, kTileM));
 }
 
-template <bool kAgain, int kM, int kN, class T>
+template <Rows kRows, int kM, int kN, class T>
 HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  constexpr int kAll = kM * kN * kSums;
+  constexpr int kAll = kM * kN * kSums, kNext = kToNext<kRows, kN>;
   HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
   constexpr int64_t kPiece = numbers<T>(21 << 10, kM);
   const int64_t pieces = (K + kPiece / 2) / kPiece, step = (K / pieces / (kStep * kLanes) + 1) * kStep * kLanes;
@@ -199,9 +224,9 @@ HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t 
       Vec sum[kAll];
       each<kAll>([&](auto i)
                      MOTET_INLINED { sum[i] = k > 0 ? hn::Load(Floats(), kept[t] + i * kLanes) : hn::Zero(Floats()); });
-      add_products<kAgain, kM, kN>(sum, w + t * kN * K, x, K, k, end, fetch);
+      add_products<kRows, kM, kN>(sum, w + t * kNext * K, x, K, k, end, fetch);
       if (end == K)
-        finish<kM, kN>(sum, y + t * kN, N);
+        finish<kM, kN>(sum, y + t * kNext, N, kRows == Rows::apart ? fetch.apart : 1);
       else
         each<kAll>([&](auto i) MOTET_INLINED { hn::Store(sum[i], Floats(), kept[t] + i * kLanes); });
     }
@@ -210,19 +235,21 @@ HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t 
 
 // `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
 // those of several.
-template <bool kAgain, int kM, int kN, class T>
+template <Rows kRows, int kM, int kN, class T>
 HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  int64_t n = 0;
+  constexpr int kNext = kToNext<kRows, kN>;
+  const int64_t all = count / kN;
+  int64_t t = 0;
   if constexpr (kM >= kLeastM && kN > 1) {
-    while (in_pieces<T>(kM, K) && n + kN <= count) {
-      const int64_t tiles = std::min((count - n) / kN, kMostTiles);
-      long_tiles<kAgain, kM, kN>(w + n * K, tiles, x, K, y + n, N, fetch);
-      n += tiles * kN;
+    while (in_pieces<T>(kM, K) && t < all) {
+      const int64_t tiles = std::min(all - t, kMostTiles);
+      long_tiles<kRows, kM, kN>(w + t * kNext * K, tiles, x, K, y + t * kNext, N, fetch);
+      t += tiles;
     }
   }
-  for (; n + kN <= count; n += kN) tile<kAgain, kM, kN>(w + n * K, x, K, y + n, N, fetch);
+  for (; t < all; ++t) tile<kRows, kM, kN>(w + t * kNext * K, x, K, y + t * kNext, N, fetch);
   if constexpr (kN > 1)
-    for (; n < count; ++n) tile<kAgain, kM, 1>(w + n * K, x, K, y + n, N, fetch);
+    for (int64_t n = all * kN; n < count; ++n) tile<kRows, kM, 1>(w + n * K, x, K, y + n, N, fetch);
 }
 
 // Rows of W of a tile with so many rows of x: what is converted on its way has the registers of one of three.
@@ -238,8 +265,8 @@ void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K,
     rows_of_x<again(), rows(), std::min(kN, rows_of_w<T>(rows()))>(w, count, x, K, y, N, fetch);
     M -= rows, x += rows * K, y += rows * N;
   };
-  constexpr std::true_type first;
-  constexpr std::false_type later;
+  constexpr std::integral_constant<Rows, Rows::asked_again> first;
+  constexpr std::integral_constant<Rows, Rows::adjacent> later;
   const bool small = M < kTileM;
   if (M >= kTileM) pass(Count<kTileM>(), first);
   while (M >= kTileM) pass(Count<kTileM>(), later);
@@ -247,6 +274,25 @@ void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K,
   if (M == 3) pass(Count<3>(), later);
   if (M == 2) pass(Count<2>(), later);
   if (M == 1) pass(Count<1>(), later);
+}
+
+// Of rows of x that one tile has all products are made while W comes by, once: memory is the limit, and a CPU fetches
+// more when it is read in several places. Measured where sixteen registers are, elsewhere they come as blocks.
+constexpr bool come_apart(int64_t M) { return kSixteenRegisters && M <= kTileM; }
+
+template <class T>
+void rows_apart(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
+  if constexpr (kSixteenRegisters) {
+    const auto pass = [&](auto rows) {
+      constexpr int kN = rows() <= 2 ? 4 : rows_of_w<T>(rows());
+      Fetch fetch{.apart = count / kN};
+      rows_of_x<Rows::apart, rows(), kN>(w, count, x, K, y, N, fetch);
+    };
+    if (M == 4) pass(Count<4>());
+    if (M == 3) pass(Count<3>());
+    if (M == 2) pass(Count<2>());
+    if (M == 1) pass(Count<1>());
+  }
 }
 
 int64_t passes_of(int64_t M) {
@@ -314,6 +360,12 @@ void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, co
   // memory's way.
   const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
   const auto at = [&](int64_t n) { return static_cast<const T*>(weight.data) + n * K; };
+  if (come_apart(M)) {
+    rows_apart<T>(at(begin), end - begin, x, M, K, task.y + begin, N);
+    if (weight.scale || weight.bias)
+      for (int64_t r = 0; r < M; ++r) scale_and_bias(weight, begin, end - begin, task.y + r * N + begin);
+    return;
+  }
   for (int64_t m = 0; m < M; m += kRowsOfX) {
     const int64_t rows = std::min(kRowsOfX, M - m), passes = passes_of(rows);
     const int64_t at_once = row_by_row ? 1 : space || rows < kTileM ? kTileN : rows_of_w<T>(kTileM);
