@@ -15,8 +15,9 @@ namespace {
 
 TEST(LinearKernel, EqualsTheSumInFloat64ForEveryTypeAndOddSizes) {
   for (const WeightType type : kTypes)
-    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {60, 577}, {40, 2060}})
-      for (int64_t M : {1, 2, 3, 4, 7, 13, 16, 131}) {
+    for (const auto& [N, K] :
+         {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {7, 63}, {33, 65}, {60, 577}, {9, 1024}, {40, 2060}})
+      for (int64_t M : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 131}) {
         const Kept kept(type, N, K);
         const std::vector<float> x = drawn(M * K, 3), w = kept.values();
         std::vector<float> y(static_cast<size_t>(M * N), std::nanf(""));
@@ -55,7 +56,7 @@ TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
 // However the rows of two layers fall into three stripes: a stripe may hold one row of a layer, its first or its last.
 TEST(LinearKernel, EveryRowIsComputedWhereverAStripeEnds) {
   const int64_t K = 1024;  // so that four rows of sixteen are worth a task
-  for (const int64_t M : {1, 2, 3, 4, 16})
+  for (const int64_t M : {1, 2, 3, 4, 5, 6, 7, 16})
     for (int64_t N = 1; N <= 24; ++N) {
       const Kept first(WeightType::float32, N, K), second(WeightType::bfloat16, 25 - N, K);
       const std::vector<float> x = drawn(M * K, 13);

@@ -14,6 +14,7 @@
 
 #include "motet/core/each-inl.h"
 #include "motet/kernels/linear.h"
+#include "motet/kernels/share.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::HWY_NAMESPACE {
@@ -52,13 +53,29 @@ template <int n>
 using Count = std::integral_constant<int, n>;
 
 constexpr bool kSixteenRegisters = HWY_ARCH_X86 && kLanes < 16;
-// A tile: the most rows of x and of W, whose sums leave registers for what is loaded, of 16 or 32; and the rows of x
-// that a smaller one has, which single rows of x come after.
-constexpr int kTileM = kLanes == 16 ? 8 : 4, kTileN = 3, kLeastM = 4;
+// A tile: the most rows of x and of W, and the rows of x from which on W stays for the next tile.
+constexpr int kTileM = kLanes == 16 ? 8 : kSixteenRegisters ? 6 : 4, kTileN = 3, kLeastM = 4;
 // Vectors of sums of one product. Two hide the latency of an addition where one row meets another by itself, for which
 // short vectors need both.
-constexpr int kSums = (kSixteenRegisters ? 12 : 24) / (kTileM * kTileN);
+constexpr int kSums = kSixteenRegisters ? 1 : 24 / (kTileM * kTileN);
 constexpr int kStep = 2;  // vectors
+
+// Rows of W of a tile with so many rows of x, whose sums leave registers for what is loaded, of 16 or 32.
+constexpr int rows_of_w(int64_t rows_of_x) { return kSixteenRegisters && rows_of_x >= kLeastM ? 2 : kTileN; }
+
+// Rows of x that the next tile takes of M: with sixteen registers, so many that few are not left to the last.
+constexpr int64_t rows_of_tile(int64_t M) {
+  if (kSixteenRegisters && (M == 5 || M == 9 || M == 13)) return 5;
+  if (kSixteenRegisters && (M == 7 || M == 8)) return 4;
+  return M >= kTileM ? kTileM : std::min<int64_t>(M, kLeastM);
+}
+constexpr bool is_tile(int rows) { return rows <= kLeastM || rows == rows_of_tile(rows); }
+
+int64_t tiles_of_x(int64_t M) {
+  int64_t tiles = 0;
+  for (; M > 0; M -= rows_of_tile(M)) ++tiles;
+  return tiles;
+}
 
 #if HWY_TARGET != HWY_SCALAR
 // Blocks of four lanes added up, halves first.
@@ -109,6 +126,17 @@ HWY_INLINE void in_a_register(Vec& v) {
 #endif
 }
 
+// A compiler would move sums between registers, or to memory and back, where sixteen of them are all in use.
+HWY_INLINE void add_product(Vec& sum, Vec b, Vec a) {
+#if HWY_TARGET == HWY_AVX2
+  auto in_place = sum.raw;
+  asm("vfmadd231ps %2, %1, %0" : "+x"(in_place) : "x"(b.raw), "x"(a.raw));
+  sum.raw = in_place;
+#else
+  sum = hn::MulAdd(b, a, sum);
+#endif
+}
+
 // The rows of W of a tile. adjacent: one after another, and the next tile's behind them; asked_again: those are asked
 // for once more, into L1, because a CPU may drop what it is asked for. apart: each begins a piece of W of its own and
 // is followed there by the next tile's, so that a CPU reads on in several places by itself and nothing is asked for.
@@ -118,15 +146,25 @@ enum class Rows { adjacent, asked_again, apart };
 // take the buffers in which its own misses wait, and products and memory take turns.
 struct Fetch {
   const char *next = nullptr, *end = nullptr;
-  int64_t step = 0;   // bytes, with every two vectors of a product
+  int64_t step = 0;  // bytes, with every two vectors of a product
+};
+
+struct Piece {  // of rows of W and of x
+  int64_t begin, end;
+};
+
+// Numbers from a row to the one behind it.
+struct Layout {
+  int64_t K, N;       // of W, which are those of a product, and of y
+  int64_t of_x;       // of x
   int64_t apart = 1;  // rows of W from one of a tile to its next
 };
 
-// Numbers [begin, end) of kN rows of W times those of kM rows of x, added to the sums of a tile.
+// A piece of kN rows of W times those of kM rows of x, added to the sums of a tile.
 template <Rows kRows, int kM, int kN, class T>
-HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const float* x, int64_t K, int64_t begin,
-                             int64_t end, Fetch& fetch) {
-  const int64_t apart = kRows == Rows::apart ? fetch.apart * K : K;
+HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const float* x, Layout of, Piece piece,
+                             Fetch& fetch) {
+  const int64_t apart = (kRows == Rows::apart ? of.apart : 1) * of.K, end = piece.end;
   const auto step = [&](auto load_w, auto load_x, int64_t k, auto i) MOTET_INLINED {
     const T* from_w = w + k;
     const float* from_x = x + k;
@@ -134,18 +172,18 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
     Vec b[kN];
     each<kN>([&](auto n) MOTET_INLINED { b[n] = load_w(from_w + n * apart); });
     each<kM>([&](auto m) MOTET_INLINED {
-      Vec a = load_x(from_x + m * K);
+      Vec a = load_x(from_x + m * of.of_x);
       if constexpr (kN > 1) in_a_register(a);
       each<kN>([&](auto n) MOTET_INLINED {
         constexpr int at = (m() * kN + n()) * kSums + i() % kSums;
-        sum[at] = hn::MulAdd(b[n], a, sum[at]);
+        add_product(sum[at], b[n], a);
       });
     });
   };
   const auto all = [](const auto* p) MOTET_INLINED { return load(p); };
   constexpr Count<0> first;
   constexpr Count<1> second;
-  int64_t k = begin;
+  int64_t k = piece.begin;
   const char *line = fetch.next, *until = line;
   if constexpr (kRows == Rows::apart)  // two at once want more registers than there are
     for (; k + kLanes <= end; k += kLanes) step(all, all, k, first);
@@ -154,7 +192,7 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
       for (until += fetch.step; line < until && line < fetch.end; line += 64) __builtin_prefetch(line, 0, 2);
     if constexpr (kRows == Rows::asked_again)
       each<kN>([&](auto n) MOTET_INLINED {
-        const T* const next = w + (kN + n) * K + k;
+        const T* const next = w + (kN + n) * of.K + k;
         __builtin_prefetch(next);
         if constexpr (sizeof(T) == sizeof(float)) __builtin_prefetch(next + kLanes);
       });
@@ -169,31 +207,29 @@ HWY_INLINE void add_products(Vec (&sum)[kM * kN * kSums], const T* w, const floa
   }
 }
 
-// y[m * N + n * apart] of a tile from its sums.
+// y of a tile from its sums.
 template <int kM, int kN>
-HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, int64_t N, int64_t apart) {
-  each<kN>([&](auto n) MOTET_INLINED {
-    const auto of = [&](int m) MOTET_INLINED {
-      const int at = (m % kM * kN + n()) * kSums;
-      if (m >= kM) return hn::Zero(Floats());
-      return kSums == 1 ? sum[at] : hn::Add(sum[at], sum[at + kSums - 1]);
-    };
-    float sums[(kM + 3) / 4 * 4];
-    each<(kM + 3) / 4>([&](auto four) MOTET_INLINED {
-      constexpr int m = four() * 4;
-      sums_of_lanes(of(m), of(m + 1), of(m + 2), of(m + 3), sums + m);
-    });
-    each<kM>([&](auto m) MOTET_INLINED { y[m * N + n * apart] = sums[m]; });
+HWY_INLINE void finish(const Vec (&sum)[kM * kN * kSums], float* y, Layout of) {
+  constexpr int kProducts = kM * kN;
+  const auto product = [&](int i) MOTET_INLINED {
+    if (i >= kProducts) return hn::Zero(Floats());
+    return kSums == 1 ? sum[i] : hn::Add(sum[i * kSums], sum[i * kSums + kSums - 1]);
+  };
+  float sums[(kProducts + 3) / 4 * 4];
+  each<(kProducts + 3) / 4>([&](auto four) MOTET_INLINED {
+    constexpr int i = four() * 4;
+    sums_of_lanes(product(i), product(i + 1), product(i + 2), product(i + 3), sums + i);
   });
+  each<kProducts>([&](auto i) MOTET_INLINED { y[i / kN * of.N + i % kN * of.apart] = sums[i]; });
 }
 
 // kN rows of W times kM rows of x. Each product is summed in the same order whatever kM and kN are.
 template <Rows kRows, int kM, int kN, class T>
-HWY_INLINE void tile(const T* w, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
+HWY_INLINE void tile(const T* w, const float* x, float* y, Layout of, Fetch& fetch) {
   Vec sum[kM * kN * kSums];
   each<kM * kN * kSums>([&](auto i) MOTET_INLINED { sum[i] = hn::Zero(Floats()); });
-  add_products<kRows, kM, kN>(sum, w, x, K, 0, K, fetch);
-  finish<kM, kN>(sum, y, N, kRows == Rows::apart ? fetch.apart : 1);
+  add_products<kRows, kM, kN>(sum, w, x, of, {0, of.K}, fetch);
+  finish<kM, kN>(sum, y, of);
 }
 
 // From the first row of W of a tile to that of the next.
@@ -202,31 +238,35 @@ constexpr int kToNext = kRows == Rows::apart ? 1 : kN;
 
 // Rows that a tile cannot hold in L1 are multiplied in pieces: those of x stay there for a few tiles, whose sums wait
 // in memory meanwhile. The order of additions is the same.
-constexpr int64_t kLeastTiles = 4, kMostTiles = 8;
+constexpr int64_t kLeastTiles = 4, kMostTiles = kSixteenRegisters ? 16 : 8;
+constexpr int64_t kWholeBytes = (kSixteenRegisters ? 30 : 35) << 10;
 template <class T>
-constexpr int64_t numbers(int64_t bytes, int64_t M) {  // of a row, when those of a tile have these bytes
-  return bytes / static_cast<int64_t>(M * sizeof(float) + kTileN * sizeof(T));
+constexpr int64_t numbers(int64_t bytes, int64_t of_x, int64_t of_w) {  // of a row, when so many rows have these bytes
+  return bytes / static_cast<int64_t>(of_x * sizeof(float) + of_w * sizeof(T));
 }
-template <class T>
-constexpr bool in_pieces(int64_t M, int64_t K) {
-  return M >= kLeastM && K >= numbers<T>(35 << 10, std::min<int64_t>(M, kTileM));
+template <Rows kRows, class T>
+constexpr bool in_pieces(int64_t of_x, int64_t of_w, int64_t K) {
+  const bool with_next = kSixteenRegisters && kRows == Rows::asked_again;
+  return of_x >= kLeastM && K >= numbers<T>(kWholeBytes, of_x, with_next ? 2 * of_w : of_w);
 }
 
 template <Rows kRows, int kM, int kN, class T>
-HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
+HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, float* y, Layout of, Fetch& fetch) {
   constexpr int kAll = kM * kN * kSums, kNext = kToNext<kRows, kN>;
   HWY_ALIGN float kept[kMostTiles][kAll * kLanes];
-  constexpr int64_t kPiece = numbers<T>(21 << 10, kM);
-  const int64_t pieces = (K + kPiece / 2) / kPiece, step = (K / pieces / (kStep * kLanes) + 1) * kStep * kLanes;
+  constexpr int64_t kBytes = kSixteenRegisters && kRows != Rows::apart ? 12 << 10 : 21 << 10;
+  constexpr int64_t kPiece = numbers<T>(kBytes, kM, kN);
+  const int64_t K = of.K, pieces = (K + kPiece / 2) / kPiece,
+                step = (K / pieces / (kStep * kLanes) + 1) * kStep * kLanes;
   for (int64_t k = 0, end; k < K; k = end) {
     end = std::min(K, k + step);
     for (int64_t t = 0; t < tiles; ++t) {
       Vec sum[kAll];
       each<kAll>([&](auto i)
                      MOTET_INLINED { sum[i] = k > 0 ? hn::Load(Floats(), kept[t] + i * kLanes) : hn::Zero(Floats()); });
-      add_products<kRows, kM, kN>(sum, w + t * kNext * K, x, K, k, end, fetch);
+      add_products<kRows, kM, kN>(sum, w + t * kNext * K, x, of, {k, end}, fetch);
       if (end == K)
-        finish<kM, kN>(sum, y + t * kNext, N, kRows == Rows::apart ? fetch.apart : 1);
+        finish<kM, kN>(sum, y + t * kNext, of);
       else
         each<kAll>([&](auto i) MOTET_INLINED { hn::Store(sum[i], Floats(), kept[t] + i * kLanes); });
     }
@@ -236,68 +276,53 @@ HWY_NOINLINE void long_tiles(const T* w, int64_t tiles, const float* x, int64_t 
 // `count` rows of W times kM rows of x. A function of its own: the compiler keeps the sums of one in registers, not
 // those of several.
 template <Rows kRows, int kM, int kN, class T>
-HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, int64_t K, float* y, int64_t N, Fetch& fetch) {
+HWY_NOINLINE void rows_of_x(const T* w, int64_t count, const float* x, float* y, Layout of, Fetch& fetch) {
   constexpr int kNext = kToNext<kRows, kN>;
-  const int64_t all = count / kN;
+  const int64_t K = of.K, all = count / kN;
   int64_t t = 0;
   if constexpr (kM >= kLeastM && kN > 1) {
-    while (in_pieces<T>(kM, K) && t < all) {
+    while (in_pieces<kRows, T>(kM, kN, K) && t < all) {
       const int64_t tiles = std::min(all - t, kMostTiles);
-      long_tiles<kRows, kM, kN>(w + t * kNext * K, tiles, x, K, y + t * kNext, N, fetch);
+      long_tiles<kRows, kM, kN>(w + t * kNext * K, tiles, x, y + t * kNext, of, fetch);
       t += tiles;
     }
   }
-  for (; t < all; ++t) tile<kRows, kM, kN>(w + t * kNext * K, x, K, y + t * kNext, N, fetch);
+  for (; t < all; ++t) tile<kRows, kM, kN>(w + t * kNext * K, x, y + t * kNext, of, fetch);
   if constexpr (kN > 1)
-    for (int64_t n = all * kN; n < count; ++n) tile<kRows, kM, 1>(w + n * K, x, K, y + n, N, fetch);
+    for (int64_t n = all * kN; n < count; ++n) tile<kRows, kM, 1>(w + n * K, x, y + n, of, fetch);
 }
 
-// Rows of W of a tile with so many rows of x: what is converted on its way has the registers of one of three.
-template <class T>
-constexpr int rows_of_w(int rows_of_x) {
-  return kSixteenRegisters && sizeof(T) < sizeof(float) && rows_of_x == kTileM ? kTileN - 1 : kTileN;
-}
-
-// A block of W times M rows of x, kTileM at once: W comes from memory once, and from L2 for all rows but the first.
-template <int kN, class T>
-void block_of_w(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N, Fetch& fetch) {
-  const auto pass = [&](auto rows, auto again) {
-    rows_of_x<again(), rows(), std::min(kN, rows_of_w<T>(rows()))>(w, count, x, K, y, N, fetch);
-    M -= rows, x += rows * K, y += rows * N;
-  };
-  constexpr std::integral_constant<Rows, Rows::asked_again> first;
-  constexpr std::integral_constant<Rows, Rows::adjacent> later;
-  const bool small = M < kTileM;
-  if (M >= kTileM) pass(Count<kTileM>(), first);
-  while (M >= kTileM) pass(Count<kTileM>(), later);
-  if (M >= kLeastM) small ? pass(Count<kLeastM>(), first) : pass(Count<kLeastM>(), later);
-  if (M == 3) pass(Count<3>(), later);
-  if (M == 2) pass(Count<2>(), later);
-  if (M == 1) pass(Count<1>(), later);
+// A block of W times M rows of x, a tile's at once: W comes from memory once, and from L2 for all tiles but the first.
+template <int kMostN, class T>
+void block_of_w(const T* w, int64_t count, const float* x, int64_t M, float* y, Layout of, Fetch& fetch) {
+  bool first = M >= kLeastM;
+  while (M > 0) {
+    const int64_t taken = rows_of_tile(M);
+    each<kTileM>([&](auto i) {
+      constexpr int kM = i() + 1, kN = std::min(kMostN, rows_of_w(kM));
+      if constexpr (is_tile(kM))
+        if (kM == taken)
+          first ? rows_of_x<Rows::asked_again, kM, kN>(w, count, x, y, of, fetch)
+                : rows_of_x<Rows::adjacent, kM, kN>(w, count, x, y, of, fetch);
+    });
+    first = false, M -= taken, x += taken * of.of_x, y += taken * of.N;
+  }
 }
 
 // Of rows of x that one tile has all products are made while W comes by, once: memory is the limit, and a CPU fetches
 // more when it is read in several places. Measured where sixteen registers are, elsewhere they come as blocks.
-constexpr bool come_apart(int64_t M) { return kSixteenRegisters && M <= kTileM; }
+constexpr bool come_apart(int64_t M) { return kSixteenRegisters && M <= kLeastM; }
 
 template <class T>
-void rows_apart(const T* w, int64_t count, const float* x, int64_t M, int64_t K, float* y, int64_t N) {
-  if constexpr (kSixteenRegisters) {
-    const auto pass = [&](auto rows) {
-      constexpr int kN = rows() <= 2 ? 4 : rows_of_w<T>(rows());
-      Fetch fetch{.apart = count / kN};
-      rows_of_x<Rows::apart, rows(), kN>(w, count, x, K, y, N, fetch);
-    };
-    if (M == 4) pass(Count<4>());
-    if (M == 3) pass(Count<3>());
-    if (M == 2) pass(Count<2>());
-    if (M == 1) pass(Count<1>());
-  }
-}
-
-int64_t passes_of(int64_t M) {
-  const int64_t rest = M % kTileM;
-  return M / kTileM + rest / kLeastM + (rest % kLeastM > 0);
+void rows_apart(const T* w, int64_t count, const float* x, int64_t M, float* y, Layout of) {
+  if constexpr (kSixteenRegisters)
+    each<kLeastM>([&](auto i) {
+      constexpr int kM = i() + 1, kN = kM <= 2 ? 4 : kM == 3 || sizeof(T) == sizeof(float) ? 3 : 2;
+      if (kM != M) return;
+      Fetch nothing;
+      of.apart = count / kN;
+      rows_of_x<Rows::apart, kM, kN>(w, count, x, y, of, nothing);
+    });
 }
 
 constexpr int64_t kRowsOfX = 128;  // that stay in L2 beside a block
@@ -342,49 +367,38 @@ void widen(const Weight& weight, int64_t first, int64_t count, float* to) {
   }
 }
 
-// Rows of W in fewer bits that become float32 beside their products, once for all rows of x: where sixteen registers
-// leave few for a conversion between products, from the number of rows on at which neither form is the faster one.
-constexpr int64_t kWidened = kLeastTiles * kTileN;
-bool widens(const Weight& weight, int64_t M) {
-  return kSixteenRegisters && weight.type != WeightType::float32 && M > 4 * kTileM;
-}
-
-// Rows [begin, end) of W; the caller goes on with those up to `next`. Into `space` they are widened, unless it is null:
-// the same products, in the same order.
+// A part of the rows of W times M rows of x, `of_x` numbers apart.
 template <class T>
-void stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M, float* space) {
+void stripe(const LinearTask& task, Share::Part part, const float* x, int64_t M, int64_t of_x) {
+  const auto [begin, end, next] = part;
   const Weight& weight = task.weight;
   const int64_t N = weight.N, K = weight.K, row = K * static_cast<int64_t>(sizeof(T));
-  const int64_t block = space ? kWidened : block_rows(M, row, in_pieces<T>(M, K));
+  const Layout of{.K = K, .N = N, .of_x = of_x};
+  const auto at = [&](int64_t n) { return static_cast<const T*>(weight.data) + n * K; };
+  const auto finished = [&](int64_t n, int64_t count, float* y, int64_t rows) {
+    if (weight.scale || weight.bias)
+      for (int64_t r = 0; r < rows; ++r) scale_and_bias(weight, n, count, y + r * N);
+  };
+  if (come_apart(M)) {
+    rows_apart<T>(at(begin), end - begin, x, M, task.y + begin, of);
+    return finished(begin, end - begin, task.y + begin, M);
+  }
   // One or two rows of x do not fill the time that a row of float32 takes to come: several side by side are only in
   // memory's way.
   const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
-  const auto at = [&](int64_t n) { return static_cast<const T*>(weight.data) + n * K; };
-  if (come_apart(M)) {
-    rows_apart<T>(at(begin), end - begin, x, M, K, task.y + begin, N);
-    if (weight.scale || weight.bias)
-      for (int64_t r = 0; r < M; ++r) scale_and_bias(weight, begin, end - begin, task.y + r * N + begin);
-    return;
-  }
+  const int64_t tile = rows_of_tile(M);
+  const int64_t block = block_rows(M, row, in_pieces<Rows::asked_again, T>(tile, rows_of_w(tile), K));
   for (int64_t m = 0; m < M; m += kRowsOfX) {
-    const int64_t rows = std::min(kRowsOfX, M - m), passes = passes_of(rows);
-    const int64_t at_once = row_by_row ? 1 : space || rows < kTileM ? kTileN : rows_of_w<T>(kTileM);
+    const int64_t rows = std::min(kRowsOfX, M - m), at_once = row_by_row ? 1 : rows_of_w(rows_of_tile(rows));
     for (int64_t n = begin; n < end; n += block) {
-      const int64_t count = std::min(block, end - n), tiles = (count + at_once - 1) / at_once;
-      const int64_t steps = std::max<int64_t>(1, K / (kStep * kLanes)) * tiles * passes;
-      const auto byte = [&](int64_t of) { return reinterpret_cast<const char*>(at(std::min(of, next))); };
+      const int64_t count = std::min(block, end - n), tiles = (count + at_once - 1) / at_once * tiles_of_x(rows);
+      const int64_t steps = std::max<int64_t>(1, K / (kStep * kLanes)) * tiles;
+      const auto byte = [&](int64_t row) { return reinterpret_cast<const char*>(at(std::min(row, next))); };
       Fetch fetch{byte(n + block), byte(n + block + count), (count * row / steps + 63) / 64 * 64};
       float* const y = task.y + m * N + n;
-      if (row_by_row) {
-        block_of_w<1>(at(n), count, x + m * K, rows, K, y, N, fetch);
-      } else if (space) {
-        widen<T>({.data = at(n), .K = K}, 0, count, space);
-        block_of_w<kTileN>(space, count, x + m * K, rows, K, y, N, fetch);
-      } else {
-        block_of_w<kTileN>(at(n), count, x + m * K, rows, K, y, N, fetch);
-      }
-      if (weight.scale || weight.bias)
-        for (int64_t r = 0; r < rows; ++r) scale_and_bias(weight, n, count, y + r * N);
+      row_by_row ? block_of_w<1>(at(n), count, x + m * of_x, rows, y, of, fetch)
+                 : block_of_w<kTileN>(at(n), count, x + m * of_x, rows, y, of, fetch);
+      finished(n, count, y, rows);
     }
   }
 }
@@ -427,13 +441,8 @@ void widen_rows(const Weight& weight, int64_t first, int64_t count, float* to) {
   with_number(weight.type, [&](auto number) { widen<decltype(number)>(weight, first, count, to); });
 }
 
-// The numbers of float32 that `linear_stripe` wants beside it.
-int64_t linear_space(const Weight& weight, int64_t M) { return widens(weight, M) ? kWidened * weight.K : 0; }
-
-void linear_stripe(const LinearTask& task, int64_t begin, int64_t end, int64_t next, const float* x, int64_t M,
-                   float* space) {
-  if (!widens(task.weight, M)) space = nullptr;
-  with_number(task.weight.type, [&](auto number) { stripe<decltype(number)>(task, begin, end, next, x, M, space); });
+void linear_stripe(const LinearTask& task, Share::Part part, const float* x, int64_t M, int64_t of_x) {
+  with_number(task.weight.type, [&](auto number) { stripe<decltype(number)>(task, part, x, M, of_x); });
 }
 
 }  // namespace motet::HWY_NAMESPACE
@@ -443,7 +452,6 @@ HWY_AFTER_NAMESPACE();
 #include "motet/core/aligned.h"
 #include "motet/kernels/best.h"
 #include "motet/kernels/linear_bytes.h"
-#include "motet/kernels/share.h"
 
 namespace motet {
 namespace {
@@ -460,14 +468,18 @@ bool in_bytes(const LinearTask& task) { return task.weight.type == WeightType::i
 struct Input {
   const float* x;
   const int8_t* bytes;  // the same rows for weights in 8 bits, or null: those are multiplied as floats too
-  int64_t M, K;
+  int64_t M, K, row;    // row: numbers of x from one row to the next
 };
 
-int64_t space_of_worker(std::span<const LinearTask> tasks, const Input& in) {  // bytes, whole lines of them
-  int64_t bytes = in.bytes ? bytes::space(in.M, in.K) : 0;
-  for (const LinearTask& task : tasks)
-    bytes = std::max<int64_t>(bytes, MOTET_BEST(linear_space)(task.weight, in.M) * sizeof(float));
-  return (bytes + 63) / 64 * 64;
+// Rows that begin in the same line of each page want the same few places of L1: they are copied some lines apart.
+constexpr int64_t kPage = 4096 / sizeof(float), kGap = 48;
+
+bool in_each_others_way(int64_t M, int64_t K) { return M >= 4 && K % kPage == 0; }
+
+void set_apart(const float* x, int64_t M, int64_t K, const Threads& threads, float* to) {
+  threads.run_parts(M, std::max<int64_t>(1, kWorthAPart / K), [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) std::copy_n(x + m * K, K, to + m * (K + kGap));
+  });
 }
 
 void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads& threads) {
@@ -476,7 +488,7 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
   const int64_t work = rows * in.K * in.M, workers = std::clamp<int64_t>(work / kWorthAThread, 1, threads.count),
                 least = std::max(rows * kWorthAPart / std::max<int64_t>(work, 1), rows / (workers * kMostParts)),
                 whole = in.bytes ? bytes::block(in.M, in.K) : HWY_NAMESPACE::kGranule,
-                part = (least / whole + 1) * whole, space = space_of_worker(tasks, in);
+                part = (least / whole + 1) * whole, space = in.bytes ? (bytes::space(in.M, in.K) + 63) / 64 * 64 : 0;
   const auto spaces = aligned_array<int8_t>(space * workers);
   const auto kernel = MOTET_BEST(linear_stripe);
   const auto compute = [&](Share::Part of, int64_t worker) {  // rows of all tasks, one behind the other
@@ -484,11 +496,11 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
     for (const LinearTask& task : tasks) {
       const int64_t N = task.weight.N;
       if (of.begin < N && of.end > 0) {
-        const int64_t begin = std::max<int64_t>(of.begin, 0), end = std::min(of.end, N), next = std::min(of.next, N);
+        const Share::Part here{std::max<int64_t>(of.begin, 0), std::min(of.end, N), std::min(of.next, N)};
         if (in.bytes && in_bytes(task))
-          bytes::multiply(task, begin, end, next, in.bytes, in.M, own);
+          bytes::multiply(task, here.begin, here.end, here.next, in.bytes, in.M, own);
         else
-          kernel(task, begin, end, next, in.x, in.M, reinterpret_cast<float*>(own));
+          kernel(task, here, in.x, in.M, in.row);
       }
       of.begin -= N, of.end -= N, of.next -= N;
     }
@@ -510,8 +522,12 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
   if (tasks.empty()) return;
   const int64_t K = tasks.front().weight.K;
-  if (!bytes::can_multiply(K) || std::none_of(tasks.begin(), tasks.end(), in_bytes))
-    return multiply(tasks, {x, nullptr, M, K}, threads);
+  if (!bytes::can_multiply(K) || std::none_of(tasks.begin(), tasks.end(), in_bytes)) {
+    const bool copied = in_each_others_way(M, K);
+    const auto apart = aligned_array<float>(copied ? M * (K + kGap) : 0);
+    if (copied) set_apart(x, M, K, threads, apart.get());
+    return multiply(tasks, {copied ? apart.get() : x, nullptr, M, K, copied ? K + kGap : K}, threads);
+  }
   std::vector<LinearTask> some(tasks.begin(), tasks.end());
   const auto rows = aligned_array<int8_t>(bytes::size(std::min(M, kBytesAtOnce), K));
   for (int64_t m = 0; m < M; m += kBytesAtOnce, x += kBytesAtOnce * K) {
@@ -520,7 +536,7 @@ void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const 
       const int64_t first = begin * bytes::kTileRows;
       bytes::split(x, first, std::min(end * bytes::kTileRows, count) - first, K, rows.get());
     });
-    multiply(some, {x, rows.get(), count, K}, threads);
+    multiply(some, {x, rows.get(), count, K, K}, threads);
     for (LinearTask& task : some) task.y += count * task.weight.N;
   }
 }
