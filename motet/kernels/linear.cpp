@@ -53,7 +53,7 @@ template <int n>
 using Count = std::integral_constant<int, n>;
 
 constexpr bool kSixteenRegisters = HWY_ARCH_X86 && kLanes < 16;
-// A tile: the most rows of x and of W, and the rows of x from which on W stays for the next tile.
+// A tile: the most rows of x and of W, and the fewest rows of x that wait for arithmetic rather than for memory.
 constexpr int kTileM = kLanes == 16 ? 8 : kSixteenRegisters ? 6 : 4, kTileN = 3, kLeastM = 4;
 // Vectors of sums of one product. Two hide the latency of an addition where one row meets another by itself, for which
 // short vectors need both.
@@ -386,14 +386,14 @@ void stripe(const LinearTask& task, Share::Part part, const float* x, int64_t M,
   // One or two rows of x do not fill the time that a row of float32 takes to come: several side by side are only in
   // memory's way.
   const bool row_by_row = M <= 2 && sizeof(T) == sizeof(float);
-  const int64_t tile = rows_of_tile(M);
-  const int64_t block = block_rows(M, row, in_pieces<Rows::asked_again, T>(tile, rows_of_w(tile), K));
+  const int64_t at_first = rows_of_tile(M);
+  const int64_t block = block_rows(M, row, in_pieces<Rows::asked_again, T>(at_first, rows_of_w(at_first), K));
   for (int64_t m = 0; m < M; m += kRowsOfX) {
     const int64_t rows = std::min(kRowsOfX, M - m), at_once = row_by_row ? 1 : rows_of_w(rows_of_tile(rows));
     for (int64_t n = begin; n < end; n += block) {
       const int64_t count = std::min(block, end - n), tiles = (count + at_once - 1) / at_once * tiles_of_x(rows);
       const int64_t steps = std::max<int64_t>(1, K / (kStep * kLanes)) * tiles;
-      const auto byte = [&](int64_t row) { return reinterpret_cast<const char*>(at(std::min(row, next))); };
+      const auto byte = [&](int64_t i) { return reinterpret_cast<const char*>(at(std::min(i, next))); };
       Fetch fetch{byte(n + block), byte(n + block + count), (count * row / steps + 63) / 64 * 64};
       float* const y = task.y + m * N + n;
       row_by_row ? block_of_w<1>(at(n), count, x + m * of_x, rows, y, of, fetch)
