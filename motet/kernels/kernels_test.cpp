@@ -53,6 +53,22 @@ TEST(LinearKernel, ARowGivesTheSameBitsInAnyCompanyAndOnAnyThreads) {
     }
 }
 
+// Rows that want a copy of x are taken some at a time.
+TEST(LinearKernel, RowsBehindMoreThanAreCopiedAtOnceAreTheirOwn) {
+  const int64_t K = 1024, M = 515;
+  const Kept first(WeightType::float32, 3, K), second(WeightType::int8, 5, K);
+  const std::vector<float> x = drawn(M * K, 21);
+  std::vector<float> rows(static_cast<size_t>(M * 8), std::nanf("")), alone(8);
+  const LinearTask tasks[] = {{first.weight, rows.data()}, {second.weight, rows.data() + M * 3}};
+  linear(tasks, x.data(), M, testing::own_threads(3));
+  for (int64_t m = 0; m < M; ++m) {
+    const LinearTask one[] = {{first.weight, alone.data()}, {second.weight, alone.data() + 3}};
+    linear(one, x.data() + m * K, 1, {});
+    ASSERT_EQ(0, std::memcmp(alone.data(), rows.data() + m * 3, 3 * sizeof(float))) << m;
+    ASSERT_EQ(0, std::memcmp(alone.data() + 3, rows.data() + M * 3 + m * 5, 5 * sizeof(float))) << m;
+  }
+}
+
 // However the rows of two layers fall into three stripes: a stripe may hold one row of a layer, its first or its last.
 TEST(LinearKernel, EveryRowIsComputedWhereverAStripeEnds) {
   const int64_t K = 1024;  // so that four rows of sixteen are worth a task

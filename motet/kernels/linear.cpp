@@ -460,7 +460,7 @@ constexpr int64_t kWorthAThread = 1 << 15;  // multiplications; less is done bef
 constexpr int64_t kWorthAPart = 1 << 18;
 constexpr int64_t kMostParts = 8;  // of a share: many rows of x want many of W, which they meet in L2
 
-constexpr int64_t kBytesAtOnce = 512;  // rows of x that are kept as bytes: memory that does not grow with them
+constexpr int64_t kRowsAtOnce = 512;  // of x, which are copied for the kernels: memory that does not grow with them
 
 bool in_bytes(const LinearTask& task) { return task.weight.type == WeightType::int8 && task.weight.scale; }
 
@@ -475,12 +475,6 @@ struct Input {
 constexpr int64_t kPage = 4096 / sizeof(float), kGap = 48;
 
 bool in_each_others_way(int64_t M, int64_t K) { return M >= 4 && K % kPage == 0; }
-
-void set_apart(const float* x, int64_t M, int64_t K, const Threads& threads, float* to) {
-  threads.run_parts(M, std::max<int64_t>(1, kWorthAPart / K), [&](int64_t begin, int64_t end) {
-    for (int64_t m = begin; m < end; ++m) std::copy_n(x + m * K, K, to + m * (K + kGap));
-  });
-}
 
 void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads& threads) {
   int64_t rows = 0;
@@ -521,22 +515,21 @@ void multiply(std::span<const LinearTask> tasks, const Input& in, const Threads&
 
 void linear(std::span<const LinearTask> tasks, const float* x, int64_t M, const Threads& threads) {
   if (tasks.empty()) return;
-  const int64_t K = tasks.front().weight.K;
-  if (!bytes::can_multiply(K) || std::none_of(tasks.begin(), tasks.end(), in_bytes)) {
-    const bool copied = in_each_others_way(M, K);
-    const auto apart = aligned_array<float>(copied ? M * (K + kGap) : 0);
-    if (copied) set_apart(x, M, K, threads, apart.get());
-    return multiply(tasks, {copied ? apart.get() : x, nullptr, M, K, copied ? K + kGap : K}, threads);
-  }
+  const int64_t K = tasks.front().weight.K, most = std::min(M, kRowsAtOnce);
+  const bool to_bytes = bytes::can_multiply(K) && std::any_of(tasks.begin(), tasks.end(), in_bytes);
+  if (!to_bytes && !in_each_others_way(M, K)) return multiply(tasks, {x, nullptr, M, K, K}, threads);
   std::vector<LinearTask> some(tasks.begin(), tasks.end());
-  const auto rows = aligned_array<int8_t>(bytes::size(std::min(M, kBytesAtOnce), K));
-  for (int64_t m = 0; m < M; m += kBytesAtOnce, x += kBytesAtOnce * K) {
-    const int64_t count = std::min(M - m, kBytesAtOnce), tiles = (count + bytes::kTileRows - 1) / bytes::kTileRows;
+  const auto rows = aligned_array<int8_t>(to_bytes ? bytes::size(most, K) : 0);
+  const auto apart = aligned_array<float>(to_bytes ? 0 : most * (K + kGap));
+  for (int64_t m = 0; m < M; m += kRowsAtOnce, x += kRowsAtOnce * K) {
+    const int64_t count = std::min(M - m, kRowsAtOnce), tiles = (count + bytes::kTileRows - 1) / bytes::kTileRows;
     threads.run_parts(tiles, kWorthAThread / (bytes::kTileRows * K), [&](int64_t begin, int64_t end) {
-      const int64_t first = begin * bytes::kTileRows;
-      bytes::split(x, first, std::min(end * bytes::kTileRows, count) - first, K, rows.get());
+      const int64_t first = begin * bytes::kTileRows, last = std::min(end * bytes::kTileRows, count);
+      if (to_bytes) return bytes::split(x, first, last - first, K, rows.get());
+      for (int64_t i = first; i < last; ++i) std::copy_n(x + i * K, K, apart.get() + i * (K + kGap));
     });
-    multiply(some, {x, rows.get(), count, K, K}, threads);
+    multiply(some, to_bytes ? Input{x, rows.get(), count, K, K} : Input{apart.get(), nullptr, count, K, K + kGap},
+             threads);
     for (LinearTask& task : some) task.y += count * task.weight.N;
   }
 }
