@@ -249,6 +249,39 @@ TEST(Cache, EightBitsAreRoundedToTheNearestStep) {
   EXPECT_TRUE(zeros.read(1)[0].equal(at::zeros({1, 1, 1, 4})));
 }
 
+// The rows of a head lie behind each other whatever becomes of them, and are those that lie side by side.
+TEST(Cache, RowsByHeadAreTheRowsSideBySide) {
+  c10::InferenceMode inference;
+  at::manual_seed(13);
+  const Tensor given = at::randn({1, 9, 3, 4});
+  for (const CacheType type : {CacheType::model, CacheType::bfloat16, CacheType::int8}) {
+    KeyRows side(given.slice(1, 0, 1), type, 2), heads(given.slice(1, 0, 1), type, 2, RowOrder::by_head);
+    const auto expect_equal = [&](int64_t count) {
+      for (const bool narrow : {false, true}) {
+        const Tensor one = side.read(count, narrow)[0], other = heads.read(count, narrow)[0];
+        EXPECT_TRUE(one.equal(other)) << name(type) << " " << count;
+        EXPECT_TRUE(!narrow || other.stride(1) == 4) << name(type);
+      }
+      EXPECT_EQ(side.bytes(), heads.bytes());
+      EXPECT_EQ(side.capacity(), heads.capacity());
+    };
+    const auto each = [&](const auto& change) { change(side), change(heads); };
+    each([&](KeyRows& rows) { rows.write(0, given.slice(1, 0, 2)); });
+    each([&](KeyRows& rows) { rows.write(2, given.slice(1, 2, 7)); });  // grows
+    expect_equal(7);
+    each([&](KeyRows& rows) { rows.write_at(at::tensor({int64_t{5}}), given.slice(1, 8, 9)); });
+    expect_equal(7);
+    each([&](KeyRows& rows) { rows = rows.beginning(6, 8); });
+    each([&](KeyRows& rows) { rows.move_to_front(3, 3); });
+    expect_equal(3);
+    each([&](KeyRows& rows) { rows.repeat(2); });
+    expect_equal(3);
+    each([&](KeyRows& rows) { rows.write(3, given.slice(1, 4, 5).repeat({2, 1, 1, 1})); });
+    each([&](KeyRows& rows) { rows.keep(1, 3, 4); });
+    expect_equal(3);
+  }
+}
+
 // What shares a row of a token has scales of its own, and comes back in its own shape.
 TEST(Cache, SideBySideInFewerBits) {
   at::NoGradGuard no_grad;

@@ -33,11 +33,16 @@ CacheType parse_cache_type(const std::string& name) { return value_of(cache_type
 
 namespace {
 
-Tensor rows_of(const Tensor& like, int64_t capacity, int64_t width, at::ScalarType type) {
-  const std::vector<int64_t> size{like.size(0), capacity, width};
+// Rows as they lie in memory, and back: those of heads, [B,S,G,D], by head.
+Tensor turned(const Tensor& rows) { return rows.dim() == 4 ? rows.transpose(1, 2) : rows; }
+
+Tensor rows_of(const Tensor& like, int64_t capacity, at::IntArrayRef shape, at::ScalarType type) {
+  std::vector<int64_t> size{like.size(0), capacity};
+  size.insert(size.end(), shape.begin(), shape.end());
+  if (shape.size() == 2) std::swap(size[1], size[2]);
   const at::TensorOptions options = like.options().dtype(type).requires_grad(false);
   // A device reads what is not held beside what is (append_at), and hides it: NaN times 0 would not be hidden.
-  return like.is_cpu() ? at::empty(size, options) : at::zeros(size, options);
+  return turned(like.is_cpu() ? at::empty(size, options) : at::zeros(size, options));
 }
 
 // Rows as whole numbers from -127 to 127, still in float32, and what each row's stand for.
@@ -56,7 +61,7 @@ int64_t scales(at::IntArrayRef shape) { return c10::multiply_integers(shape.slic
 
 }  // namespace
 
-KeyRows::KeyRows(at::TensorList like, CacheType type, int64_t capacity)
+KeyRows::KeyRows(at::TensorList like, CacheType type, int64_t capacity, RowOrder order)
     : model_type_(like[0].scalar_type()), type_(type) {
   int64_t width = 0, scale_width = 0;
   for (const Tensor& t : like) {
@@ -64,38 +69,39 @@ KeyRows::KeyRows(at::TensorList like, CacheType type, int64_t capacity)
     model_type_ = at::promote_types(model_type_, t.scalar_type());
     width += numbers(shapes_.back()), scale_width += scales(shapes_.back());
   }
-  values_BSX = rows_of(like[0], capacity, width, stored_type(type, model_type_));
+  const bool by_head = order == RowOrder::by_head && like.size() == 1 && like[0].dim() == 4;
+  values_BS = rows_of(like[0], capacity, by_head ? shapes_[0] : std::vector{width}, stored_type(type, model_type_));
   if (type == CacheType::int8) scales_BSY = rows_of(like[0], capacity, scale_width, at::kFloat);
 }
 
 void KeyRows::write(int64_t at, at::TensorList added, int64_t most) {
   const int64_t end = at + added[0].size(1);
   if (end > capacity()) keep(0, at, std::max(end, std::min(2 * capacity(), most)));
-  if (type_ != CacheType::int8) return ops::write_rows(values_BSX, at, added);
+  if (type_ != CacheType::int8) return ops::write_rows(values_BS, at, added);
   const EightBits rows(added);
-  ops::write_rows(values_BSX, at, rows.values);
+  ops::write_rows(values_BS, at, rows.values);
   ops::write_rows(scales_BSY, at, rows.scales);
 }
 
 void KeyRows::write_at(const Tensor& place_1, at::TensorList added) {
   const auto put = [&](const Tensor& to, at::TensorList rows) {
-    to.index_copy_(1, place_1, ops::side_by_side(rows).to(to.scalar_type()));
+    to.index_copy_(1, place_1, (to.dim() == 4 ? rows[0] : ops::side_by_side(rows)).to(to.scalar_type()));
   };
-  if (type_ != CacheType::int8) return put(values_BSX, added);
+  if (type_ != CacheType::int8) return put(values_BS, added);
   const EightBits rows(added);
-  put(values_BSX, rows.values);
+  put(values_BS, rows.values);
   put(scales_BSY, rows.scales);
 }
 
 std::vector<Tensor> KeyRows::read(int64_t count, bool narrow) const {
   const bool as_stored = type_ == CacheType::model || (narrow && model_type_ == at::kFloat);
-  const Tensor all = as_stored                  ? values_BSX
-                     : type_ == CacheType::int8 ? ops::rows(values_BSX, 0, count).to(at::kFloat)
-                                                : ops::rows(values_BSX, 0, count).to(model_type_);
+  const Tensor all = as_stored                  ? values_BS
+                     : type_ == CacheType::int8 ? ops::rows(values_BS, 0, count).to(at::kFloat)
+                                                : ops::rows(values_BS, 0, count).to(model_type_);
   std::vector<Tensor> parts;
   int64_t column = 0, scale = 0;
   for (const std::vector<int64_t>& shape : shapes_) {
-    parts.push_back(ops::columns(all, count, column, shape));
+    parts.push_back(all.dim() == 4 ? ops::rows(all, 0, count) : ops::columns(all, count, column, shape));
     if (!as_stored && type_ == CacheType::int8) {
       std::vector<int64_t> of_scales = shape;
       of_scales.back() = 1;
@@ -118,21 +124,21 @@ std::vector<Tensor> KeyRows::read_scales(int64_t count) const {
 }
 
 void KeyRows::keep(int64_t from, int64_t count, int64_t capacity) {
-  for (Tensor* t : {&values_BSX, &scales_BSY}) {
+  for (Tensor* t : {&values_BS, &scales_BSY}) {
     if (!t->defined()) continue;
-    const Tensor kept = rows_of(*t, capacity, t->size(2), t->scalar_type());
+    const Tensor kept = rows_of(*t, capacity, t->sizes().slice(2), t->scalar_type());
     kept.narrow(1, 0, count).copy_(t->narrow(1, from, count));
     *t = kept;
   }
 }
 
 void KeyRows::move_to_front(int64_t from, int64_t count) {
-  for (const Tensor* t : {&values_BSX, &scales_BSY})
+  for (const Tensor* t : {&values_BS, &scales_BSY})
     if (t->defined()) t->narrow(1, 0, count).copy_(t->narrow(1, from, count));
 }
 
 void KeyRows::add_memory(std::vector<MemoryOf>& all) const {
-  for (const Tensor* t : {&values_BSX, &scales_BSY})
+  for (const Tensor* t : {&values_BS, &scales_BSY})
     if (t->defined()) all.emplace_back(*t);
 }
 
@@ -143,12 +149,12 @@ KeyRows KeyRows::beginning(int64_t count, int64_t capacity) const {
 }
 
 void KeyRows::repeat(int64_t times) {
-  for (Tensor* t : {&values_BSX, &scales_BSY})
-    if (t->defined()) *t = t->repeat_interleave(times, 0);
+  for (Tensor* t : {&values_BS, &scales_BSY})
+    if (t->defined()) *t = turned(turned(*t).repeat_interleave(times, 0));
 }
 
 int64_t KeyRows::bytes() const {
-  return static_cast<int64_t>(values_BSX.nbytes() + (scales_BSY.defined() ? scales_BSY.nbytes() : 0));
+  return static_cast<int64_t>(values_BS.nbytes() + (scales_BSY.defined() ? scales_BSY.nbytes() : 0));
 }
 
 namespace {
@@ -200,7 +206,9 @@ HeldKeys LayerCache::append(const Keys& added, bool narrow) {
   const int64_t end = held_ + added.k_BSGD.size(1),
                 first = std::clamp(2 * end, std::min(kFirstCapacity, capacity_), capacity_);
   HeldKeys all = with(added, end, narrow, [&](size_t i, at::TensorList group) {
-    if (i == rows_.size()) rows_.emplace_back(group, type_, std::max(first, end));
+    const bool by_head = narrow && i < 2;  // keys and values, where the operator reads them as they are stored
+    if (i == rows_.size())
+      rows_.emplace_back(group, type_, std::max(first, end), by_head ? RowOrder::by_head : RowOrder::side_by_side);
     rows_[i].write(held_, group, capacity_);
   });
   held_ = end;

@@ -13,11 +13,15 @@ namespace motet {
 const char* name(CacheType);
 CacheType parse_cache_type(const std::string& name);  // throws UsageError
 
-/// What is stored of some of the tensors that a mechanism's `keys` gives, [B,S,...] each, S growing: side by side, one
-/// row for each token. It knows no mechanism.
+/// How the rows of tokens lie in memory. side_by_side: what is stored of a token in one piece. by_head, of one tensor
+/// of heads: the rows of a head behind each other, as whoever reads one head after another meets memory fastest.
+enum class RowOrder : uint8_t { side_by_side, by_head };
+
+/// What is stored of some of the tensors that a mechanism's `keys` gives, [B,S,...] each, S growing. It knows no
+/// mechanism.
 class KeyRows {
  public:
-  KeyRows(at::TensorList like, CacheType, int64_t capacity);
+  KeyRows(at::TensorList like, CacheType, int64_t capacity, RowOrder = RowOrder::side_by_side);
   /// Where they do not fit the capacity doubles, up to `most` or what is written.
   void write(int64_t at, at::TensorList added, int64_t most = INT64_MAX);
   /// The first `count`, in the model's dtype; or, where `narrow` suits the reader and the model is of float32, as they
@@ -32,14 +36,15 @@ class KeyRows {
   KeyRows beginning(int64_t count, int64_t capacity) const;  // a copy of the first
   void repeat(int64_t times);
   int64_t bytes() const;
-  int64_t capacity() const { return values_BSX.size(1); }
+  int64_t capacity() const { return values_BS.size(1); }
   void add_memory(std::vector<MemoryOf>&) const;
 
  private:
   std::vector<std::vector<int64_t>> shapes_;  // of each tensor, without [B,S]
   at::ScalarType model_type_;
   CacheType type_;
-  Tensor values_BSX, scales_BSY;  // int8 alone has scales: one for the last dimension of a tensor
+  Tensor values_BS;   // [B,S,X], or, by head, [B,S,G,D] in memory of [B,G,S,D]
+  Tensor scales_BSY;  // int8 alone: one for the last dimension of a tensor
 };
 
 /// Keys as they are stored; scales where they have 8 bits.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "motet/core/each-inl.h"
+#include "motet/core/sums-inl.h"
 #include "motet/kernels/linear.h"
 #include "motet/kernels/share.h"
 
@@ -20,8 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace motet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Floats = hn::ScalableTag<float>;
-using Vec = hn::Vec<Floats>;
+using namespace sums;
 constexpr int64_t kLanes = HWY_LANES(float);
 
 HWY_INLINE Vec load(const float* p) { return hn::LoadU(Floats(), p); }
@@ -77,63 +77,12 @@ int64_t tiles_of_x(int64_t M) {
   return tiles;
 }
 
-#if HWY_TARGET != HWY_SCALAR
-// Blocks of four lanes added up, halves first.
-template <class D>
-HWY_INLINE void add_blocks(D d, hn::Vec<D> v, float* HWY_RESTRICT sums) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    hn::StoreU(v, d, sums);
-  } else {
-    const hn::Half<D> half;
-    add_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), sums);
-  }
-}
-#endif
-
-// The sums of the lanes of four vectors, each in the same order wherever it stands.
-HWY_INLINE void sums_of_lanes(Vec a, Vec b, Vec c, Vec d, float* HWY_RESTRICT sums) {
-#if HWY_TARGET == HWY_SCALAR
-  sums[0] = hn::GetLane(a), sums[1] = hn::GetLane(b), sums[2] = hn::GetLane(c), sums[3] = hn::GetLane(d);
-#else
-  const Floats f;
-  const hn::Repartition<uint64_t, Floats> pairs;
-  const auto halves = [&](Vec u, Vec v) HWY_ATTR {  // of each block of four lanes: u0+u2, v0+v2, u1+u3, v1+v3
-    return hn::BitCast(pairs, hn::Add(hn::InterleaveLower(f, u, v), hn::InterleaveUpper(f, u, v)));
-  };
-  const auto ab = halves(a, b), cd = halves(c, d);
-  add_blocks(
-      f,
-      hn::Add(hn::BitCast(f, hn::InterleaveLower(pairs, ab, cd)), hn::BitCast(f, hn::InterleaveUpper(pairs, ab, cd))),
-      sums);
-#endif
-}
-
 // Rows of W far apart meet rows of x at addresses that a compiler would each keep in a register, of which there are too
 // few: of pointers that it does not know it adds distances to two.
 template <class T>
 HWY_INLINE void in_two_registers(const T*& w, const float*& x) {
 #if HWY_ARCH_X86
   asm("" : "+r"(w), "+r"(x));
-#endif
-}
-
-// A compiler would load what several products use once for each of them, and loads, not products, would be the limit.
-HWY_INLINE void in_a_register(Vec& v) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
-  asm("" : "+v"(v.raw));
-#else
-  (void)v;
-#endif
-}
-
-// A compiler would move sums between registers, or to memory and back, where sixteen of them are all in use.
-HWY_INLINE void add_product(Vec& sum, Vec b, Vec a) {
-#if HWY_TARGET == HWY_AVX2
-  auto in_place = sum.raw;
-  asm("vfmadd231ps %2, %1, %0" : "+x"(in_place) : "x"(b.raw), "x"(a.raw));
-  sum.raw = in_place;
-#else
-  sum = hn::MulAdd(b, a, sum);
 #endif
 }
 

@@ -73,9 +73,9 @@ std::vector<DcmhaMaps> dcmha_maps(const Tensor& x_BTC, const DcmhaGenerator&, co
 /// that of each token, [B,T].
 Tensor token_loss(const Tensor& logits_BTV, const Tensor& targets_BT, Loss = Loss::mean, const char* kernel = nullptr);
 
-/// Rows [at, at + N) of `to` [B,capacity,X] become those of `from`, [B,N,...] each, side by side, in to's dtype. No
-/// gradient.
-void write_rows(const Tensor& to_BSX, int64_t at, at::TensorList from, const char* kernel = nullptr);
+/// Rows [at, at + N) of `to` [B,capacity,X] become those of `from`, [B,N,...] each, side by side, in to's dtype; or
+/// those of `to` [B,capacity,G,D], whose heads may lie anywhere, those of one [B,N,G,D]. No gradient.
+void write_rows(const Tensor& to_BS, int64_t at, at::TensorList from, const char* kernel = nullptr);
 
 }  // namespace ops
 }  // namespace motet

@@ -134,6 +134,13 @@ std::vector<Case> cases() {
          ops::write_rows(to, 2, {x, narrow, narrow.slice(2, 0, 2).contiguous()}, k);
          return to;
        }},
+      {"write_rows",
+       {1, 2, 3, 2},
+       [](const Tensor& x, const char* k) {  // by head
+         const Tensor to = at::zeros({1, 3, 5, 2}, x.options());
+         ops::write_rows(to.transpose(1, 2), 2, x, k);
+         return to;
+       }},
       {"token_loss",
        {2, 3, 11},
        [](const Tensor& x, const char* k) {
@@ -434,7 +441,9 @@ TEST(Ops, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 5}), 0, {at::ones({1, 2, 2}), at::ones({1, 2, 2})}); }),
             "write_rows: from has 4 numbers a row, want those of [1, 4, 5]");
   EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({4, 5}), 0, at::ones({1, 2, 2})); }),
-            "write_rows: to has 2 dimensions and from 1 tensors, want [B,S,X] and at least one");
+            "write_rows: to has 2 dimensions and from 1 tensors, want [B,S,X] and at least one, or [B,S,G,D] and one");
+  EXPECT_EQ(refusal([] { ops::write_rows(at::zeros({1, 4, 2, 3}), 0, at::ones({1, 2, 3, 2})); }),
+            "write_rows: from has 6 numbers a row, want those of [1, 4, 2, 3]");
   EXPECT_EQ(refusal([] { ops::token_loss(at::zeros({1, 4, 2}), at::zeros({1, 3}, at::kLong)); }),
             "token_loss: logits has shape [1, 4, 2] and targets [1, 3], want [B,T,V] and [B,T]");
 }

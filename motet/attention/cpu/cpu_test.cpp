@@ -36,6 +36,37 @@ TEST_F(Fused, KeysInEightBitsMatchTheOracle) {
     }
 }
 
+// As many heads as share a stored one meet its rows in blocks of two, three or four, the keys in fours, a row's numbers
+// in eight, four or one vector; where the rows of a head lie changes no bit.
+TEST_F(Fused, DecodingMatchesTheOracleWhateverSharesAKey) {
+  for (const Instructions instructions : available_instructions())
+    for (int64_t sharing = 1; sharing <= 9; ++sharing)
+      for (const auto& [T, S] : {std::pair<int64_t, int64_t>{1, 3}, {1, 70}, {2, 133}})
+        for (const bool keys8 : {false, true}) {
+          SCOPED_TRACE(std::to_string(sharing) + " heads, " + std::to_string(S) +
+                       (keys8 ? " keys in 8 bits" : " keys"));
+          Options o;
+          o.T = T, o.S = S, o.D = sharing % 2 ? 64 : 48, o.E = 112, o.causal = true, o.keys8 = keys8;
+          o.score_heads = o.softmax_heads = o.output_heads = 2 * sharing;
+          Sample s(o);
+          std::vector<float> lse, again;
+          const std::vector<float> out = attended(s, lse, runtime(2, instructions));
+          const NaiveResult expected = naive_forward(s.p);
+          EXPECT_LE(error(widened(out), expected.out), 2e-6);
+          EXPECT_LE(error(widened(lse), expected.lse), 2e-6);
+          if (keys8) continue;
+          std::vector<float> by_head(static_cast<size_t>(S * 2 * (o.D + o.E)));
+          float* to = by_head.data();
+          for (const auto& [x, width] : {std::pair{&s.p.k, o.D}, {&s.p.v, o.E}}) {
+            for (int64_t i = 0; i < S * 2; ++i)
+              std::copy_n(static_cast<const float*>(x->data) + i * width, width, to + (i % 2 * S + i / 2) * width);
+            *x = {to, Type::float32, 2 * S * width, width, S * width};
+            to += 2 * S * width;
+          }
+          EXPECT_TRUE(same_bits(out, attended(s, again, runtime(2, instructions))));
+        }
+}
+
 // A block of 64 queries under a window of 67 reaches into four tiles of 64 keys where it does not begin at one's edge.
 TEST_F(Fused, WindowsAcrossTilesMatchTheOracle) {
   for (const int64_t window : {5, 67, 130})

@@ -124,7 +124,7 @@ class Decode {
         last ? key_lines(post_, first_tile(part), runs_of(p_.key_of)) : key_lines(pre_, j + 1, runs_of(p_.key_of));
     each_run(p_.key_of, [&](int64_t h, int64_t end) {
       lines.some();
-      if (dots(sub)) return score_rows(sub, s, j, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
+      if (dots(sub)) return score_rows(sub, s, h, end, keys, scores + (keys.begin - j * kForwardKeys - seen.begin));
       for (bool first = true; h < end; ++h, first = false)
         score(part, sub, s, j, h, keys, seen, scores + h * kRows * kForwardKeys, first);
     });
@@ -151,30 +151,26 @@ class Decode {
   bool dots(const SubBlock& sub) const { return sub.count <= 2 && p_.D % kLanes == 0; }
   bool weighs(const SubBlock& sub) const { return sub.count <= 2 && p_.E % kLanes == 0; }
 
-  // Keys from one tile to the next of the same part and sub-block.
-  int64_t ahead(int64_t j) const { return (j + 2) * kForwardKeys <= p_.S ? kForwardKeys : 0; }
-
   // The key side of a mix at tile j, in as many shares as there are runs of heads.
   KeyLines key_lines(const Mix& mix, int64_t j, int64_t runs) const {
     return KeyLines(mix, b_, j * kForwardKeys, kForwardKeys, call_.sight.readable(b_), runs);
   }
 
   // Scores of heads [h, end), which share a stored head.
-  void score_rows(const SubBlock& sub, int64_t s, int64_t j, int64_t h, int64_t end, Span keys, float* to) const {
+  void score_rows(const SubBlock& sub, int64_t s, int64_t h, int64_t end, Span keys, float* to) const {
     const HeadRows x{q(s, 0), kRows * depth_, depth_, to, kRows * kForwardKeys, kForwardKeys};
     each_pairs(x, h, end, sub.count, [&](const RowPair* pairs, int count) {
-      with_stored_rows(p_.k, b_, p_.key_of[h], keys, p_.D, ahead(j),
+      with_stored_rows(p_.k, b_, p_.key_of[h], keys, p_.S, p_.D,
                        [&](const auto& rows) { dot_rows(rows, pairs, count); });
     });
   }
 
   // Outputs of heads [o, end), which share a stored head; u is the first key's.
-  void weigh(int64_t part, const SubBlock& sub, int64_t s, int64_t j, int64_t o, int64_t end, Span keys,
-             const float* u) {
+  void weigh(int64_t part, const SubBlock& sub, int64_t s, int64_t o, int64_t end, Span keys, const float* u) {
     float* const to = out(part) + s * p_.output_heads * kRows * width_;
     const HeadRows x{u, kRows * kForwardKeys, kForwardKeys, to, kRows * width_, width_};
     each_pairs(x, o, end, sub.count, [&](const RowPair* pairs, int count) {
-      with_stored_rows(p_.v, b_, p_.value_of[o], keys, p_.E, ahead(j),
+      with_stored_rows(p_.v, b_, p_.value_of[o], keys, p_.S, p_.E,
                        [&](const auto& rows) { weigh_rows(rows, pairs, count); });
     });
   }
@@ -251,7 +247,7 @@ class Decode {
       KeyLines lines = key_lines(post_, j + 1, runs_of(p_.value_of));
       return each_run(p_.value_of, [&](int64_t o, int64_t end) {
         lines.some();
-        weigh(part, sub, s, j, o, end, keys, u + offset);
+        weigh(part, sub, s, o, end, keys, u + offset);
       });
     }
     for (int64_t o = 0; o < p_.output_heads; ++o) {
