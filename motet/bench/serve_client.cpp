@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "motet/core/clock.h"
@@ -17,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kHealthConnections = 8;
 constexpr int kSlowBuffer = 4096;  // bytes that the system keeps for a slow reader
 
 class Connection {
@@ -135,17 +137,20 @@ std::string get_from_server(int port, const std::string& path) {
 HealthCaller::HealthCaller(int port, int64_t per_second)
     : thread_([this, port, per_second] {
         try {
-          Connection connection(port);
-          const auto between = std::chrono::nanoseconds(1'000'000'000 / per_second);
+          std::deque<Connection> connections;
+          for (int i = 0; i < kHealthConnections; ++i) connections.emplace_back(port);
+          const auto between = std::chrono::nanoseconds(1'000'000'000 * kHealthConnections / per_second);
           auto next = std::chrono::steady_clock::now();
-          std::string all;
           while (!stopped_) {
-            connection.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-            all.clear();
-            while (all.find("\r\n\r\n") == std::string::npos && connection.receive(all)) {
+            for (Connection& connection : connections)
+              connection.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            for (Connection& connection : connections) {
+              std::string all;
+              while (all.find("\r\n\r\n") == std::string::npos && connection.receive(all)) {
+              }
+              if (!is_ok(all)) fail("bench serve: /health answered ", quote(all));
+              ++answers_;
             }
-            if (!is_ok(all)) fail("bench serve: /health answered ", quote(all));
-            ++answers_;
             std::this_thread::sleep_until(next += between);
           }
         } catch (const Error&) {

@@ -27,7 +27,9 @@ void ask_and_leave(int port, const std::vector<int32_t>& prompt, int64_t max_tok
 /// The body of a GET. Throws Error for another status than 200.
 std::string get_from_server(int port, const std::string& path);
 
-/// Asks /health again and again, `per_second` times, through one connection, until it is destroyed.
+/// Asks /health again and again, `per_second` times, until it is destroyed: through eight connections, of which each
+/// asks as soon as the others do. It computes on the server's own machine, and woken for each request it would take
+/// more of it than the server does.
 class HealthCaller {
  public:
   HealthCaller(int port, int64_t per_second);
