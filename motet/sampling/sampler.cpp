@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "motet/core/error.h"
+#include "motet/sampling/token_weights.h"
 
 namespace motet {
 namespace {
@@ -28,8 +30,6 @@ std::mt19937_64 seeded(uint64_t seed, uint64_t sample) {
                       static_cast<uint32_t>(sample >> 32)};
   return std::mt19937_64(words);
 }
-
-constexpr size_t kLanes = 16;  // in which logits are looked at: a compiler makes vectors of them
 
 // What a block of logits holds.
 struct Seen {
@@ -71,6 +71,27 @@ int32_t likeliest_token(std::span<const float> logits) {
                               logits.begin());
 }
 
+// What the `count` best are not below: each of as many largest maxima of groups is one token of them. `memory` is kept.
+float floor_of_best(std::span<const float> logits, size_t count, std::vector<float>& memory) {
+  constexpr size_t kBlock = 64 * kLanes;  // whose lanes are groups: of 49,152 logits there are 768
+  memory.clear();
+  for (size_t first = 0; first < logits.size(); first += kBlock) {
+    std::array<float, kLanes> most;
+    most.fill(-std::numeric_limits<float>::infinity());
+    const auto look = [&](float x, size_t lane) { most[lane] = x > most[lane] ? x : most[lane]; };
+    const size_t end = std::min(first + kBlock, logits.size());
+    size_t i = first;
+    for (; i + kLanes <= end; i += kLanes)
+      for (size_t lane = 0; lane < kLanes; ++lane) look(logits[i + lane], lane);
+    for (; i < end; ++i) look(logits[i], 0);
+    memory.insert(memory.end(), most.begin(), most.end());
+  }
+  if (count > memory.size()) return -std::numeric_limits<float>::infinity();
+  const auto last = memory.begin() + static_cast<ptrdiff_t>(count - 1);
+  std::nth_element(memory.begin(), last, memory.end(), std::greater<>());
+  return *last;
+}
+
 // log of the sum of exponentials.
 double log_sum(std::span<const float> logits) {
   const double most = *std::max_element(logits.begin(), logits.end());
@@ -86,20 +107,19 @@ Sampler::Sampler(SamplerOptions options, uint64_t sample, std::span<const int32_
   for (const int32_t id : prompt) drawn_.emplace(id, 0);
 }
 
-void Sampler::gather(std::span<const float> logits) {
-  candidates_.resize(logits.size());
-  bool any = false, all = true;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    candidates_[i] = {logits[i], static_cast<int32_t>(i)};
-    any = any || std::isfinite(logits[i]), all = all && !std::isnan(logits[i]);
-  }
-  if (!any || !all) refuse_logits();
+std::span<const float> Sampler::adjusted(std::span<const float> logits) {
+  if (options_.bias.empty() && !penalises()) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  apply_bias(), apply_penalties();
+  return adjusted_;
 }
 
-// Candidate i is token i still, here and in the next.
 void Sampler::apply_bias() {
-  for (const auto& [id, added] : options_.bias)
-    if (static_cast<size_t>(id) < candidates_.size()) candidates_[static_cast<size_t>(id)].logit += added;
+  for (const auto& [id, added] : options_.bias) {
+    if (static_cast<size_t>(id) >= adjusted_.size()) continue;
+    float& x = adjusted_[static_cast<size_t>(id)];
+    x = static_cast<float>(x + added);
+  }
 }
 
 bool Sampler::penalises() const {
@@ -109,33 +129,60 @@ bool Sampler::penalises() const {
 void Sampler::apply_penalties() {
   if (!penalises()) return;
   for (const auto& [id, times] : drawn_) {
-    if (static_cast<size_t>(id) >= candidates_.size()) continue;  // of the prompt, and never drawn
-    double& x = candidates_[static_cast<size_t>(id)].logit;
+    if (static_cast<size_t>(id) >= adjusted_.size()) continue;  // of the prompt, and never drawn
+    double x = adjusted_[static_cast<size_t>(id)];
     x = x > 0 ? x / options_.repeat_penalty : x * options_.repeat_penalty;
     if (times > 0) x -= static_cast<double>(times) * options_.frequency_penalty + options_.presence_penalty;
+    adjusted_[static_cast<size_t>(id)] = static_cast<float>(x);
   }
 }
 
+bool Sampler::keeps_best(size_t of) const { return options_.top_k > 0 && static_cast<size_t>(options_.top_k) <= of; }
+
+// A logit that none of the tokens which stay is below.
+double Sampler::floor(std::span<const float> logits, float most) {
+  if (keeps_best(logits.size())) return floor_of_best(logits, static_cast<size_t>(options_.top_k), maxima_);
+  double least = -std::numeric_limits<double>::infinity();
+  // Top-p keeps none of the tokens that sum to 7/8 of what it leaves out; the rest is more than what was rounded.
+  if (options_.top_p < 1) least = most + weights_.log_floor(weights_.total() * (1 - options_.top_p) * 7 / 8);
+  if (options_.min_p > 0) least = std::max(least, most + std::log(options_.min_p));
+  return least;
+}
+
+// The tokens at or above the floor, in their order.
+void Sampler::gather(std::span<const float> logits, double floor) {
+  const float least = std::nextafter(static_cast<float>(floor), -std::numeric_limits<float>::infinity());
+  const auto take = [&](size_t i) {
+    if (logits[i] >= least) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+  };
+  candidates_.clear();
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    uint32_t any = 0;  // of most groups none is taken
+    for (size_t lane = 0; lane < kLanes; ++lane) any |= static_cast<uint32_t>(logits[i + lane] >= least);
+    for (size_t lane = 0; any != 0 && lane < kLanes; ++lane) take(i + lane);
+  }
+  for (; i < logits.size(); ++i) take(i);
+}
+
 void Sampler::keep_top_k() {
-  if (options_.top_k <= 0 || static_cast<size_t>(options_.top_k) >= candidates_.size()) return;
+  if (!keeps_best(candidates_.size())) return;
   sort_best(candidates_, static_cast<size_t>(options_.top_k));
   candidates_.resize(static_cast<size_t>(options_.top_k));
 }
 
-// The best whose predecessors sum to less than top_p: the token that reaches it stays.
-void Sampler::keep_top_p() {
+// The best whose predecessors sum to less than top_p of the total, which is that of the candidates where it is 0: the
+// token that reaches it stays.
+void Sampler::keep_top_p(double total) {
   if (options_.top_p >= 1) return;
-  const double most = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
-  double total = 0;
-  for (const Candidate& c : candidates_) total += std::exp(c.logit - most);
-  for (size_t sorted = 64; true; sorted *= 8) {  // mostly a few are enough
-    sort_best(candidates_, sorted);
-    double before = 0;
-    for (size_t i = 0; i < std::min(sorted, candidates_.size()); ++i) {
-      if (i > 0 && before >= options_.top_p * total) return candidates_.resize(i);
-      before += std::exp(candidates_[i].logit - most);
-    }
-    if (sorted >= candidates_.size()) return;
+  std::sort(candidates_.begin(), candidates_.end(), better);
+  const double most = candidates_[0].logit;
+  if (total == 0)
+    for (const Candidate& c : candidates_) total += std::exp(c.logit - most);
+  double before = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i > 0 && before >= options_.top_p * total) return candidates_.resize(i);
+    before += std::exp(candidates_[i].logit - most);
   }
 }
 
@@ -165,11 +212,13 @@ void Sampler::keep_typical() {
   }
 }
 
+double Sampler::uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+
 int32_t Sampler::draw() {
   const double most = std::min_element(candidates_.begin(), candidates_.end(), better)->logit;
   double total = 0;
   for (Candidate& c : candidates_) total += c.logit = std::exp((c.logit - most) / options_.temperature);
-  double left = total * static_cast<double>(random_() >> 11) * 0x1p-53;
+  double left = total * uniform();
   int32_t last = 0;
   for (const Candidate& c : candidates_) {
     if (c.logit == 0) continue;
@@ -179,17 +228,24 @@ int32_t Sampler::draw() {
   return last;
 }
 
-int32_t Sampler::choose(std::span<const float> logits) {
-  if (options_.temperature == 0 && options_.bias.empty() && !penalises()) return likeliest_token(logits);
-  gather(logits);
-  apply_bias();
-  apply_penalties();
-  return filtered();
+int32_t Sampler::choose(std::span<const float> unadjusted) {
+  const std::span<const float> logits = adjusted(unadjusted);
+  const int32_t best = likeliest_token(logits);
+  const float most = logits[static_cast<size_t>(best)];
+  if (options_.temperature == 0 || std::isinf(most)) return best;
+  const bool of_best = keeps_best(logits.size()), of_nucleus = !of_best && options_.top_p < 1;
+  if (!of_best && !of_nucleus && options_.min_p <= 0 && options_.typical_p >= 1) {
+    weights_.set(logits, most, options_.temperature);
+    return weights_.at(uniform());
+  }
+  if (of_nucleus) weights_.set(logits, most, 1);
+  gather(logits, floor(logits, most));
+  return filtered(of_nucleus ? weights_.total() : 0);
 }
 
-int32_t Sampler::filtered() {
+int32_t Sampler::filtered(double total) {
   if (options_.temperature == 0) return std::min_element(candidates_.begin(), candidates_.end(), better)->id;
-  keep_top_k(), keep_top_p(), keep_min_p(), keep_typical();
+  keep_top_k(), keep_top_p(total), keep_min_p(), keep_typical();
   return draw();
 }
 

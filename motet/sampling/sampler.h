@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "motet/sampling/token_weights.h"
+
 namespace motet {
 
 /// How the next token is drawn, in this order: bias, penalties, top-k, top-p, min-p, typical, temperature.
@@ -43,8 +45,8 @@ class Sampler {
   /// `sample`: which of several samples of one request; each has random numbers of its own, whatever their number.
   /// `prompt`: tokens that the repeat penalty knows from the beginning.
   explicit Sampler(SamplerOptions, uint64_t sample = 0, std::span<const int32_t> prompt = {});
-  /// The next token from logits [V]; the penalties of later ones know it. Throws Error for a NaN, and when no logit is
-  /// finite.
+  /// The next token from logits [V]; the penalties of later ones know it. Bias and penalties are rounded to float. An
+  /// infinite logit is certain. Throws Error for a NaN, and when no logit is finite.
   int32_t next(std::span<const float> logits_V);
   /// How many of the likeliest tokens are all that next() looks at; 0: it looks at every logit.
   int64_t wanted() const;
@@ -53,20 +55,26 @@ class Sampler {
 
  private:
   int32_t choose(std::span<const float> logits_V);
-  int32_t filtered();
-  void gather(std::span<const float> logits_V);
+  std::span<const float> adjusted(std::span<const float> logits_V);
   void apply_bias();
   bool penalises() const;
   void apply_penalties();
+  bool keeps_best(size_t of) const;
+  double floor(std::span<const float> logits_V, float most);
+  void gather(std::span<const float> logits_V, double floor);
+  int32_t filtered(double total = 0);
   void keep_top_k();
-  void keep_top_p();
+  void keep_top_p(double total);
   void keep_min_p();
   void keep_typical();
+  double uniform();
   int32_t draw();
 
   SamplerOptions options_;
   std::mt19937_64 random_;
-  std::vector<Candidate> candidates_;           // memory kept from token to token
+  std::vector<float> adjusted_, maxima_;  // memory kept from token to token
+  TokenWeights weights_;
+  std::vector<Candidate> candidates_;
   std::unordered_map<int32_t, int64_t> drawn_;  // how often each token was; 0: it is in the prompt alone
 };
 
