@@ -38,18 +38,18 @@ struct Seen {
 };
 Seen seen(std::span<const float> logits) {
   Seen all;
-  std::array<float, kLanes> most;
-  std::array<int32_t, kLanes> finite{}, nan{};
+  std::array<float, kLogitLanes> most;
+  std::array<int32_t, kLogitLanes> finite{}, nan{};
   most.fill(all.most);
   const auto look = [&](float x, size_t lane) {
     most[lane] = x > most[lane] ? x : most[lane];
     finite[lane] |= x - x == 0, nan[lane] |= x != x;
   };
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) look(logits[i + lane], lane);
+  for (; i + kLogitLanes <= logits.size(); i += kLogitLanes)
+    for (size_t lane = 0; lane < kLogitLanes; ++lane) look(logits[i + lane], lane);
   for (; i < logits.size(); ++i) look(logits[i], 0);
-  for (size_t lane = 0; lane < kLanes; ++lane)
+  for (size_t lane = 0; lane < kLogitLanes; ++lane)
     all.most = std::max(all.most, most[lane]), all.finite |= finite[lane] != 0, all.nan |= nan[lane] != 0;
   return all;
 }
@@ -73,16 +73,16 @@ int32_t likeliest_token(std::span<const float> logits) {
 
 // What the `count` best are not below: each of as many largest maxima of groups is one token of them. `memory` is kept.
 float floor_of_best(std::span<const float> logits, size_t count, std::vector<float>& memory) {
-  constexpr size_t kBlock = 64 * kLanes;  // whose lanes are groups: of 49,152 logits there are 768
+  constexpr size_t kBlock = 64 * kLogitLanes;  // whose lanes are groups: of 49,152 logits there are 768
   memory.clear();
   for (size_t first = 0; first < logits.size(); first += kBlock) {
-    std::array<float, kLanes> most;
+    std::array<float, kLogitLanes> most;
     most.fill(-std::numeric_limits<float>::infinity());
     const auto look = [&](float x, size_t lane) { most[lane] = x > most[lane] ? x : most[lane]; };
     const size_t end = std::min(first + kBlock, logits.size());
     size_t i = first;
-    for (; i + kLanes <= end; i += kLanes)
-      for (size_t lane = 0; lane < kLanes; ++lane) look(logits[i + lane], lane);
+    for (; i + kLogitLanes <= end; i += kLogitLanes)
+      for (size_t lane = 0; lane < kLogitLanes; ++lane) look(logits[i + lane], lane);
     for (; i < end; ++i) look(logits[i], 0);
     memory.insert(memory.end(), most.begin(), most.end());
   }
@@ -157,10 +157,10 @@ void Sampler::gather(std::span<const float> logits, double floor) {
   };
   candidates_.clear();
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
+  for (; i + kLogitLanes <= logits.size(); i += kLogitLanes) {
     uint32_t any = 0;  // of most groups none is taken
-    for (size_t lane = 0; lane < kLanes; ++lane) any |= static_cast<uint32_t>(logits[i + lane] >= least);
-    for (size_t lane = 0; any != 0 && lane < kLanes; ++lane) take(i + lane);
+    for (size_t lane = 0; lane < kLogitLanes; ++lane) any |= static_cast<uint32_t>(logits[i + lane] >= least);
+    for (size_t lane = 0; any != 0 && lane < kLogitLanes; ++lane) take(i + lane);
   }
   for (; i < logits.size(); ++i) take(i);
 }
@@ -268,10 +268,10 @@ int32_t Sampler::next(std::span<const Candidate> likeliest) {
 }
 
 bool all_finite(std::span<const float> logits) {
-  std::array<float, kLanes> sums{};  // of nothing, or NaN
+  std::array<float, kLogitLanes> sums{};  // of nothing, or NaN
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += logits[i + lane] - logits[i + lane];
+  for (; i + kLogitLanes <= logits.size(); i += kLogitLanes)
+    for (size_t lane = 0; lane < kLogitLanes; ++lane) sums[lane] += logits[i + lane] - logits[i + lane];
   for (; i < logits.size(); ++i) sums[0] += logits[i] - logits[i];
   return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
 }

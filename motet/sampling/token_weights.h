@@ -11,7 +11,7 @@
 
 namespace motet {
 
-inline constexpr size_t kLanes = 16;  // in which logits are looked at: a compiler makes vectors of them
+inline constexpr size_t kLogitLanes = 16;  // in which logits are looked at: a compiler makes vectors of them
 
 /// 2^y for y <= 0; 0 for y <= -126, minus infinity and NaN. The relative error is below 2e-7. It has no branch and
 /// calls nothing, so that a compiler makes vectors of loops over it, which it does not of std::exp2.
@@ -61,12 +61,12 @@ class TokenWeights {
 };
 
 inline double TokenWeights::weigh(std::span<const float> logits, float most, float scale, float* weights) {
-  std::array<float, kLanes> sums{};
+  std::array<float, kLogitLanes> sums{};
   size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    std::array<float, kLanes> of;
-    for (size_t lane = 0; lane < kLanes; ++lane) of[lane] = power_of_two((logits[i + lane] - most) * scale);
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane] = of[lane];
+  for (; i + kLogitLanes <= logits.size(); i += kLogitLanes) {
+    std::array<float, kLogitLanes> of;
+    for (size_t lane = 0; lane < kLogitLanes; ++lane) of[lane] = power_of_two((logits[i + lane] - most) * scale);
+    for (size_t lane = 0; lane < kLogitLanes; ++lane) sums[lane] += weights[i + lane] = of[lane];
   }
   double sum = 0;
   for (; i < logits.size(); ++i) sum += weights[i] = power_of_two((logits[i] - most) * scale);
@@ -75,10 +75,10 @@ inline double TokenWeights::weigh(std::span<const float> logits, float most, flo
 }
 
 inline double TokenWeights::sum_at_least(std::span<const float> weights, float least) {
-  std::array<float, kLanes> sums{};
+  std::array<float, kLogitLanes> sums{};
   size_t i = 0;
-  for (; i + kLanes <= weights.size(); i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += weights[i + lane] >= least ? weights[i + lane] : 0;
+  for (; i + kLogitLanes <= weights.size(); i += kLogitLanes)
+    for (size_t lane = 0; lane < kLogitLanes; ++lane) sums[lane] += weights[i + lane] >= least ? weights[i + lane] : 0;
   double sum = 0;
   for (; i < weights.size(); ++i) sum += weights[i] >= least ? weights[i] : 0;
   for (const float x : sums) sum += x;
