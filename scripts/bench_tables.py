@@ -24,7 +24,7 @@ TILES = "fused_amx"
 GPU_DECODING = "infer-cuda.json"
 ON_CPU = "goals-*.json"  # of one CPU; README shows those of GOALS
 OTHER_CPUS = {"zen5": "an AMD Zen 5", "cascadelake": "an Intel Cascade Lake", "zen3": "an AMD Zen 3",
-              "emeraldrapids": "an Intel Emerald Rapids"}
+              "emeraldrapids": "an Intel Emerald Rapids", "graniterapids": "an Intel Granite Rapids"}
 LENGTHS = (512, 1024, 2048, 4096)
 ROWS = {"mha forward": "plain attention, forward", "mha forward+backward": "plain attention, forward+backward",
         "dcmha forward": "DCMHA, forward", "dcmha forward+backward": "DCMHA, forward+backward",

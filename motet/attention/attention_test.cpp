@@ -300,7 +300,7 @@ TEST(Attention, ExplainSaysWhyNot) {
   const std::string no_tiles = cpu::why_not(cpu::Instructions::amx);
   const std::vector<Reason> no_gpu{{"flash", "only on a GPU"}, {"cuda", "only on a GPU"}};
   std::vector<Reason> reasons = no_gpu;
-  reasons.emplace_back("fused_amx", no_tiles.empty() ? "by itself it takes bfloat16 without gradients" : no_tiles);
+  reasons.emplace_back("fused_amx", no_tiles.empty() ? "by itself it takes bfloat16 in one phase" : no_tiles);
   EXPECT_EQ(plain.passed_over, reasons);
   const Tensor wide = x.to(at::kDouble);
   const Choice mixed = explain({wide, {}, {}, {}}, {wide, wide, {}, {}}, {.post = {false, at::randn({2, 2})}});
@@ -407,7 +407,7 @@ TEST(Attention, ATwoPhaseProblemGoesToAKernelThatHasThatForm) {
 }
 
 // The table's choice on a CPU that has tiles.
-TEST(Attention, TilesTakeBfloat16WithoutGradientsByThemselves) {
+TEST(Attention, TilesTakeBfloat16ByThemselves) {
   Kernel tiles = kFusedAmx;
   tiles.why_not = [](const Problem&) { return std::string(); };
   const Kernel* const rows[] = {&tiles, &kBlocked};
@@ -417,9 +417,10 @@ TEST(Attention, TilesTakeBfloat16WithoutGradientsByThemselves) {
     return std::string(choose_of(rows, names, p, form, kernel).name);
   };
   EXPECT_EQ(chosen(at::kBFloat16, Form::attend), "fused_amx");
-  EXPECT_EQ(chosen(at::kBFloat16, Form::train), "blocked");
+  EXPECT_EQ(chosen(at::kBFloat16, Form::train), "fused_amx");
   EXPECT_EQ(chosen(at::kBFloat16, Form::two_phase), "blocked");
   EXPECT_EQ(chosen(at::kFloat, Form::attend), "blocked");
+  EXPECT_EQ(chosen(at::kFloat, Form::train), "blocked");
   EXPECT_EQ(chosen(at::kHalf, Form::attend), "blocked");
   EXPECT_EQ(chosen(at::kFloat, Form::train, "fused_amx"), "fused_amx");
 }

@@ -31,7 +31,7 @@ struct Kernel {
 };
 
 extern const Kernel kCuda;      // everything but bias and float64, in our own CUDA kernels (cuda/)
-extern const Kernel kFusedAmx;  // what kFused takes with products of tiles (AMX); by itself bfloat16 without gradients
+extern const Kernel kFusedAmx;  // what kFused takes with products of tiles (AMX); by itself in bfloat16
 extern const Kernel kFused;     // everything but bias and float64, in our own CPU kernels (cpu/)
 extern const Kernel kSdpa;      // no mix, or pairs: PyTorch's own flash kernel (CPU)
 extern const Kernel kFlash;     // the same on a GPU, in 16 bits

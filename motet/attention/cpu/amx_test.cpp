@@ -66,6 +66,27 @@ TEST_F(Fused, Float32InThreePartsIsAsGoodAsFloat32) {
   }
 }
 
+// Sums over many keys: those of a tile are added in one step, beside which the smallest products would be rounded away.
+TEST_F(Fused, SumsInThreePartsOverManyKeysStayApart) {
+  double floats = 0, parts = 0;
+  for (uint32_t seed = 1; seed <= 2; ++seed) {
+    Options options;
+    options.T = 32, options.S = 8192, options.D = options.E = 32, options.seed = seed, options.logits = 0.3;
+    Sample s(options);
+    float* const v = const_cast<float*>(static_cast<const float*>(s.p.v.data));
+    for (int64_t i = 0; i < s.p.B * s.p.v.batch_stride; ++i) v[i] += 1;
+    const std::vector<double> want = naive_forward(s.p).out;
+    const auto add = [&](double& sum, Instructions instructions) {
+      std::vector<float> lse;
+      const std::vector<float> out = attended(s, lse, runtime(1, instructions));
+      for (size_t i = 0; i < out.size(); ++i) sum += (out[i] - want[i]) * (out[i] - want[i]);
+    };
+    add(floats, Instructions::best), add(parts, Instructions::emulated_amx);
+  }
+  RecordProperty("parts_over_floats", std::to_string(parts / floats));
+  EXPECT_LE(parts, 1.5 * floats);  // 3.4 where they are added one by one
+}
+
 // Over two blocks of queries and more, the last one ragged, and of each gradient.
 TEST_F(Fused, GradientsInThreePartsAreAsGoodAsFloat32) {
   const auto squares = [](const std::vector<float>& x, const std::vector<double>& want) {
@@ -175,21 +196,47 @@ TEST_F(Fused, PrecisionIsThatOfTilesOfPartsAlone) {
   }
 }
 
-// The largest float would round to infinity; it is cut instead, and the other parts make it whole.
+// The largest float would round to infinity; it is cut instead, and the other parts make it whole, or nearly.
 TEST_F(Fused, TheLargestFloatsStayFiniteInParts) {
   Options options;
   options.T = options.S = 24, options.D = options.E = 16, options.causal = true;
   Sample s(options);
   const int64_t row = s.p.output_heads * s.p.E;
   float* const v = const_cast<float*>(static_cast<const float*>(s.p.v.data));
-  v[0] = INFINITY, v[1] = -3.4028235e38f;
+  v[0] = INFINITY;
   std::vector<float> lse, same_lse;
-  const std::vector<float> out = attended(s, lse, runtime(1, Instructions::emulated_amx));
-  const std::vector<float> want = attended(s, same_lse, runtime(1, Instructions::best));
-  for (int64_t t = 0; t < s.p.T; ++t) {
-    EXPECT_FALSE(std::isfinite(out[t * row])) << t;
-    EXPECT_NEAR(out[t * row + 1] / want[t * row + 1], 1, 1e-6) << t;
+  for (const Precision precision : {Precision::highest, Precision::high}) {
+    v[1] = precision == Precision::highest ? -3.4028235e38f : -3.4e38f;
+    const std::vector<float> want = attended(s, same_lse, runtime(1, Instructions::best));
+    Runtime tiles = runtime(1, Instructions::emulated_amx);
+    tiles.precision = precision;
+    const std::vector<float> out = attended(s, lse, tiles);
+    for (int64_t t = 0; t < s.p.T; ++t) {
+      EXPECT_FALSE(std::isfinite(out[t * row])) << t;
+      EXPECT_NEAR(out[t * row + 1] / want[t * row + 1], 1, precision == Precision::highest ? 1e-6 : 1e-4) << t;
+    }
   }
+}
+
+// Of a weight near the least float the last part has no exponent left, and its lower half is not 0: it must not reach
+// the weight that it is paired with, here the key 16 before.
+TEST_F(Fused, WeightsTooSmallForTheirPartsStayTheirOwn) {
+  Options options;
+  options.T = options.S = 32, options.D = options.E = 16;
+  Sample s(options);
+  float *const q = const_cast<float*>(static_cast<const float*>(s.p.q.data)), *const k = const_cast<float*>(
+                                                                                  static_cast<const float*>(
+                                                                                      s.p.k.data));
+  std::fill_n(q, s.p.B * s.p.q.batch_stride, 1.f);
+  for (int64_t i = 0; i < s.p.B * s.p.k.batch_stride; ++i) {
+    const int64_t key = i / s.p.k.row_stride % s.p.S;
+    const double logit = key < 16 ? 0.1 * static_cast<double>(key) : -82 - 0.25 * static_cast<double>(key - 16);
+    k[i] = static_cast<float>(logit / (s.p.scale * static_cast<double>(s.p.D)));
+  }
+  std::vector<float> lse, same_lse;
+  const std::vector<float> want = attended(s, same_lse, runtime(1, Instructions::best));
+  const std::vector<float> out = attended(s, lse, runtime(1, Instructions::emulated_amx));
+  for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], want[i], 1e-6) << i;
 }
 
 TEST_F(Fused, TilesAreTakenOnlyWhenAskedFor) {

@@ -155,28 +155,6 @@ HWY_INLINE void finish_keys(const Call& call, const Mixes& mixes, const Backward
   });
 }
 
-/// The rows of a sub-block of one head as scores want them: [8][stride], and where tiles multiply (else null) their
-/// parts, and whether they are queries, whose scores are scaled.
-struct ScoreRows {
-  const float* floats;
-  int64_t stride;
-  const float* parts;
-  bool queries;
-};
-
-/// A tile of 32 keys: x [8][width] times packed rows of keys or values.
-HWY_INLINE void backward_scores(const Products& products, const ScoreRows& x, const float* packed, int64_t width,
-                                int rows, float* to, const Ahead& ahead) {
-  if (HWY_UNLIKELY(x.parts != nullptr)) {
-    ahead.fetch_at_once<kBackwardKeys>();
-    products.score_by_tiles<kBackwardKeys>(x.parts, packed, width, kBackwardKeys, to);
-    if (x.queries && products.storage() == Storage::pairs)
-      products.scale_scores<kBackwardKeys>(rows, kBackwardKeys, to);
-    return;
-  }
-  score_tile<kBackwardKeys>(x.floats, x.stride, packed, width, rows, kBackwardKeys, to, &ahead);
-}
-
 /// Everything of a backward run but the worker: packing, turns, tasks, results.
 template <class Worker>
 HWY_INLINE Status run_backward(const Call& call, const Incoming& from, const Gradients& to) {

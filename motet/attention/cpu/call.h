@@ -96,15 +96,18 @@ struct SubBlock {
   }
 };
 
+/// The smallest span that holds both.
+inline Span joined(const Span& a, const Span& b) {
+  if (a.empty() || b.empty()) return a.empty() ? b : a;
+  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+}
+
 /// The sub-blocks of queries [first, end) of a sequence; returns what some of them see.
 inline Span make_subs(const Sight& sight, int64_t b, int64_t first, int64_t end, std::vector<SubBlock>& subs) {
   subs.clear();
-  Span seen{INT64_MAX, 0};
-  for (int64_t t = first; t < end; t += kRows) {
-    const Span& keys = subs.emplace_back(sight, b, t, end).keys;
-    if (!keys.empty()) seen = {std::min(seen.begin, keys.begin), std::max(seen.end, keys.end)};
-  }
-  return seen.empty() ? Span{} : seen;
+  Span seen;
+  for (int64_t t = first; t < end; t += kRows) seen = joined(seen, subs.emplace_back(sight, b, t, end).keys);
+  return seen;
 }
 
 }  // namespace motet::cpu

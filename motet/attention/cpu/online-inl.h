@@ -22,10 +22,13 @@ class OnlineForward {
         keys_(keys),
         products_(products),
         block_rows_(round_up(call.plan.forward_rows, kOnlineRows)),
-        width_(padded_width(p_.E)) {
-    q_ = space_.reserve(block_rows_ * products.row_floats(p_.D));
+        together_(products.tiles() ? kSubsTogether : kOnlineRows / kRows),
+        width_(padded_width(p_.E)),
+        q_parts_(products, block_rows_, p_.D, products.scale_left()),
+        tile_products_(products, space_, 0) {
+    q_ = space_.reserve(products.tiles() ? q_parts_.size : block_rows_ * products.row_floats(p_.D));
     out_ = space_.reserve(block_rows_ * width_);
-    scores_ = space_.reserve(kOnlineRows * kForwardKeys + kRows * kForwardKeys);
+    scores_ = space_.reserve((together_ + 1) * kRows * kForwardKeys);
     maxima_ = space_.reserve(block_rows_), sums_ = space_.reserve(block_rows_);
   }
   bool allocate() { return space_.allocate(); }
@@ -34,15 +37,14 @@ class OnlineForward {
     const int64_t t0 = block * block_rows_;
     b_ = b;
     const Span seen = make_subs(call_.sight, b, t0, std::min(t0 + block_rows_, p_.T), subs_);
-    for (const SubBlock& sub : subs_)
-      products_.gather(b, sub, unit.score0, space_.get(q_) + (sub.t0 - t0) * products_.row_floats(p_.D));
+    for (const SubBlock& sub : subs_) products_.gather(b, sub, unit.score0, query(sub.t0 - t0), q_parts_.part);
     std::fill_n(space_.get(out_), count() * kRows * width_, 0.f);
     // Rows beyond a sub-block's real ones hold anything: nothing is larger than their maxima, and rescales the others.
     std::fill_n(space_.get(maxima_), block_rows_, INFINITY);
     for (int64_t s = 0; s < count(); ++s) std::fill_n(space_.get(maxima_) + s * kRows, subs_[s].rows, kNothing);
     std::fill_n(space_.get(sums_), block_rows_, 0.f);
     for (int64_t j = seen.begin / kForwardKeys; j * kForwardKeys < seen.end; ++j)
-      for (int64_t s = 0; s < count(); s += 2) add_tile(s, j, unit);
+      for (int64_t s = 0; s < count(); s += together_) add_tile(s, j, unit);
     write_out(unit, to);
   }
 
@@ -50,42 +52,72 @@ class OnlineForward {
   int64_t count() const { return static_cast<int64_t>(subs_.size()); }
   int64_t next_tile(int64_t j) const { return std::min(j + 1, call_.tiles(kForwardKeys) - 1); }
 
-  // Two sub-blocks from s on and tile j.
+  float* query(int64_t row) const {
+    return space_.get(q_) + row * (products_.tiles() ? q_parts_.row : products_.row_floats(p_.D));
+  }
+
+  // The sub-blocks that share a tile, from s on, and tile j.
   void add_tile(int64_t s, int64_t j, const Unit& unit) {
-    const int subs = s + 1 < count() ? 2 : 1;
-    Span part = subs_[s].part(j * kForwardKeys, kForwardKeys);
-    if (subs == 2) {
-      const Span second = subs_[s + 1].part(j * kForwardKeys, kForwardKeys);
-      if (part.empty())
-        part = second;
-      else if (!second.empty())
-        part = {std::min(part.begin, second.begin), std::max(part.end, second.end)};
-    }
+    const int subs = static_cast<int>(std::min<int64_t>(together_, count() - s));
+    Span part;
+    for (int i = 0; i < subs; ++i) part = joined(part, subs_[s + i].part(j * kForwardKeys, kForwardKeys));
     if (part.empty()) return;
     const int columns = static_cast<int>(part.end - part.begin);
-    float* const e = space_.get(scores_);
-    const int64_t row = products_.row_floats(p_.D), group = p_.key_of[unit.score0];
-    const bool fetches = products_.storage() == Storage::floats;  // tiles of half the size do without
-    const float* k = keys_.k(b_, j, group) + part.begin * row;
-    for (int i = 0; i < subs; ++i) {
-      float* const tile = e + i * kRows * kForwardKeys;
-      const float* const next = share(keys_.k(b_, next_tile(j), group), row * kForwardKeys, s + i, count());
-      const Ahead ahead(tile + kRows * kForwardKeys, next, next);
-      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * row, k, columns, tile,
-                      fetches ? &ahead : nullptr);
+    if (HWY_UNLIKELY(products_.tiles()))
+      make_scores_by_tiles(s, subs, j, part, unit);
+    else
+      make_scores(s, subs, j, part, unit);
+    for (int i = 0; i < subs; ++i)
       if (!sees_all(call_, b_, subs_[s + i], j * kForwardKeys, part))
-        hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile);
-    }
+        hide_unseen<kForwardKeys>(call_, b_, subs_[s + i], j * kForwardKeys, part, 1, tile(i));
     for (int r = 0; r < subs * kRows; r += kLanes) softmax(s * kRows, r, subs * kRows, columns);
-    const int64_t values = p_.value_of[unit.output0];
+    if (HWY_UNLIKELY(products_.tiles()))
+      add_values_by_tiles(s, subs, j, part, unit);
+    else
+      add_values(s, subs, j, part, unit);
+  }
+
+  float* tile(int i) const { return space_.get(scores_) + i * kRows * kForwardKeys; }
+  float* out(int64_t s) const { return space_.get(out_) + s * kRows * width_; }
+  bool fetches() const { return products_.storage() == Storage::floats; }  // tiles of half the size do without
+
+  void make_scores(int64_t s, int subs, int64_t j, Span part, const Unit& unit) {
+    const int64_t row = products_.row_floats(p_.D), head = p_.key_of[unit.score0];
+    const float* const k = keys_.k(b_, j, head) + part.begin * row;
     for (int i = 0; i < subs; ++i) {
-      float* const out = space_.get(out_) + (s + i) * kRows * width_;
-      const float* const next = share(keys_.v_columns(b_, next_tile(j), values),
-                                      products_.panel_floats(width_ * kForwardKeys), s + i, count());
-      const Ahead ahead(out + kRows * width_, next, next);
-      products_.add_values(subs_[s + i].rows, e + i * kRows * kForwardKeys, keys_.v_columns(b_, j, values), part, out,
-                           fetches ? &ahead : nullptr);
+      const float* const next = share(keys_.k(b_, next_tile(j), head), row * kForwardKeys, s + i, count());
+      const Ahead ahead(tile(i + 1), next, next);
+      products_.score(subs_[s + i].rows, space_.get(q_) + (s + i) * kRows * row, k,
+                      static_cast<int>(part.end - part.begin), tile(i), fetches() ? &ahead : nullptr);
     }
+  }
+
+  void make_scores_by_tiles(int64_t s, int subs, int64_t j, Span part, const Unit& unit) {
+    const float* const k = keys_.k(b_, j, p_.key_of[unit.score0]) + part.begin * products_.row_floats(p_.D);
+    tile_products_.scores<kForwardKeys>(
+        q_parts_.rows(space_.get(q_), s, subs), k, part.end - part.begin, [&](int i) { return tile(i); },
+        keys_.v_columns(b_, j, p_.value_of[unit.output0]));
+  }
+
+  void add_values(int64_t s, int subs, int64_t j, Span part, const Unit& unit) {
+    const int64_t head = p_.value_of[unit.output0];
+    for (int i = 0; i < subs; ++i) {
+      const float* const next =
+          share(keys_.v_columns(b_, next_tile(j), head), products_.panel_floats(width_ * kForwardKeys), s + i, count());
+      const Ahead ahead(out(s + i + 1), next, next);
+      products_.add_values(subs_[s + i].rows, tile(i), keys_.v_columns(b_, j, head), part, out(s + i),
+                           fetches() ? &ahead : nullptr);
+    }
+  }
+
+  // Weights lie from the part's first column on.
+  void add_values_by_tiles(int64_t s, int subs, int64_t j, Span part, const Unit& unit) {
+    const TileRows u =
+        tile_products_.weights<kForwardKeys>(subs, [&](int i) { return Weights{tile(i) - part.begin, part}; });
+    const int64_t next = s + subs < count() ? j : next_tile(j);
+    tile_products_.values<kForwardKeys>(
+        u, keys_.v_columns(b_, j, p_.value_of[unit.output0]), part, p_.E, [&](int i) { return out(s + i); },
+        keys_.k(b_, next, p_.key_of[unit.score0]));
   }
 
   // Rows [r, r + kLanes) of the tile whose first row is `row0` of the block; of `rows` real ones.
@@ -152,8 +184,10 @@ class OnlineForward {
   const Problem& p_;
   const PackedKeys<kForwardKeys>& keys_;
   const Products& products_;
-  const int64_t block_rows_, width_;
+  const int64_t block_rows_, together_, width_;
+  const PartsOfBlock q_parts_;
   Workspace space_;
+  TileProducts tile_products_;
   size_t q_, out_, scores_, maxima_, sums_;
   int64_t b_ = 0;
   std::vector<SubBlock> subs_;
@@ -176,8 +210,12 @@ class OnlineBackward {
         block_rows_(call.plan.backward_rows),
         d_(padded_width(p_.D)),
         e_(padded_width(p_.E)),
+        together_(by_tiles_ ? kSubsTogether : 1),
+        query_parts_(products, block_rows_, p_.D, 1),
+        dout_parts_(products, block_rows_, p_.E, 1),
         turned_keys_(products, block_rows_, p_.D, 1),
-        turned_values_(products, block_rows_, p_.E, 1) {
+        turned_values_(products, block_rows_, p_.E, 1),
+        tile_products_(products, space_, block_rows_) {
     q_ = space_.reserve(block_rows_ * d_), dq_ = space_.reserve(block_rows_ * d_);
     dout_ = space_.reserve(block_rows_ * e_);
     weights_ = space_.reserve(block_rows_ * kBackwardKeys + kRows * kBackwardKeys);
@@ -185,8 +223,8 @@ class OnlineBackward {
     lse_ = space_.reserve(block_rows_), lse_low_ = space_.reserve(block_rows_), totals_ = space_.reserve(block_rows_);
     row_sums_ = space_.reserve(block_rows_);
     if (!by_tiles_) return;
-    q_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.D));
-    dout_parts_ = space_.reserve(block_rows_ * products.row_floats(p_.E));
+    q_tiles_ = space_.reserve(query_parts_.size);
+    dout_tiles_ = space_.reserve(dout_parts_.size);
     q_turned_ = space_.reserve(turned_keys_.size);
     dout_turned_ = space_.reserve(turned_values_.size);
   }
@@ -201,7 +239,8 @@ class OnlineBackward {
       const int64_t turn = turns_.turn(task.b, task.block, j, task.unit_index, task.units);
       active_.clear();
       for (int64_t s = 0; s < count(); ++s)
-        if (!subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty()) add_tile(s, j), active_.push_back(s);
+        if (sees(s, j)) active_.push_back(s);
+      each_product(j, [&](int64_t first, int subs) { add_tile(first, subs, j); });
       shared_.first_pass.wait(place, turn);
       add_values(shared_.dv.at(task.b, j, p_.value_of[task.unit.output0]));
       add_keys(shared_.dk.at(task.b, j, p_.key_of[task.unit.score0]));
@@ -222,7 +261,10 @@ class OnlineBackward {
       float *const q = space_.get(q_) + s * kRows * d_, *const dout = space_.get(dout_) + s * kRows * e_;
       gather_queries(p_.q, task_.b, sub, task_.unit.score0, p_.D, d_, static_cast<float>(p_.scale), q);
       gather_queries(from_.dout, task_.b, sub, task_.unit.output0, p_.E, e_, 1, dout);
-      if (by_tiles_) products_.split_rows(q, d_, p_.D, q_parts(s)), products_.split_rows(dout, e_, p_.E, dout_parts(s));
+      if (HWY_UNLIKELY(by_tiles_)) {
+        products_.split_rows(q, d_, p_.D, query_parts_.at(space_.get(q_tiles_), s), query_parts_.part);
+        products_.split_rows(dout, e_, p_.E, dout_parts_.at(space_.get(dout_tiles_), s), dout_parts_.part);
+      }
       for (int r = 0; r < kRows; ++r) gather_row(t0, sub, r);
     }
     if (HWY_UNLIKELY(by_tiles_)) {
@@ -254,16 +296,53 @@ class OnlineBackward {
     space_.get(row_sums_)[row] = hn::GetLane(hn::SumOfLanes(Floats(), sum)) + rest;
   }
 
-  // Logits of a sub-block on a tile, -inf where nothing is seen.
-  void make_logits(int64_t s, int64_t j, float* p) {
+  bool sees(int64_t s, int64_t j) const { return !subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty(); }
+  float* weights(int64_t s) const { return space_.get(weights_) + s * kRows * kBackwardKeys; }
+  float* grads(int64_t s) const { return space_.get(grads_) + s * kRows * kBackwardKeys; }
+
+  // Calls work(first, subs) for the sub-blocks whose products are made together, if some see tile j.
+  template <class Work>
+  HWY_INLINE void each_product(int64_t j, const Work& work) {
+    each_together(0, count(), together_, [&](int64_t first, int subs) {
+      for (int i = 0; i < subs; ++i)
+        if (sees(first + i, j)) return work(first, subs);
+    });
+  }
+
+  // Logits of sub-blocks on a tile, -inf where nothing is seen.
+  void make_logits(int64_t first, int subs, int64_t j) {
     constexpr int kKeys = kBackwardKeys;
-    const SubBlock& sub = subs_[s];
-    const int64_t group = p_.key_of[task_.unit.score0];
-    const float* const next = share(keys_.k(task_.b, next_tile(j), group), p_.D * kKeys, s, count());
-    backward_scores(products_, {space_.get(q_) + s * kRows * d_, d_, q_parts(s), true}, keys_.k(task_.b, j, group),
-                    p_.D, sub.rows, p, {p + kRows * kKeys, next, next});
-    if (!sees_all(call_, task_.b, sub, j * kKeys, {0, kKeys}))
-      hide_unseen<kKeys>(call_, task_.b, sub, j * kKeys, {0, kKeys}, 1, p);
+    const int64_t head = p_.key_of[task_.unit.score0];
+    const float* const k = keys_.k(task_.b, j, head);
+    if (HWY_UNLIKELY(by_tiles_)) {
+      tile_products_.scores<kKeys>(
+          query_parts_.rows(space_.get(q_tiles_), first, subs), k, kKeys, [&](int i) { return weights(first + i); },
+          keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0]));
+    } else {
+      const float* const next = share(keys_.k(task_.b, next_tile(j), head), p_.D * kKeys, first, count());
+      const Ahead ahead(weights(first + 1), next, next);
+      score_tile<kKeys>(space_.get(q_) + first * kRows * d_, d_, k, p_.D, subs_[first].rows, kKeys, weights(first),
+                        &ahead);
+    }
+    for (int64_t s = first; s < first + subs; ++s)
+      if (!sees_all(call_, task_.b, subs_[s], j * kKeys, {0, kKeys}))
+        hide_unseen<kKeys>(call_, task_.b, subs_[s], j * kKeys, {0, kKeys}, 1, weights(s));
+  }
+
+  // dP = dout V^T.
+  void make_grads(int64_t first, int subs, int64_t j) {
+    constexpr int kKeys = kBackwardKeys;
+    const int64_t head = p_.value_of[task_.unit.output0];
+    const float* const v = keys_.v_turned(task_.b, j, head);
+    if (HWY_UNLIKELY(by_tiles_))
+      return tile_products_.scores<kKeys>(
+          dout_parts_.rows(space_.get(dout_tiles_), first, subs), v, kKeys, [&](int i) { return grads(first + i); },
+          keys_.k_columns(task_.b, j, p_.key_of[task_.unit.score0]));
+    const float* const next = share(keys_.v_turned(task_.b, next_tile(j), head), p_.E * kKeys, first, count());
+    const float* const dv = share(shared_.dv.at(task_.b, next_tile(j), head), p_.E * kKeys, first, count());
+    const Ahead ahead(grads(first + 1), next, dv);
+    score_tile<kKeys>(space_.get(dout_) + first * kRows * e_, e_, v, p_.E, subs_[first].rows, kKeys, grads(first),
+                      &ahead);
   }
 
   // As RowBackward's.
@@ -271,29 +350,22 @@ class OnlineBackward {
     if (!needs_refining(space_.get(lse_), count() * kRows)) return;
     std::fill_n(space_.get(totals_), count() * kRows, 0.f);
     for (int64_t j = seen.begin / kBackwardKeys; j * kBackwardKeys < seen.end; ++j)
-      for (int64_t s = 0; s < count(); ++s) {
-        if (subs_[s].part(j * kBackwardKeys, kBackwardKeys).empty()) continue;
-        float* const p = space_.get(weights_);
-        make_logits(s, j, p);
-        exp2_rows<kBackwardKeys>(p, 1, subs_[s].rows, kBackwardKeys,
-                                 {space_.get(lse_) + s * kRows, space_.get(lse_low_) + s * kRows},
-                                 space_.get(totals_) + s * kRows);
-      }
+      each_product(j, [&](int64_t first, int subs) {
+        make_logits(first, subs, j);
+        for (int64_t s = first; s < first + subs; ++s)
+          if (sees(s, j))
+            exp2_rows<kBackwardKeys>(weights(s), 1, subs_[s].rows, kBackwardKeys,
+                                     {space_.get(lse_) + s * kRows, space_.get(lse_low_) + s * kRows},
+                                     space_.get(totals_) + s * kRows);
+      });
     refine(space_.get(totals_), space_.get(lse_low_), count() * kRows);
   }
 
-  void add_tile(int64_t s, int64_t j) {
+  // P of a sub-block, and dS in place of dP.
+  void weigh(int64_t s) {
     constexpr int kKeys = kBackwardKeys;
-    const SubBlock& sub = subs_[s];
-    float* const p = space_.get(weights_) + s * kRows * kKeys;
-    float* const g = space_.get(grads_) + s * kRows * kKeys;
-    make_logits(s, j, p);
-    const int64_t values = p_.value_of[task_.unit.output0], group = p_.key_of[task_.unit.score0];
-    const float* const v = share(keys_.v_turned(task_.b, next_tile(j), values), p_.E * kKeys, s, count());
-    const float* const dv = share(shared_.dv.at(task_.b, next_tile(j), values), p_.E * kKeys, s, count());
-    backward_scores(products_, {space_.get(dout_) + s * kRows * e_, e_, dout_parts(s), false},
-                    keys_.v_turned(task_.b, j, values), p_.E, sub.rows, g, {g + kRows * kKeys, v, dv});
-    for (int r = 0; r < sub.rows; ++r) {
+    float *const p = weights(s), *const g = grads(s);
+    for (int r = 0; r < subs_[s].rows; ++r) {
       const int64_t row = s * kRows + r;
       const Vec high = set(space_.get(lse_)[row]), low = set(space_.get(lse_low_)[row]),
                 d = set(space_.get(row_sums_)[row]);
@@ -303,26 +375,39 @@ class OnlineBackward {
         store(g + c, hn::Mul(w, hn::Sub(load(g + c), d)));
       }
     }
-    const float* k = keys_.k_columns(task_.b, j, group);
-    const float* const dk = share(shared_.dk.at(task_.b, next_tile(j), group), p_.D * kKeys, s, count());
-    const float* const next = share(keys_.k_columns(task_.b, next_tile(j), group), d_ * kKeys, s, count());
-    const Ahead ahead(space_.get(dq_) + (s + 1) * kRows * d_, next, dk);
-    if (HWY_UNLIKELY(by_tiles_))
-      return products_.add_by_tiles<kKeys>(g, k, {0, kKeys}, p_.D, space_.get(dq_) + s * kRows * d_);
+  }
+
+  void add_tile(int64_t first, int subs, int64_t j) {
+    make_logits(first, subs, j);
+    make_grads(first, subs, j);
+    for (int64_t s = first; s < first + subs; ++s) weigh(s);
+    add_queries(first, subs, j);
+  }
+
+  // dQ += dS K.
+  void add_queries(int64_t first, int subs, int64_t j) {
+    constexpr int64_t kKeys = kBackwardKeys;
+    const int64_t head = p_.key_of[task_.unit.score0];
+    const float* const k = keys_.k_columns(task_.b, j, head);
+    const auto dq = [&](int64_t s) { return space_.get(dq_) + s * kRows * d_; };
+    if (HWY_UNLIKELY(by_tiles_)) {
+      const TileRows ds = tile_products_.weights<kKeys>(
+          subs, [&](int i) { return Weights{grads(first + i), {0, sees(first + i, j) ? kKeys : 0}}; });
+      const int64_t next = first + subs < count() ? j : next_tile(j);
+      return tile_products_.values<kKeys>(
+          ds, k, {0, kKeys}, p_.D, [&](int i) { return sees(first + i, j) ? dq(first + i) : nullptr; },
+          keys_.k(task_.b, next, head));
+    }
+    const float* const dk = share(shared_.dk.at(task_.b, next_tile(j), head), p_.D * kKeys, first, count());
+    const float* const next = share(keys_.k_columns(task_.b, next_tile(j), head), d_ * kKeys, first, count());
+    const Ahead ahead(dq(first + 1), next, dk);
     for (int64_t column = 0; column < d_; column += kPanel) {
       const ColumnPanel panel = column_panel(p_.D, column);
       const int64_t line = column / kPanel * kKeys / kStepsOfLine;
-      product<true>({g, kKeys, 1, k + column * kKeys, panel.width, space_.get(dq_) + s * kRows * d_ + column, d_, kKeys,
-                     &ahead, line},
-                    sub.rows, panel.width);
+      product<true>(
+          {grads(first), kKeys, 1, k + column * kKeys, panel.width, dq(first) + column, d_, kKeys, &ahead, line},
+          subs_[first].rows, panel.width);
     }
-  }
-
-  float* q_parts(int64_t s) const {
-    return !by_tiles_ ? nullptr : space_.get(q_parts_) + s * kRows * products_.row_floats(p_.D);
-  }
-  float* dout_parts(int64_t s) const {
-    return !by_tiles_ ? nullptr : space_.get(dout_parts_) + s * kRows * products_.row_floats(p_.E);
   }
 
   HWY_INLINE void see(size_t weights, size_t vectors, int64_t row) {
@@ -336,12 +421,13 @@ class OnlineBackward {
   void add_values(float* dv) {
     see(weights_, dout_, e_);
     if (HWY_UNLIKELY(by_tiles_))
-      return add_turned_by_tiles(products_, rows_, turned_values_, space_.get(dout_turned_), dv);
+      return TurnedSums{tile_products_, products_, turned_values_}.add(rows_, space_.get(dout_turned_), dv);
     add_turned(rows_.data(), static_cast<int>(rows_.size()), p_.E, dv);
   }
   void add_keys(float* dk) {
     see(grads_, q_, d_);
-    if (HWY_UNLIKELY(by_tiles_)) return add_turned_by_tiles(products_, rows_, turned_keys_, space_.get(q_turned_), dk);
+    if (HWY_UNLIKELY(by_tiles_))
+      return TurnedSums{tile_products_, products_, turned_keys_}.add(rows_, space_.get(q_turned_), dk);
     add_turned(rows_.data(), static_cast<int>(rows_.size()), p_.D, dk);
   }
 
@@ -362,10 +448,12 @@ class OnlineBackward {
   const BlockTurns& turns_;
   const Incoming& from_;
   const Gradients& to_;
-  const int64_t block_rows_, d_, e_;
+  const int64_t block_rows_, d_, e_, together_;
+  const PartsOfBlock query_parts_, dout_parts_;
   const TurnedBlock turned_keys_, turned_values_;
   Workspace space_;
-  size_t q_parts_ = 0, dout_parts_ = 0, q_turned_ = 0, dout_turned_ = 0;
+  TileProducts tile_products_;
+  size_t q_tiles_ = 0, dout_tiles_ = 0, q_turned_ = 0, dout_turned_ = 0;
   size_t q_, dq_, dout_, weights_, grads_, lse_, lse_low_, totals_, row_sums_;
   BackwardTask task_{};
   std::vector<SubBlock> subs_;

@@ -104,15 +104,15 @@ class Products {
   }
 
   /// The queries of a head for `score`: scaled, or as they come in pairs of bfloat16, for scaling would round them
-  /// again.
-  void gather(int64_t b, const SubBlock& sub, int64_t head, float* to) const {
+  /// again. Parts lie `part` apart.
+  void gather(int64_t b, const SubBlock& sub, int64_t head, float* to, int64_t part = 0) const {
     const float scale = static_cast<float>(p_.scale);
     if (storage_ == Storage::floats) return gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, to);
     if (storage_ == Storage::parts) {
       static thread_local std::vector<float> wide;
       wide.resize(static_cast<size_t>(kRows * p_.D));
       gather_queries(p_.q, b, sub, head, p_.D, p_.D, scale, wide.data());
-      return split_rows(wide.data(), p_.D, p_.D, to);
+      return split_rows(wide.data(), p_.D, p_.D, to, part);
     }
     const int64_t row = pairs(p_.D);
     const uint16_t* from = static_cast<const uint16_t*>(p_.q.data) + b * p_.q.batch_stride + head * p_.q.head_stride;
@@ -121,11 +121,11 @@ class Products {
       std::memcpy(to + r * row, from + (sub.t0 + r) * p_.q.row_stride, p_.D * sizeof(uint16_t));
   }
 
-  /// Parts of 8 rows of `width` numbers, [part][8][pairs].
-  HWY_NOINLINE void split_rows(const float* from, int64_t stride, int64_t width, float* to) const {
+  /// Parts of 8 rows of `width` numbers, [8][pairs] each, `part` apart.
+  HWY_NOINLINE void split_rows(const float* from, int64_t stride, int64_t width, float* to, int64_t part) const {
     const int64_t row = pairs(width);
-    std::fill_n(to, parts_ * kRows * row, 0.f);
-    for (int r = 0; r < kRows; ++r) split_numbers(from + r * stride, width, to + r * row, kRows * row);
+    for (int p = 0; p < parts_; ++p) std::fill_n(to + p * part, kRows * row, 0.f);
+    for (int r = 0; r < kRows; ++r) split_numbers(from + r * stride, width, to + r * row, part);
   }
 
   /// Parts of numbers in a row, `stride` apart, in pairs.
@@ -133,40 +133,33 @@ class Products {
     with_parts(parts_, [&](auto number) HWY_ATTR { split_row<number()>(from, count, to, stride); });
   }
 
-  /// Sums [16 columns][32 keys] over a block's queries.
-  HWY_NOINLINE void over_queries(const TileProduct& x) const { by_tiles<kOfColumns, false>(x, kPanel); }
+  /// tile_product with the tiles of the call.
+  HWY_NOINLINE void by_tiles(const TileProduct& x, const TileSums& c, const float* next) const {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+    if (unit_ == Multiplier::tiles) return split_product<HardwareTiles>(x, c, next);
+#endif
+    split_product<EmulatedTiles>(x, c, next);
+  }
+
+  /// Columns of a row of weights to pairs, rounded or in parts that lie `stride` apart: parts in the order of
+  /// pack_parts_columns, others in their own.
+  HWY_INLINE void pair_weights(const float* from, int64_t count, float* to, int64_t stride) const {
+    if (storage_ == Storage::parts)
+      with_parts(parts_, [&](auto number) HWY_ATTR { split_panels<number()>(from, count, to, stride); });
+    else if (unit_ == Multiplier::emulated_tiles)  // whose CPU may not round pairs
+      split_numbers(from, count, to, stride);
+    else
+      to_pairs(from, count, to);
+  }
 
   /// Scores [8][kForwardKeys] of a head over the columns of a part: k from the part's first key on.
   HWY_INLINE void score(int rows, const float* q, const float* k, int columns, float* to, const Ahead* ahead) const {
     if (unit_ == Multiplier::floats) return score_tile<kForwardKeys>(q, p_.D, k, p_.D, rows, columns, to, ahead);
-    if (unit_ != Multiplier::pairs) {
-      if (ahead) ahead->fetch_at_once<kForwardKeys>();
-      score_by_tiles<kForwardKeys>(q, k, p_.D, columns, to);
-      if (storage_ == Storage::pairs) scale_scores<kForwardKeys>(rows, columns, to);
-      return;
-    }
     for (int c = 0; c < columns; c += kPanel) {
       const int64_t line = c / kPanel * p_.D / 2 / kStepsOfLine;
       pair_product<false>({q, p_.D / 2, 1, k + c * p_.D / 2, kPanel, to + c, kForwardKeys, p_.D / 2, ahead, line}, rows,
                           kPanel, static_cast<float>(p_.scale));
     }
-  }
-
-  /// The same by tiles, of any tile of keys and any width, unscaled: all 8 rows.
-  template <int kKeys>
-  HWY_NOINLINE void score_by_tiles(const float* q, const float* k, int64_t width, int columns, float* to) const {
-    const int64_t row = pairs(width);
-    for (int c = 0; c < columns; c += kPanel)
-      by_tiles<kOfQueries, false>(
-          {q, row, kRows * row, k + c * row_floats(width), kPanel, row * kPanel, to + c, kKeys, row}, kPanel);
-  }
-
-  /// Scores of queries that were not scaled.
-  template <int kKeys>
-  HWY_NOINLINE void scale_scores(int rows, int columns, float* to) const {
-    const Vec scale = set(static_cast<float>(p_.scale));
-    for (int r = 0; r < rows; ++r)
-      for (int c = 0; c < columns; c += kLanes) store(to + r * kKeys + c, hn::Mul(scale, load(to + r * kKeys + c)));
   }
 
   /// out [8][padded E] += u v over the columns of a part; u [8][kForwardKeys] from the part's first on, v the whole
@@ -175,10 +168,6 @@ class Products {
                              const Ahead* ahead) const {
     constexpr int kKeys = kForwardKeys;
     if (unit_ == Multiplier::pairs) return add_by_pairs(rows, u, v, part, out, ahead);
-    if (unit_ != Multiplier::floats) {
-      if (ahead) ahead->fetch_at_once<kKeys>();
-      return add_by_tiles<kKeys>(u, v, part, p_.E, out);
-    }
     const int columns = static_cast<int>(part.end - part.begin);
     const int64_t width = padded_width(p_.E);
     for (int64_t column = 0; column < width; column += kPanel) {
@@ -187,29 +176,6 @@ class Products {
       product<true>({u, kKeys, 1, v + column * kKeys + part.begin * panel.width, panel.width, out + column, width,
                      columns, ahead, line},
                     rows, panel.width);
-    }
-  }
-
-  /// The same by tiles, of any tile of keys and any width. u is rounded, or split, on the way: all 8 rows, of which
-  /// those beyond the real ones hold whatever they do, and so do theirs of `out`.
-  template <int kKeys>
-  HWY_NOINLINE void add_by_tiles(const float* u, const float* v, Span part, int64_t width, float* out) const {
-    constexpr int kPairs = kKeys / 2;
-    const int64_t columns = part.end - part.begin;
-    HWY_ALIGN float weights[kParts * kRows * kPairs];
-    for (int r = 0; r < kRows; ++r) {
-      const float* from = u + r * kKeys;
-      if (storage_ == Storage::parts || unit_ == Multiplier::emulated_tiles)  // whose CPU may not round pairs
-        split_numbers(from, columns, weights + r * kPairs, kRows * kPairs);
-      else
-        to_pairs(from, columns, weights + r * kPairs);
-    }
-    for (int64_t column = 0; column < padded_width(width); column += kPanel) {
-      const ColumnPanel panel = column_panel(width, column);
-      const float* first = v + panel_floats(column * kKeys) + part.begin / 2 * panel.width;
-      by_tiles<kOfQueries, true>({weights, kPairs, kRows * kPairs, first, panel.width, kPairs * panel.width,
-                                  out + column, padded_width(width), columns / 2},
-                                 panel.width);
     }
   }
 
@@ -224,17 +190,9 @@ class Products {
       storage_ = Storage::parts, parts_ = call.runtime.precision == Precision::high ? 2 : kParts;
   }
 
-  template <int kFirst, bool kAdd>
-  HWY_INLINE void by_tiles(const TileProduct& x, int64_t width) const {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-    if (unit_ == Multiplier::tiles) return split_product<HardwareTiles, kFirst, kAdd>(x, width);
-#endif
-    split_product<EmulatedTiles, kFirst, kAdd>(x, width);
-  }
-
-  template <class Tiles, int kFirst, bool kAdd>
-  HWY_INLINE void split_product(const TileProduct& x, int64_t width) const {
-    with_parts(parts_, [&](auto number) HWY_ATTR { tile_product<Tiles, kFirst, kAdd, number()>(x, width); });
+  template <class Tiles>
+  HWY_INLINE void split_product(const TileProduct& x, const TileSums& c, const float* next) const {
+    with_parts(parts_, [&](auto number) HWY_ATTR { tile_product<Tiles, number()>(x, c, next); });
   }
 
   // Weights are rounded on the way.

@@ -30,9 +30,12 @@ class RowBackward {
         from_(from),
         to_(to),
         block_rows_(call.plan.backward_rows),
-        group_(call.plan.backward_group),
+        group_(group_of(products, call.plan.backward_group)),
+        query_parts_(products, block_rows_, p_.D, products.scale_left()),
+        dout_parts_(products, block_rows_, p_.E, 1),
         turned_keys_(products, block_rows_, p_.D, products.scale_left()),
-        turned_values_(products, block_rows_, p_.E, 1) {
+        turned_values_(products, block_rows_, p_.E, 1),
+        tile_products_(products, space_, block_rows_) {
     const Unit& unit = call.plan.units.front();
     const int64_t subs = block_rows_ / kRows;
     const int64_t span = p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S;
@@ -59,8 +62,8 @@ class RowBackward {
     post_sums_ = space_.reserve(subs * mixes.post.row_gradients + mixes.post.shared_gradients);
     scratch_ = space_.reserve(std::max(mixes.pre.scratch, mixes.post.scratch));
     if (!by_tiles_) return;
-    q_parts_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
-    dout_parts_ = space_.reserve(subs * unit.outputs * kRows * products.row_floats(p_.E));
+    q_tiles_ = space_.reserve(unit.scores * query_parts_.size);
+    dout_tiles_ = space_.reserve(unit.outputs * dout_parts_.size);
     q_turned_ = space_.reserve(unit.scores * turned_keys_.size);
     dout_turned_ = space_.reserve(unit.outputs * turned_values_.size);
   }
@@ -106,12 +109,8 @@ class RowBackward {
   float* score_grads(int64_t s, int64_t j) const { return mixes_.pre.passes() ? grads(s, j) : scores(s, j); }
   float* mixed(int64_t s, int64_t j) const { return mixes_.post.passes() ? weights(s, j) : of(mixed_, s, out_tile_); }
   float* q(int64_t s, int64_t h) const { return of(q_, s * task_.unit.scores + h, kRows * d_); }
-  float* q_parts(int64_t s, int64_t h) const {
-    return !by_tiles_ ? nullptr : of(q_parts_, s * task_.unit.scores + h, kRows * products_.row_floats(p_.D));
-  }
-  float* dout_parts(int64_t s, int64_t o) const {
-    return !by_tiles_ ? nullptr : of(dout_parts_, s * task_.unit.outputs + o, kRows * products_.row_floats(p_.E));
-  }
+  float* q_tiles(int64_t h) const { return of(q_tiles_, h, query_parts_.size); }
+  float* dout_tiles(int64_t o) const { return of(dout_tiles_, o, dout_parts_.size); }
   float* q_turned(int64_t h) const { return of(q_turned_, h, turned_keys_.size); }
   float* dout_turned(int64_t o) const { return of(dout_turned_, o, turned_values_.size); }
   float* dq(int64_t s, int64_t h) const { return of(dq_, s * task_.unit.scores + h, kRows * d_); }
@@ -153,9 +152,10 @@ class RowBackward {
       gather_queries(p_.q, task_.b, sub, unit.score0 + h, p_.D, d_, products_.query_scale(), q(s, h));
     for (int64_t o = 0; o < unit.outputs; ++o)
       gather_queries(from_.dout, task_.b, sub, unit.output0 + o, p_.E, e_, 1, dout(s, o));
-    for (int64_t h = 0; by_tiles_ && h < unit.scores; ++h) products_.split_rows(q(s, h), d_, p_.D, q_parts(s, h));
+    for (int64_t h = 0; by_tiles_ && h < unit.scores; ++h)
+      products_.split_rows(q(s, h), d_, p_.D, query_parts_.at(q_tiles(h), s), query_parts_.part);
     for (int64_t o = 0; by_tiles_ && o < unit.outputs; ++o)
-      products_.split_rows(dout(s, o), e_, p_.E, dout_parts(s, o));
+      products_.split_rows(dout(s, o), e_, p_.E, dout_parts_.at(dout_tiles(o), s), dout_parts_.part);
     gather_rows(mixes_.pre, task_.b, sub.t0, sub.count, of(pre_rows_, s, mixes_.pre.row_band));
     gather_rows(mixes_.post, task_.b, sub.t0, sub.count, of(post_rows_, s, mixes_.post.row_band));
     for (int64_t a = 0; a < unit.softmax; ++a)
@@ -168,7 +168,10 @@ class RowBackward {
 
   // P of a group on a tile, and the scores before it.
   void make_weights(const Group& group, int64_t j) {
-    make_scores(group, j);
+    if (HWY_UNLIKELY(by_tiles_))
+      make_scores_by_tiles(group, j);
+    else
+      make_scores(group, j);
     for (int64_t s = group.first; s < group.end; ++s)
       if (sees(s, j)) weigh(s, j);
   }
@@ -183,9 +186,59 @@ class RowBackward {
         const int64_t next = group.next(s), next_head = group.next_head(s, h);
         const float* const k = keys_ahead(group, s, {h, heads, j, next_tile(j)}, p_.D * kBackwardKeys, keys);
         const Ahead ahead(raw_scores(next, j) + next_head * kTile, q(next, next_head), weights(s, j) + h * kTile, k, k);
-        backward_scores(products_, {q(s, h), d_, q_parts(s, h), true}, keys(j, h), p_.D, subs_[s].rows,
-                        raw_scores(s, j) + h * kTile, ahead);
+        score_tile<kBackwardKeys>(q(s, h), d_, keys(j, h), p_.D, subs_[s].rows, kBackwardKeys,
+                                  raw_scores(s, j) + h * kTile, &ahead);
       }
+  }
+
+  bool some_see(int64_t first, int subs, int64_t j) const {
+    for (int i = 0; i < subs; ++i)
+      if (sees(first + i, j)) return true;
+    return false;
+  }
+
+  // Calls work(head, first, subs, whether the next head follows) for what tiles make together of a group and a tile.
+  template <class Work>
+  HWY_INLINE void each_product(const Group& group, int64_t j, int64_t heads, const Work& work) {
+    for (int64_t h = 0; h < heads; ++h)
+      each_together(group.first, group.end, kSubsTogether, [&](int64_t first, int subs) {
+        const int64_t next = first + subs == group.end ? (h + 1) % heads : h;
+        if (some_see(first, subs, j)) work(h, first, subs, next);
+      });
+  }
+
+  void make_scores_by_tiles(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kBackwardKeys;
+    const auto keys = [&](int64_t h) { return keys_.k(task_.b, j, p_.key_of[task_.unit.score0 + h]); };
+    each_product(group, j, task_.unit.scores, [&](int64_t h, int64_t first, int subs, int64_t next) {
+      const auto to = [&](int i) { return sees(first + i, j) ? raw_scores(first + i, j) + h * kTile : nullptr; };
+      tile_products_.scores<kBackwardKeys>(query_parts_.rows(q_tiles(h), first, subs), keys(h), kBackwardKeys, to,
+                                           keys(next));
+    });
+  }
+
+  void make_mixed_grads_by_tiles(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kBackwardKeys;
+    const auto values = [&](int64_t o) { return keys_.v_turned(task_.b, j, p_.value_of[task_.unit.output0 + o]); };
+    each_product(group, j, task_.unit.outputs, [&](int64_t o, int64_t first, int subs, int64_t next) {
+      const auto to = [&](int i) {
+        return sees(first + i, j) ? mixed_grads(first + i, j, group) + o * kTile : nullptr;
+      };
+      tile_products_.scores<kBackwardKeys>(dout_parts_.rows(dout_tiles(o), first, subs), values(o), kBackwardKeys, to,
+                                           values(next));
+    });
+  }
+
+  void add_queries_by_tiles(const Group& group, int64_t j) {
+    constexpr int64_t kKeys = kBackwardKeys, kTile = kRows * kKeys;
+    const auto keys = [&](int64_t h) { return keys_.k_columns(task_.b, j, p_.key_of[task_.unit.score0 + h]); };
+    each_product(group, j, task_.unit.scores, [&](int64_t h, int64_t first, int subs, int64_t next) {
+      const TileRows ds = tile_products_.weights<kKeys>(subs, [&](int i) {
+        return Weights{score_grads(first + i, j) + h * kTile, {0, sees(first + i, j) ? kKeys : 0}};
+      });
+      const auto to = [&](int i) { return sees(first + i, j) ? dq(first + i, h) : nullptr; };
+      tile_products_.values<kKeys>(ds, keys(h), {0, kKeys}, p_.D, to, keys(next));
+    });
   }
 
   void weigh(int64_t s, int64_t j) {
@@ -218,7 +271,10 @@ class RowBackward {
 
   void first_pass(const Group& group, int64_t j) {
     make_weights(group, j);
-    make_mixed_grads(group, j);
+    if (HWY_UNLIKELY(by_tiles_))
+      make_mixed_grads_by_tiles(group, j);
+    else
+      make_mixed_grads(group, j);
     for (int64_t s = group.first; s < group.end; ++s)
       if (sees(s, j)) post_backward(s, j, mixed_grads(s, j, group));
   }
@@ -239,8 +295,8 @@ class RowBackward {
             share(shared_.dv.at(task_.b, j, p_.value_of[task_.unit.output0 + o]), piece, s, count());
         const Ahead ahead(mixed_grads(next, j, group) + next_head * kTile, dout(next, next_head),
                           grads(s, j) + o * kTile, v, dv);
-        backward_scores(products_, {dout(s, o), e_, dout_parts(s, o), false}, values(j, o), p_.E, subs_[s].rows,
-                        mixed_grads(s, j, group) + o * kTile, ahead);
+        score_tile<kBackwardKeys>(dout(s, o), e_, values(j, o), p_.E, subs_[s].rows, kBackwardKeys,
+                                  mixed_grads(s, j, group) + o * kTile, &ahead);
       }
   }
 
@@ -276,7 +332,10 @@ class RowBackward {
   void second_pass(const Group& group, int64_t j) {
     for (int64_t s = group.first; s < group.end; ++s)
       if (sees(s, j)) pre_backward(s, j);
-    add_queries(group, j);
+    if (HWY_UNLIKELY(by_tiles_))
+      add_queries_by_tiles(group, j);
+    else
+      add_queries(group, j);
   }
 
   // dL = P (dP - D), and the pre mix backward: dS.
@@ -312,11 +371,6 @@ class RowBackward {
         const Ahead ahead(
             dq(group.next(s), group.next_head(s, h)), score_grads(s, j) + group_ * score_tile_ + h * kTile,
             weights(s, j) + group_ * weight_tile_ + h * kTile, grads(s, j) + group_ * grad_tile_ + h * kTile, later);
-        if (HWY_UNLIKELY(by_tiles_)) {
-          ahead.fetch_at_once<kKeys>();
-          products_.add_by_tiles<kKeys>(ds, k, {0, kKeys}, p_.D, dq(s, h));
-          continue;
-        }
         for (int64_t column = 0; column < d_; column += kPanel) {
           const ColumnPanel panel = column_panel(p_.D, column);
           const int64_t line = column / kPanel * kKeys / kStepsOfLine;
@@ -333,7 +387,7 @@ class RowBackward {
           [&](int64_t s) { return QueryRows{mixed(s, j) + o * kRows * kBackwardKeys, dout(s, o), subs_[s].rows, s}; });
       float* const dv = shared_.dv.at(task_.b, j, p_.value_of[task_.unit.output0 + o]);
       if (HWY_UNLIKELY(by_tiles_))
-        add_turned_by_tiles(products_, active_, turned_values_, dout_turned(o), dv);
+        TurnedSums{tile_products_, products_, turned_values_}.add(active_, dout_turned(o), dv);
       else
         add_turned(active_.data(), static_cast<int>(active_.size()), p_.E, dv);
     }
@@ -347,7 +401,7 @@ class RowBackward {
       });
       float* const dk = shared_.dk.at(task_.b, j, p_.key_of[task_.unit.score0 + h]);
       if (HWY_UNLIKELY(by_tiles_))
-        add_turned_by_tiles(products_, active_, turned_keys_, q_turned(h), dk);
+        TurnedSums{tile_products_, products_, turned_keys_}.add(active_, q_turned(h), dk);
       else
         add_turned(active_.data(), static_cast<int>(active_.size()), p_.D, dk);
     }
@@ -399,10 +453,12 @@ class RowBackward {
   const Incoming& from_;
   const Gradients& to_;
   const int64_t block_rows_, group_;
+  const PartsOfBlock query_parts_, dout_parts_;
   const TurnedBlock turned_keys_, turned_values_;
   int64_t tiles_ = 0, d_ = 0, e_ = 0, score_tile_ = 0, weight_tile_ = 0, grad_tile_ = 0, out_tile_ = 0;
   Workspace space_;
-  size_t q_parts_ = 0, dout_parts_ = 0, q_turned_ = 0, dout_turned_ = 0;
+  TileProducts tile_products_;
+  size_t q_tiles_ = 0, dout_tiles_ = 0, q_turned_ = 0, dout_turned_ = 0;
   size_t q_, dq_, dout_, scores_, weights_, grads_, mixed_, mixed_grad_, lse_, lse_low_, totals_, row_sums_, inverse_,
       pre_rows_, post_rows_, pre_sums_, post_sums_, scratch_;
   BackwardTask task_{};

@@ -12,6 +12,7 @@
 #endif
 
 #include "motet/attention/cpu/packed-inl.h"
+#include "motet/attention/cpu/tile_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
@@ -92,7 +93,9 @@ class RowForward {
         form_(form),
         products_(products),
         block_rows_(call.plan.forward_rows),
-        group_(form == Form::attend ? call.plan.forward_group : 1) {
+        group_(form == Form::attend ? group_of(products, call.plan.forward_group) : 1),
+        query_parts_(products, block_rows_, p_.D, products.scale_left()),
+        tile_products_(products, space_, 0) {
     const Unit& unit = call.plan.units.front();
     const int64_t subs = block_rows_ / kRows;
     heads_ = std::max({unit.scores, unit.softmax, unit.outputs});
@@ -100,7 +103,8 @@ class RowForward {
     tile_ = heads_ * kRows * kForwardKeys;
     tiles_ = form == Form::attend ? std::min(call.tiles(kForwardKeys), widest_span() / kForwardKeys + 2) : 1;
     stats_ = round_up(unit.softmax * kRows, 16);
-    q_ = space_.reserve(subs * unit.scores * kRows * products.row_floats(p_.D));
+    q_ =
+        space_.reserve(unit.scores * (products.tiles() ? query_parts_.size : subs * kRows * products.row_floats(p_.D)));
     out_ = space_.reserve(subs * unit.outputs * kRows * width_);
     buffer_ = space_.reserve(subs * tiles_ * tile_ + kForwardKeys);
     other_ = space_.reserve(mixes.pre.in_place && mixes.post.in_place ? 0 : group_ * tile_);
@@ -133,6 +137,7 @@ class RowForward {
   int64_t widest_span() const { return p_.window > 0 ? std::min(p_.S, p_.window + block_rows_) : p_.S; }
 
   float* q(int64_t s, int64_t h) const {
+    if (products_.tiles()) return query_parts_.at(space_.get(q_) + h * query_parts_.size, s);
     return space_.get(q_) + (s * unit_.scores + h) * kRows * products_.row_floats(p_.D);
   }
   float* out(int64_t s, int64_t o) const { return space_.get(out_) + (s * unit_.outputs + o) * kRows * width_; }
@@ -156,7 +161,7 @@ class RowForward {
     const Span seen = make_subs(call_.sight, b, t0, std::min(t0 + block_rows_, p_.T), subs_);
     for (int64_t s = 0; s < count(); ++s) {
       const SubBlock& sub = subs_[s];
-      for (int64_t h = 0; h < unit.scores; ++h) products_.gather(b, sub, unit.score0 + h, q(s, h));
+      for (int64_t h = 0; h < unit.scores; ++h) products_.gather(b, sub, unit.score0 + h, q(s, h), query_parts_.part);
       gather_rows(mixes_.pre, b, sub.t0, sub.count, space_.get(pre_rows_) + s * mixes_.pre.row_band);
       gather_rows(mixes_.post, b, sub.t0, sub.count, space_.get(post_rows_) + s * mixes_.post.row_band);
     }
@@ -175,7 +180,10 @@ class RowForward {
   }
 
   void first_pass(const Group& group, int64_t j) {
-    make_scores(group, j);
+    if (products_.tiles())
+      make_scores_by_tiles(group, j);
+    else
+      make_scores(group, j);
     for (int64_t s = group.first; s < group.end; ++s) make_weights(group, s, j);
     if (form_ == Form::given_lse) second_pass(group, j);
   }
@@ -183,7 +191,10 @@ class RowForward {
   void second_pass(const Group& group, int64_t j) {
     for (int64_t s = group.first; s < group.end; ++s)
       mix_weights(group, s, j, form_ == Form::attend ? maxima(s, j) : nullptr);
-    add_values(group, j);
+    if (products_.tiles())
+      add_values_by_tiles(group, j);
+    else
+      add_values(group, j);
   }
 
   void make_scores(const Group& group, int64_t j) {
@@ -202,6 +213,31 @@ class RowForward {
         products_.score(subs_[s].rows, q(s, h), keys(j, h) + part.begin * row, columns,
                         scores(s, j, group) + part.begin + h * kTile, &ahead);
       }
+  }
+
+  // The columns of a tile that some of `subs` sub-blocks from `first` on see.
+  Span seen_together(int64_t first, int subs, int64_t j) const {
+    Span all;
+    for (int i = 0; i < subs; ++i) all = joined(all, part(first + i, j));
+    return all;
+  }
+
+  void make_scores_by_tiles(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kForwardKeys;
+    for (int64_t h = 0; h < unit_.scores; ++h)
+      each_together(group.first, group.end, kSubsTogether, [&](int64_t first, int subs) {
+        const Span seen = seen_together(first, subs, j);
+        if (seen.empty()) return;
+        const auto keys = [&](int64_t head) {
+          return keys_.k(b_, j, p_.key_of[unit_.score0 + head]) + seen.begin * products_.row_floats(p_.D);
+        };
+        const auto to = [&](int i) {
+          return part(first + i, j).empty() ? nullptr : scores(first + i, j, group) + seen.begin + h * kTile;
+        };
+        const bool last = first + subs == group.end;
+        tile_products_.scores<kForwardKeys>(query_parts_.rows(q(0, h), first, subs), keys(h), seen.end - seen.begin, to,
+                                            keys(last ? (h + 1) % unit_.scores : h));
+      });
   }
 
   // e = exp(L - max of the tile's row), or the weights under a given lse.
@@ -289,6 +325,21 @@ class RowForward {
       }
   }
 
+  void add_values_by_tiles(const Group& group, int64_t j) {
+    constexpr int64_t kTile = kRows * kForwardKeys;
+    const auto values = [&](int64_t o) { return keys_.v_columns(b_, j, p_.value_of[unit_.output0 + o]); };
+    for (int64_t o = 0; o < unit_.outputs; ++o)
+      each_together(group.first, group.end, kSubsTogether, [&](int64_t first, int subs) {
+        const Span seen = seen_together(first, subs, j);
+        if (seen.empty()) return;
+        const TileRows u = tile_products_.weights<kForwardKeys>(
+            subs, [&](int i) { return Weights{mixed(first + i, j, group) + o * kTile, part(first + i, j)}; });
+        const auto to = [&](int i) { return part(first + i, j).empty() ? nullptr : out(first + i, o); };
+        const bool last = first + subs == group.end;
+        tile_products_.values<kForwardKeys>(u, values(o), seen, p_.E, to, values(last ? (o + 1) % unit_.outputs : o));
+      });
+  }
+
   void scale_rows(float* e, const float* factor, int rows, int columns) const {
     for (int64_t h = 0; h < unit_.softmax; ++h)
       for (int r = 0; r < rows; ++r) {
@@ -314,7 +365,9 @@ class RowForward {
   const Products& products_;
   const int64_t block_rows_, group_;  // without a row buffer all sub-blocks share one tile, so each is a group
   int64_t heads_ = 0, width_ = 0, tile_ = 0, tiles_ = 0, stats_ = 0;
+  const PartsOfBlock query_parts_;
   Workspace space_;
+  TileProducts tile_products_;
   size_t q_, out_, buffer_, other_, maxima_, sums_, pre_rows_, post_rows_, scratch_, lse_, lse_low_;
   int64_t b_ = 0, first_tile_ = 0, end_tile_ = 0;
   Unit unit_{};

@@ -102,11 +102,6 @@ struct Ahead {
     prefetch_l1(near + line * kLine);
     MOTET_UNROLL(4) for (const float* x : far) prefetch_l2(x + line * kLine);
   }
-  /// For tiles, which have no steps between which a line could come: those of a head's tile.
-  template <int kKeys>
-  HWY_INLINE void fetch_at_once() const {
-    for (int64_t line = 0; line < kRows * kKeys / kLine; ++line) fetch(line);
-  }
 };
 constexpr int64_t kStepsOfLine = 2;  // of a product's depth
 

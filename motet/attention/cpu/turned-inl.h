@@ -9,7 +9,7 @@
 #define MOTET_CPU_TURNED_INL_H
 #endif
 
-#include "motet/attention/cpu/products-inl.h"
+#include "motet/attention/cpu/tile_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace motet::cpu::HWY_NAMESPACE {
@@ -113,7 +113,7 @@ HWY_INLINE void pack_turned_weights(const std::vector<QueryRows>& subs, int64_t 
       float* const o = to + ((sub.sub - first) * kRows + r) / 2 * kBackwardKeys;
       for (int key = 0; key < kBackwardKeys; key += kLanes) {
         VecWords low[kSplit], high[kSplit];
-        split<kSplit>(load(w + key), low), split<kSplit>(load(w + kBackwardKeys + key), high);
+        split_weights<kSplit>(load(w + key), low), split_weights<kSplit>(load(w + kBackwardKeys + key), high);
         for (int p = 0; p < kSplit; ++p) store(o + p * part + key, paired(low[p], high[p]));
       }
     }
@@ -121,24 +121,31 @@ HWY_INLINE void pack_turned_weights(const std::vector<QueryRows>& subs, int64_t 
 
 /// to [padded width][32 keys] += the same sums by tiles. A block's queries are summed apart and added in one step, so
 /// that the small products of a sum do not round by what earlier blocks made of it.
-HWY_NOINLINE void add_turned_by_tiles(const Products& products, const std::vector<QueryRows>& subs,
-                                      const TurnedBlock& block, const float* turned, float* to) {
-  static thread_local std::vector<float> weights;
-  HWY_ALIGN float sums[kTileRows * kBackwardKeys];
-  if (subs.empty()) return;
-  const int64_t first = subs.front().sub / kSubsOfTile * kSubsOfTile, end = round_up(subs.back().sub + 1, kSubsOfTile);
-  const int64_t pairs = (end - first) * kRows / 2;
-  weights.resize(static_cast<size_t>(products.parts() * pairs * kBackwardKeys));
-  with_parts(products.parts(),
-             [&](auto number) HWY_ATTR { pack_turned_weights<number()>(subs, first, pairs, weights.data()); });
-  const Vec factor = set(block.factor);
-  for (int64_t column = 0; column < block.width; column += kTileRows) {
-    products.over_queries({turned + column * block.pairs + first * kRows / 2, block.pairs, block.part, weights.data(),
-                           kBackwardKeys, pairs * kBackwardKeys, sums, kBackwardKeys, pairs});
-    float* const c = to + column * kBackwardKeys;
-    for (int i = 0; i < kTileRows * kBackwardKeys; i += kLanes) store(c + i, fma(factor, load(sums + i), load(c + i)));
+struct TurnedSums {
+  TileProducts& tiles;
+  const Products& products;
+  const TurnedBlock& block;
+
+  HWY_NOINLINE void add(const std::vector<QueryRows>& subs, const float* turned, float* to) const {
+    if (subs.empty()) return;
+    const int64_t first = subs.front().sub / kSubsOfTile * kSubsOfTile,
+                  end = round_up(subs.back().sub + 1, kSubsOfTile);
+    const int64_t pairs = (end - first) * kRows / 2, columns = padded_width(block.width);
+    float* const weights = tiles.turned_weights();
+    with_parts(products.parts(),
+               [&](auto number) HWY_ATTR { pack_turned_weights<number()>(subs, first, pairs, weights); });
+    Destination d;
+    d.stride = d.columns = kBackwardKeys, d.factor = block.factor, d.adds = true;
+    for (int64_t column = 0; column < columns; column += kTogether) {
+      const int64_t rows = std::min<int64_t>(kTogether, columns - column);
+      for (int i = 0; i < kSubsTogether; ++i)
+        d.to[i] = i * kRows < rows ? to + (column + i * kRows) * kBackwardKeys : nullptr;
+      tiles.make({turned + column * block.pairs + first * kRows / 2, block.pairs, block.part, weights, kBackwardKeys,
+                  pairs * kBackwardKeys, pairs, rows, kBackwardKeys},
+                 d, weights);
+    }
   }
-}
+};
 
 }  // namespace motet::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
